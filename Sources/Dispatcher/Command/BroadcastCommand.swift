@@ -87,11 +87,11 @@ struct BroadcastCommand: AsyncParsableCommand {
                 table.add([
                     broadcast.createdAt.rfc3339, broadcast.job, broadcast.org,
                     broadcast.topic.map { "topic \($0)" } ?? "everyone",
-                    progress.isHeld ? "held" : broadcast.state.rawValue, broadcast.audience.map { "\($0)" } ?? "",
+                    progress.isHeld ? "held" : broadcast.state.rawValue, broadcast.audience.map { "\($0)" },
                     "\(progress.selected)", "\(progress.stored)",
                 ])
             }
-            table.show()
+            table.show(none: "no broadcasts")
         }
     }
 

@@ -69,7 +69,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                     + [("id", self.id)],
                 others: self.text.fields
             )
-            let due = Self.dueLater(submission.job)
+            let due = submission.dueLater
             if self.confirm, due != nil {
                 throw ValidationError("--confirm: give it without a later deliver_at, as it waits until then")
             }
@@ -95,14 +95,6 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                 }
             }
         }
-    }
-
-    /// Returns when a job is due; nil if that is now.
-    private static func dueLater(_ job: Job) -> Timestamp? {
-        guard case .notification(let content) = job.payload, let moment = content.deliverAt,
-            moment > Timestamp.now() + JobContent.scheduleTolerance
-        else { return nil }
-        return moment
     }
 
     private func show(_ place: JobPlace) {
@@ -169,27 +161,28 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                 Self.write(place, to: &writer)
                 writer.member("state", progress.broadcast.state.rawValue)
                 writer.member("reason", progress.broadcast.reason)
-                writer.key("audience")
-                if let audience = progress.broadcast.audience { writer.integer(audience) } else { writer.null() }
+                writer.member("audience", progress.broadcast.audience)
                 writer.member("selected", progress.selected)
                 writer.member("stored", progress.stored)
                 writer.key("not_stored")
                 writer.raw(progress.counted)
             }
         } else {
-            let counted = (try? JSONParser.parse(progress.counted))?.object ?? []
-            let reasons = counted.map { "\($0.value.integer ?? 0) \($0.key)" }.joined(separator: ", ")
             Terminal.line(
                 "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored)"
-                    + (reasons.isEmpty ? "" : ", not stored: \(reasons)")
+                    + (progress.notStored.map { ", not stored: \($0)" } ?? "")
             )
         }
         switch progress.broadcast.state {
-        case .done: return
+        case .done:
+            guard progress.broadcast.audience == 0 else { return }
+            let topic = progress.broadcast.topic.map { "no user subscribes to the topic \($0)" }
+            Terminal.error("dispatcher: " + (topic ?? "there are no users"))
         case .awaitingConfirmation:
+            let name = CancellationStore.Name(org: progress.broadcast.org, id: progress.broadcast.job)
             Terminal.error(
                 "dispatcher: \(progress.broadcast.audience ?? 0) users; confirm it with `dispatcher broadcast "
-                    + "confirm`, or give --confirm"
+                    + "confirm \(name.arguments)`, or give --confirm"
             )
             throw ExitStatus.wait
         default:
@@ -205,5 +198,14 @@ struct BroadcastSendCommand: AsyncParsableCommand {
             String(repeating: "#", count: Int(share)) + String(repeating: ".", count: Int(Self.barWidth - share))
         let state = progress.isHeld ? "held" : progress.broadcast.state.rawValue
         return "[\(bar)] \(progress.selected) of \(total) users, \(progress.stored) stored, \(state)"
+    }
+}
+
+extension Broadcast.Progress {
+    /// The users without a notification by reason, as `3 not_opted_in, 1 opted_out`; nil if there
+    /// are none.
+    var notStored: String? {
+        let counted = (try? JSONParser.parse(self.counted))?.object ?? []
+        return counted.isEmpty ? nil : counted.map { "\($0.value.integer ?? 0) \($0.key)" }.joined(separator: ", ")
     }
 }

@@ -96,6 +96,16 @@ struct DeadCommand: AsyncParsableCommand {
         }
     }
 
+    /// Throws if a filter names a letter by its number and there is none.
+    private static func checkNumber(_ filter: DeadLetterStore.Filter, _ store: DeadLetterStore) async throws {
+        guard let id = filter.id, try await store.list(filter, limit: 1).isEmpty else { return }
+        throw Self.missing(id)
+    }
+
+    private static func missing(_ id: Int64) -> CommandFailure {
+        CommandFailure(ExitStatus.no, "there is no dead letter \(id)")
+    }
+
     private static func line(_ letter: DeadLetterStore.Letter) -> String {
         var writer = JSONWriter()
         DeadLetterShape.write(letter, to: &writer)
@@ -131,7 +141,7 @@ struct DeadCommand: AsyncParsableCommand {
             let filter = try self.filter.filter()
             try await DeadCommand.with(self.options) { store in
                 var table = Table([
-                    .number("NUMBER"), .text("AT"), .text("STREAM"), .text("REASON", isCuttable: true), .text("REPLAY"),
+                    .number("NUMBER"), .text("AT"), .wrapped("STREAM"), .wrapped("REASON"), .text("REPLAY"),
                 ])
                 var last = self.before
                 var rest = self.limit
@@ -151,7 +161,7 @@ struct DeadCommand: AsyncParsableCommand {
                     last = page.last?.id
                     if page.isEmpty { break }
                 }
-                if !self.output.json { table.show() }
+                if !self.output.json { table.show(none: "no dead letters") }
             }
         }
     }
@@ -181,7 +191,7 @@ struct DeadCommand: AsyncParsableCommand {
             let chosen = filter
             try await DeadCommand.with(self.options) { store in
                 guard let letter = try await store.list(chosen, limit: 1).first else {
-                    throw CommandFailure(ExitStatus.no, "there is no dead letter \(self.id)")
+                    throw DeadCommand.missing(self.id)
                 }
                 guard !self.output.json else { return Terminal.line(DeadCommand.line(letter)) }
                 var card = Card()
@@ -204,8 +214,9 @@ struct DeadCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Replays letters to their streams.",
             discussion: """
-                Give a number, a filter, or --all. A letter that is replayed twice notifies
-                once.
+                Give a number, a filter, or --all. Running dispatchers replay them. A letter
+                that is replayed twice notifies once. Exits with 1 if there is no letter with
+                the number.
 
                 Examples:
                   dispatcher dead replay 17
@@ -226,11 +237,13 @@ struct DeadCommand: AsyncParsableCommand {
             try await DeadCommand.with(self.options) { store in
                 let (count, until) = try await store.replay(
                     filter, to: Keyspace().takesBack, rate: self.rate, now: .now())
+                if count == 0 { try await DeadCommand.checkNumber(filter, store) }
                 if self.output.json {
                     let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
                     Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)
                 } else {
-                    Terminal.line("\(count) replayed" + (until.map { ", the last at \($0.rfc3339)" } ?? ""))
+                    let last = until.map { ", the last at \($0.rfc3339); see `dispatcher dead list`" }
+                    Terminal.line("\(count) will be replayed" + (last ?? ""))
                 }
             }
         }
@@ -241,7 +254,8 @@ struct DeadCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Deletes letters.",
             discussion: """
-                Give a number, a filter, or --all.
+                Give a number, a filter, or --all. Exits with 1 if there is no letter with the
+                number.
 
                 Examples:
                   dispatcher dead discard 17
@@ -257,6 +271,7 @@ struct DeadCommand: AsyncParsableCommand {
             let filter = try self.choice.chosen()
             try await DeadCommand.with(self.options) { store in
                 let count = try await store.discard(filter)
+                if count == 0 { try await DeadCommand.checkNumber(filter, store) }
                 Terminal.line(self.output.json ? #"{"count":\#(count)}"# : "\(count) discarded")
             }
         }

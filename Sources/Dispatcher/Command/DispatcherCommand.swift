@@ -33,7 +33,10 @@ struct DispatcherCommand: AsyncParsableCommand {
         ]
     )
 
-    static func main() async { await CommandFrame.main(Self.self) }
+    static func main() async {
+        let gateway = ["serve", "migrate", "token", "import", "openapi"]
+        await CommandFrame.main(Self.self, other: ("gateway", gateway))
+    }
 
     /// Runs a command; an error becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {

@@ -15,7 +15,8 @@ struct EnqueueCommand: AsyncParsableCommand {
             Validates the job first. Exits with 64 and lists every fault by field. Needs
             REDIS_URL. With CATALOG, also checks the type, which then gives the lane, and
             the variables of its texts. With --follow, prints each step of its
-            notifications until they are on their way; that needs DATABASE_URL.
+            notifications until they are on their way, or where the job waits; exits with 1
+            if nothing is stored. That needs DATABASE_URL.
 
             Examples:
               dispatcher enqueue --user u1 --type payment_received --title "€ 40 from Ada"
@@ -50,6 +51,10 @@ struct EnqueueCommand: AsyncParsableCommand {
 
     func validate() throws {
         if self.follow, self.output.json { throw ValidationError("--follow is for people; leave --json out") }
+        let others = Set(self.text.fields.map { String($0.prefix { $0 != "=" }) })
+        guard self.user != nil || self.users != nil || !others.isDisjoint(with: JobFields.audience) else {
+            throw ValidationError("give --user or --users; for a topic or everyone use `dispatcher broadcast`")
+        }
     }
 
     func run() async throws {
@@ -69,7 +74,7 @@ struct EnqueueCommand: AsyncParsableCommand {
             if let database {
                 Terminal.line(place.name)
                 return try await CommandClients.withDatabase(database) { pool in
-                    var followed = FollowedJob(Database(pool), submission.job, at: place)
+                    var followed = FollowedJob(Database(pool), submission, at: place)
                     try await followed.show()
                 }
             }
@@ -102,6 +107,14 @@ struct JobSubmission {
         }
     }
 
+    /// When the job is due; nil if that is now.
+    var dueLater: Timestamp? {
+        guard case .notification(let content) = self.job.payload, let moment = content.deliverAt,
+            moment > Timestamp.now() + JobContent.scheduleTolerance
+        else { return nil }
+        return moment
+    }
+
     /// Collects the given fields without validating them.
     static func fields(_ named: [(String, String?)], others: [String]) throws -> [(name: String, value: [UInt8])] {
         var fields: [(name: String, value: [UInt8])] = []
@@ -115,12 +128,19 @@ struct JobSubmission {
         return fields
     }
 
-    private static func checked(_ read: () throws(JobFaults) -> Job) throws -> Job {
+    private static func checked(hint: String? = nil, _ read: () throws(JobFaults) -> Job) throws -> Job {
         do throws(JobFaults) {
             return try read()
         } catch {
-            throw ValidationError(error.faults.map { "\($0)" }.joined(separator: "\n"))
+            let lines = error.faults.map(\.description) + [hint].compactMap(\.self)
+            throw ValidationError(lines.joined(separator: "\n"))
         }
+    }
+
+    /// Returns the type that a mistyped one probably means, as a line below the faults.
+    private func hint(_ catalog: Catalog) -> String? {
+        guard case .notification(let content) = self.job.payload, catalog[content.type] == nil else { return nil }
+        return Spelling.nearest(to: content.type, of: catalog.all.map(\.name)).map { "type: did you mean \($0)?" }
     }
 
     /// Appends the job; the catalog, if there is one, checks its type and texts and gives its lane.
@@ -138,9 +158,13 @@ struct JobSubmission {
     }
 
     private func lane(_ catalog: Catalog?) throws -> Lane {
-        if let catalog { _ = try Self.checked { () throws(JobFaults) in try catalog.checkedJob(self.fields) } }
+        if let catalog {
+            _ = try Self.checked(hint: self.hint(catalog)) { () throws(JobFaults) in
+                try catalog.checkedJob(self.fields)
+            }
+        }
         guard case .notification(let content) = self.job.payload else { return .normal }
-        return content.lane ?? catalog?[content.type]?.lane ?? .normal
+        return catalog?.lane(of: content) ?? content.lane ?? .normal
     }
 }
 

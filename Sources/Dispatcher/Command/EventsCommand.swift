@@ -35,7 +35,7 @@ struct EventsCommand: AsyncParsableCommand {
     var count = 20
 
     @Option(help: "Only events of this kind, such as failed; may be repeated.")
-    var event: [String] = []
+    var event: [LifecycleEvent.Kind] = []
 
     @Option(help: "Only events of this user.")
     var user: String?
@@ -60,29 +60,47 @@ struct EventsCommand: AsyncParsableCommand {
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in
                 var tail = try await Live.installed(on: connection).eventTail
-                for entry in try await tail.newest(self.count).reversed() { self.show(entry) }
+                let newest = try await tail.newest(self.count).reversed().filter(self.isWanted)
+                if !self.output.json {
+                    Terminal.line(newest.isEmpty && !self.follow ? "no events" : Self.table.titles)
+                }
+                for entry in newest { self.show(entry) }
                 while self.follow {
-                    for entry in try await tail.next(patience: .seconds(5)) { self.show(entry) }
+                    for entry in try await tail.next(patience: .seconds(5)) where self.isWanted(entry) {
+                        self.show(entry)
+                    }
                 }
             }
         }
     }
 
-    private func show(_ entry: EventTail.Entry) {
+    private static var table: Table {
+        Table([
+            .text("AT", leastWidth: 24), .text("EVENT", leastWidth: 10), .text("USER", leastWidth: 10),
+            .text("TYPE", leastWidth: 20), .text("CHANNEL"), .text("REASON", leastWidth: 10),
+            .text("JOB", leastWidth: 10), .text("NOTIFICATION"),
+        ])
+    }
+
+    private func isWanted(_ entry: EventTail.Entry) -> Bool {
         let wanted = [("user", self.user), ("type", self.type), ("job", self.job), ("org", self.org)]
-        for case (let name, .some(let value)) in wanted where entry[name] != value { return }
-        guard self.event.isEmpty || self.event.contains(entry["event"] ?? "") else { return }
-        guard !self.output.json else {
-            return Terminal.object { writer in
-                writer.member("id", entry.id)
-                for (name, value) in entry.fields {
-                    writer.key(escaping: name)
-                    writer.string(value)
-                }
+        for case (let name, .some(let value)) in wanted where entry[name] != value { return false }
+        return self.event.isEmpty || self.event.contains { $0.rawValue == entry["event"] }
+    }
+
+    private func show(_ entry: EventTail.Entry) {
+        guard self.output.json else {
+            let names = ["at", "event", "user", "type", "channel", "reason", "job", "notification"]
+            return Terminal.line(Self.table.row(names.map { entry[$0] }))
+        }
+        Terminal.object { writer in
+            writer.member("id", entry.id)
+            for (name, value) in entry.fields {
+                writer.key(escaping: name)
+                writer.string(value)
             }
         }
-        let names = ["event", "user", "type", "channel", "reason", "job", "notification"]
-        let parts = names.map { entry[$0] ?? "" }.filter { !$0.isEmpty }
-        Terminal.line(([entry["at"] ?? entry.id] + parts).joined(separator: "  "))
     }
 }
+
+extension LifecycleEvent.Kind: ExpressibleByArgument {}

@@ -17,41 +17,53 @@ struct FollowedJob {
     private static let mostFollowed = 20
 
     private let database: Database
-    private let name: CancellationStore.Name
+    private let submission: JobSubmission
+    private let place: JobPlace
+    /// The job by its entry alone, even if it has an id.
+    private let entry: CancellationStore.Name
+    private let table = Table([.number("AFTER", leastWidth: 8), .text("STEP", leastWidth: 10), .text("WHAT")])
     /// The printed steps by notification; a later one may come before those that wait.
     private var shown: [NotificationID: Set<String>] = [:]
 
     /// - Parameter place: the job's entry.
-    init(_ database: Database, _ job: Job, at place: JobPlace) {
+    init(_ database: Database, _ submission: JobSubmission, at place: JobPlace) {
         self.database = database
-        self.name = CancellationStore.Name(
-            org: job.org, id: job.id ?? "", entries: ["\(place.stream)/\(place.entry)"],
+        self.submission = submission
+        self.place = place
+        let entry = "\(place.stream)/\(place.entry)"
+        self.entry = CancellationStore.Name(
+            org: submission.job.org, id: entry, entries: [entry],
             addedAt: Timestamp(milliseconds: place.entry.split(separator: "-").first.flatMap { Int64($0) } ?? 0))
     }
 
-    /// Prints steps until all is on its way and quiet, or the time is up.
+    /// The job as other commands name it.
+    private var name: CancellationStore.Name {
+        CancellationStore.Name(
+            org: self.entry.org, id: self.submission.job.id ?? self.place.name, entries: self.entry.entries)
+    }
+
+    /// Prints steps until all is on its way and quiet, or the time is up; for a job that waits,
+    /// prints where it does.
     ///
     /// - Throws: ``CommandFailure`` if nothing is stored.
     mutating func show() async throws {
         let start = ContinuousClock.now
         var lastStep = start
         while ContinuousClock.now - start < Self.longest {
-            let keys = try await self.database.cancellations.ofEntry(self.name)
+            let keys = try await self.database.cancellations.ofEntry(self.entry)
+            if keys.isEmpty, let wait = try await self.wait() { return Terminal.line(wait) }
             var isSettled = !keys.isEmpty
+            var ends: [String] = []
             for (user, id) in keys.prefix(Self.mostFollowed) {
                 guard let record = try await self.database.traces.record(id, user: user) else { continue }
-                let trace = NotificationTrace(record)
-                if self.showNewSteps(trace) { lastStep = .now }
-                isSettled = isSettled && ![.pending, .deferred].contains(trace.record.notification.status)
+                if self.showNewSteps(NotificationTrace(record)) { lastStep = .now }
+                isSettled = isSettled && ![.pending, .deferred].contains(record.notification.status)
+                ends.append(Self.end(record))
             }
             let silence = ContinuousClock.now - lastStep
-            if keys.isEmpty, silence > Self.patience {
-                throw CommandFailure(
-                    ExitStatus.no,
-                    "nothing is stored yet: no dispatcher runs, the job is for later or in a digest, its id was used "
-                        + "before, or it is a dead letter")
-            }
+            if keys.isEmpty, silence > Self.patience { throw try await self.nothing() }
             if isSettled, silence > Self.quiet {
+                for end in ends { Terminal.line(end) }
                 let more = keys.count - Self.mostFollowed
                 return more > 0 ? Terminal.line("and \(more) more notifications") : ()
             }
@@ -61,21 +73,67 @@ struct FollowedJob {
         Terminal.line("still waits; `dispatcher trace` shows the rest")
     }
 
+    /// Returns a line about a job without notifications that waits; nil if it is not stored yet.
+    ///
+    /// - Throws: ``CommandFailure`` if the job is a dead letter.
+    private func wait() async throws -> String? {
+        let (stream, entry) = (self.place.stream, self.place.entry)
+        if let reason = try await self.database.deadLetters.reason(stream: stream, entry: entry) {
+            throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
+        }
+        if let due = self.due, try await self.database.schedules.count(self.name) > 0 {
+            return "scheduled for \(due); `dispatcher schedules list` shows it"
+        }
+        let tally = try await self.database.cancellations.tally(self.entry)
+        guard tally.counts[.deferred, default: 0] > 0 else { return nil }
+        return "gathered by a digest; `dispatcher job \(self.name.arguments)` shows it"
+    }
+
+    /// The time of a job that is for later.
+    private var due: String? {
+        guard case .notification(let content) = self.submission.job.payload else { return nil }
+        return content.deliverLocal.map { "\($0) local time" } ?? self.submission.dueLater?.rfc3339
+    }
+
+    /// Returns why nothing is stored of a job.
+    private func nothing() async throws -> CommandFailure {
+        let first = try await self.database.jobs.notifications(of: self.name, status: nil, after: "", limit: 1)
+        guard !first.isEmpty else {
+            return CommandFailure(ExitStatus.no, "nothing is stored yet; is a dispatcher running?")
+        }
+        return CommandFailure(
+            ExitStatus.no,
+            "nothing is stored: its id was used before; `dispatcher job \(self.name.arguments)` shows that job")
+    }
+
     /// Prints the steps that are new; returns whether there were any.
     private mutating func showNewSteps(_ trace: NotificationTrace) -> Bool {
         let notification = trace.record.notification
         if self.shown[notification.id] == nil {
-            Terminal.line("notification \(notification.id) for \(notification.user)")
+            Terminal.line(DisplayText.line("notification \(notification.id) for \(notification.user)"))
         }
         var isNew = false
         for step in trace.steps {
             let detail = step.detail.map { "\($0.name) \($0.value)" }.joined(separator: ", ")
-            let after = (step.at - notification.createdAt).inMicroseconds / 1_000
-            let line = "  \(after) ms  \(step.event)  \(detail)"
+            let after = (step.at - notification.createdAt).inMilliseconds
+            let line = "  " + self.table.row(["\(after) ms", step.event, detail])
             guard self.shown[notification.id, default: []].insert(line).inserted else { continue }
             Terminal.line(line)
             isNew = true
         }
         return isNew
     }
+
+    /// Returns a line about what became of a notification, such as `ada: sent via fcm`.
+    private static func end(_ record: TraceStore.Record) -> String {
+        let notification = record.notification
+        let via = record.sentVia.map { " via \($0)" } ?? ""
+        let reason = notification.statusReason.map { ", \($0)" } ?? ""
+        return DisplayText.line("\(notification.user): \(notification.status.rawValue)\(via)\(reason)")
+    }
+}
+
+extension CancellationStore.Name {
+    /// The arguments with which commands name the job.
+    var arguments: String { self.id + (self.org.isEmpty ? "" : " --org \(self.org)") }
 }

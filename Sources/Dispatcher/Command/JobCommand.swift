@@ -58,7 +58,7 @@ struct JobCommand: AsyncParsableCommand {
                 self.show(report)
                 let items = try await tools.database.jobs.notifications(
                     of: name, status: self.status, after: "", limit: self.limit)
-                NotificationTable.show(items, columns: [.user])
+                NotificationTable.show(items, showsUsers: true)
             }
         }
     }
@@ -69,6 +69,7 @@ struct JobCommand: AsyncParsableCommand {
         card.add("organisation", report.name.org.isEmpty ? nil : report.name.org)
         card.add("cancelled", report.cancelledAt?.rfc3339)
         card.add("broadcast", report.progress?.broadcast.state.rawValue)
+        card.add("not stored", report.progress?.notStored)
         card.add("scheduled", report.scheduled > 0 ? "\(report.scheduled)" : nil)
         card.add("done", report.isFinal ? "yes" : "no")
         for status in NotificationStatus.allCases {
@@ -114,14 +115,8 @@ struct JobTools {
 
 /// A table of notifications with what became of each.
 enum NotificationTable {
-    /// Columns that not every table has.
-    enum Column {
-        case user
-    }
-
-    static func show(_ items: [PeopleStore.Item], columns: Set<Column> = []) {
-        guard !items.isEmpty else { return Terminal.line("no notifications") }
-        let user: [Table.Column] = columns.contains(.user) ? [.text("USER", isCuttable: true)] : []
+    static func show(_ items: [PeopleStore.Item], showsUsers: Bool = false) {
+        let user: [Table.Column] = showsUsers ? [.text("USER", isCuttable: true)] : []
         var table = Table(
             [.text("AT"), .text("NOTIFICATION")] + user + [
                 .text("TYPE"), .text("STATUS"), .text("WHY"), .text("TITLE", isCuttable: true),
@@ -132,11 +127,11 @@ enum NotificationTable {
             let why = [notification.statusReason, notification.decision, via].compactMap(\.self)
             table.add(
                 [notification.createdAt.rfc3339, notification.id.description]
-                    + (columns.contains(.user) ? [notification.user] : []) + [
+                    + (showsUsers ? [notification.user] : []) + [
                         notification.type, notification.status.rawValue, why.joined(separator: ", "),
                         notification.title,
                     ])
         }
-        table.show()
+        table.show(none: "no notifications")
     }
 }

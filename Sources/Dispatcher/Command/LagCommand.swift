@@ -154,9 +154,7 @@ struct LagReport {
     func write(to writer: inout JSONWriter) {
         writer.member("at", self.now.rfc3339)
         writer.member("worst_seconds", self.worst.components.seconds)
-        writer.key("streams")
-        writer.beginArray()
-        for stream in self.streams {
+        writer.array("streams", self.streams) { writer, stream in
             writer.beginObject()
             writer.member("name", stream.name)
             writer.member("lane", stream.lane.rawValue)
@@ -175,7 +173,6 @@ struct LagReport {
             }
             writer.endObject()
         }
-        writer.endArray()
         writer.member("dead", self.aside.dead)
         writer.member("unconfirmed", self.aside.unconfirmed)
         writer.member("overflow", self.aside.overflow)

@@ -61,10 +61,7 @@ struct PartsCommand: AsyncParsableCommand {
                 if self.output.json {
                     Terminal.object { writer in
                         writer.member("parts", Int64(layout.parts))
-                        writer.key("former")
-                        writer.beginArray()
-                        for number in layout.former { writer.integer(Int64(number)) }
-                        writer.endArray()
+                        writer.array("former", layout.former) { $0.integer(Int64($1)) }
                     }
                 } else {
                     let former = layout.former.map { "\($0)" }.joined(separator: ", ")

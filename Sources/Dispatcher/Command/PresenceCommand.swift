@@ -71,9 +71,7 @@ struct PresenceCommand: AsyncParsableCommand {
             Terminal.object { writer in
                 writer.member("user", user)
                 writer.member("online", !connections.isEmpty)
-                writer.key("connections")
-                writer.beginArray()
-                for connection in connections {
+                writer.array("connections", connections) { writer, connection in
                     writer.beginObject()
                     writer.member("dialect", connection.dialect.rawValue)
                     writer.member("node", connection.node)
@@ -81,7 +79,6 @@ struct PresenceCommand: AsyncParsableCommand {
                     writer.member("since", connection.since.rfc3339)
                     writer.endObject()
                 }
-                writer.endArray()
             }
         }
     }

@@ -69,7 +69,7 @@ struct SchedulesCommand: AsyncParsableCommand {
                         }
                     }
                 }
-                if !self.output.json { table.show() }
+                if !self.output.json { table.show(none: "no schedules") }
             }
         }
 
@@ -84,7 +84,7 @@ struct SchedulesCommand: AsyncParsableCommand {
                 schedule.lastFiredAt.map { String($0.rfc3339.prefix(19)) + "Z" },
                 (schedule.cron ?? "once") + zone,
                 schedule.fields.first { $0.name == "type" }.map { String(decoding: $0.value, as: UTF8.self) },
-                schedule.org.isEmpty ? nil : schedule.org,
+                schedule.org,
                 schedule.jobID,
             ]
         }

@@ -56,8 +56,7 @@ struct SendTestCommand: AsyncParsableCommand {
             let answer = try await CommandClients.withRedis(configuration) { redis in
                 try await CommandClients.withDatabase(database) { pool in
                     try await self.email
-                        ? self.answerOfMail(redis, Database(pool).preferences)
-                        : self.answer(redis, Database(pool).devices)
+                        ? self.answerOfMail(redis, Database(pool)) : self.answer(redis, Database(pool))
                 }
             }
             self.show(answer)
@@ -65,12 +64,14 @@ struct SendTestCommand: AsyncParsableCommand {
         }
     }
 
-    private func answer(_ redis: RedisClient, _ store: DeviceStore) async throws -> JSONValue {
-        let devices = try await store.list(user: self.user).filter(\.isActive)
+    private func answer(_ redis: RedisClient, _ database: Database) async throws -> JSONValue {
+        let devices = try await database.devices.list(user: self.user).filter(\.isActive)
         let wanted = self.device.map { NotificationID($0) }
         let chosen =
             wanted.map { id in devices.first { $0.id == id } } ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
-        guard let chosen else { throw CommandFailure(ExitStatus.no, "the user has no such active device") }
+        guard let chosen else {
+            throw try await self.lack(of: self.device.map { "active device \($0)" } ?? "active device", database)
+        }
         let answer = try await self.ask([JSONMember("device", .string(chosen.id.description))], redis)
         let device = [
             JSONMember("device", .string(chosen.id.description)),
@@ -79,12 +80,20 @@ struct SendTestCommand: AsyncParsableCommand {
         return JSONValue.object(device).merging(answer)
     }
 
-    private func answerOfMail(_ redis: RedisClient, _ store: PreferenceStore) async throws -> JSONValue {
-        guard try await store.settings(user: self.user).email != nil else {
-            throw CommandFailure(ExitStatus.no, "the user has no e-mail address")
+    private func answerOfMail(_ redis: RedisClient, _ database: Database) async throws -> JSONValue {
+        guard try await database.preferences.settings(user: self.user).email != nil else {
+            throw try await self.lack(of: "e-mail address", database)
         }
         let answer = try await self.ask([JSONMember("channel", .string("email"))], redis)
         return JSONValue.object([JSONMember("provider", .string(Provider.email.rawValue))]).merging(answer)
+    }
+
+    /// Returns the failure for a user who lacks a target, or who does not exist.
+    private func lack(of target: String, _ database: Database) async throws -> CommandFailure {
+        guard try await database.people.has(self.user) else {
+            return CommandFailure(ExitStatus.no, "there is no user \(self.user)")
+        }
+        return CommandFailure(ExitStatus.no, "\(self.user) has no \(target); see `dispatcher user \(self.user)`")
     }
 
     /// Sends a request for a target to a dispatcher, and returns its answer.

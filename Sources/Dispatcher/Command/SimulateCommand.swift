@@ -79,7 +79,10 @@ struct SimulateCommand: AsyncParsableCommand {
                 let answer = try await CommandClients.withRedis(configuration) { redis in
                     let live = try await Live.installed(on: redis)
                     return try await CommandClients.withDatabase(database) { pool in
-                        try await JobSimulation(
+                        if try await !Database(pool).people.has(self.user) {
+                            Terminal.error("dispatcher: there is no user \(self.user); a new one would get this")
+                        }
+                        return try await JobSimulation(
                             catalog: catalog,
                             recipients: Database(pool).recipients,
                             topics: Database(pool).topics,
@@ -152,7 +155,7 @@ struct SimulateCommand: AsyncParsableCommand {
         card.add("body", answer.body)
         card.show()
         Terminal.line("")
-        var channels = Table([.text("CHANNEL"), .text("USED"), .text("WHY", isCuttable: true), .text("AT")])
+        var channels = Table([.text("CHANNEL"), .text("USED"), .wrapped("WHY"), .text("AT")])
         for fate in answer.channels {
             channels.add([
                 fate.channel.rawValue, fate.isUsed ? "yes" : "no", ReasonText.of(fate.reason), fate.at?.rfc3339,
@@ -160,7 +163,7 @@ struct SimulateCommand: AsyncParsableCommand {
         }
         channels.show()
         Terminal.line("")
-        var steps = Table([.text("AT"), .text("STEP"), .text("WHAT", isCuttable: true)])
+        var steps = Table([.text("AT"), .text("STEP"), .wrapped("WHAT")])
         for hold in answer.holds { steps.add([hold.at.rfc3339, hold.kind.rawValue, Self.text(hold.members)]) }
         for event in answer.steps {
             steps.add([event.at.rfc3339, StepDescription(event.step).word, Self.text(answer.members(event))])

@@ -128,7 +128,7 @@ struct TraceCommand: AsyncParsableCommand {
         card.add("trace context", notification.extras.traceParent)
         card.show()
         Terminal.line("")
-        var table = Table([.text("AT"), .number("AFTER"), .text("STEP"), .text("WHAT", isCuttable: true)])
+        var table = Table([.text("AT"), .number("AFTER"), .text("STEP"), .wrapped("WHAT")])
         for step in trace.steps {
             table.add([
                 step.at.rfc3339, Self.offset(step.at - notification.createdAt), step.event,
@@ -140,7 +140,7 @@ struct TraceCommand: AsyncParsableCommand {
 
     /// Formats a duration, in milliseconds while they matter.
     private static func offset(_ duration: Duration) -> String {
-        let milliseconds = duration.inMicroseconds / 1_000
+        let milliseconds = duration.inMilliseconds
         return milliseconds.magnitude < 10_000 ? "\(milliseconds) ms" : DisplayText.duration(duration)
     }
 }

@@ -101,7 +101,11 @@ private struct UserReport {
         self.devices = try await database.devices(limits: DeviceLimits()).list(user: person.user)
         self.topics = try await database.people.topics(of: person.user)
         self.waiting = try await database.people.waiting(for: person.user)
+        // Their ids would put those of cancelled schedules at the time that they were for.
         self.notifications = try await database.people.notifications(user: person.user, filter)
+            .sorted {
+                ($0.notification.createdAt, $0.notification.id) > ($1.notification.createdAt, $1.notification.id)
+            }
     }
 
     private var connections: [ConnectionPresence] {
@@ -150,7 +154,7 @@ private struct UserReport {
         for device in self.devices {
             let state = device.isActive ? device.isSilenced ? "silenced" : "active" : device.deactivatedReason ?? "off"
             table.add([
-                device.id.description, device.platform.rawValue, device.app, device.name ?? "", state,
+                device.id.description, device.platform.rawValue, device.app, device.name, state,
                 device.lastUsedAt.rfc3339,
             ])
         }
@@ -162,7 +166,7 @@ private struct UserReport {
         Terminal.line("")
         var table = Table([.text("WAITS UNTIL"), .text("FOR"), .text("REASON"), .text("NOTIFICATION")])
         for step in self.waiting {
-            table.add([step.dueAt.rfc3339, step.kind, step.reason ?? "", step.notification.description])
+            table.add([step.dueAt.rfc3339, step.kind, step.reason, step.notification.description])
         }
         table.show()
     }
@@ -175,64 +179,48 @@ private struct UserReport {
     // MARK: For programs
 
     func write(to writer: inout JSONWriter) {
-        func text(_ name: StaticString, _ value: String?) {
-            writer.key(name)
-            writer.string(value)
-        }
-        text("user", self.person.user)
-        text("email", self.settings.email)
-        text("locale", self.settings.locale)
-        text("zone", self.settings.zone)
+        writer.member("user", self.person.user)
+        writer.member("email", self.settings.email)
+        writer.member("locale", self.settings.locale)
+        writer.member("zone", self.settings.zone)
         writer.member("opted_out", self.settings.isOptedOut)
         writer.member("online", !self.connections.isEmpty)
-        text("last_seen", self.person.lastSeen?.rfc3339)
+        writer.member("last_seen", self.person.lastSeen?.rfc3339)
         writer.member("unread", self.state.unread)
         writer.member("total", self.state.total)
-        writer.key("topics")
-        writer.beginArray()
-        for topic in self.topics { writer.string(topic) }
-        writer.endArray()
-        writer.key("devices")
-        writer.beginArray()
-        for device in self.devices {
+        writer.array("topics", self.topics) { $0.string($1) }
+        writer.array("devices", self.devices) { writer, device in
             writer.beginObject()
-            text("id", device.id.description)
-            text("platform", device.platform.rawValue)
-            text("app", device.app)
-            text("name", device.name)
+            writer.member("id", device.id.description)
+            writer.member("platform", device.platform.rawValue)
+            writer.member("app", device.app)
+            writer.member("name", device.name)
             writer.member("active", device.isActive)
             writer.member("enabled", !device.isSilenced)
-            text("deactivated_reason", device.deactivatedReason)
-            text("last_used_at", device.lastUsedAt.rfc3339)
+            writer.member("deactivated_reason", device.deactivatedReason)
+            writer.member("last_used_at", device.lastUsedAt.rfc3339)
             writer.endObject()
         }
-        writer.endArray()
-        writer.key("waiting")
-        writer.beginArray()
-        for step in self.waiting {
+        writer.array("waiting", self.waiting) { writer, step in
             writer.beginObject()
-            text("notification", step.notification.description)
-            text("kind", step.kind)
-            text("due_at", step.dueAt.rfc3339)
-            text("reason", step.reason)
+            writer.member("notification", step.notification.description)
+            writer.member("kind", step.kind)
+            writer.member("due_at", step.dueAt.rfc3339)
+            writer.member("reason", step.reason)
             writer.endObject()
         }
-        writer.endArray()
-        writer.key("notifications")
-        writer.beginArray()
-        for item in self.notifications {
+        writer.array("notifications", self.notifications) { writer, item in
             let notification = item.notification
             writer.beginObject()
-            text("id", notification.id.description)
-            text("created_at", notification.createdAt.rfc3339)
-            text("type", notification.type)
-            text("title", notification.title)
-            text("status", notification.status.rawValue)
-            text("status_reason", notification.statusReason)
-            text("decision", notification.decision)
-            text("sent_via", item.sentVia)
+            writer.member("id", notification.id.description)
+            writer.member("created_at", notification.createdAt.rfc3339)
+            writer.member("type", notification.type)
+            writer.member("title", notification.title)
+            writer.member("status", notification.status.rawValue)
+            writer.member("status_reason", notification.statusReason)
+            writer.member("decision", notification.decision)
+            writer.member("sent_via", item.sentVia)
             writer.endObject()
         }
-        writer.endArray()
     }
 }

@@ -7,6 +7,7 @@ import CoreMetrics
 import Logging
 import Metrics
 import Storage
+import Synchronization
 
 /// Publishes events about users to upstream apps, after the change is stored.
 ///
@@ -18,6 +19,7 @@ package struct EventPublisher: Sendable {
     private let log: EventLog?
     private let connection: RedisClient?
     private let logger: Logger?
+    private let warnings = Warnings()
 
     /// Creates an instance that publishes nothing.
     package init() {
@@ -42,27 +44,44 @@ package struct EventPublisher: Sendable {
     /// Counts written and lost events by the replies of a batch.
     package func note(_ replies: ArraySlice<RedisReply>) {
         guard !replies.isEmpty else { return }
-        let refused = replies.count { if case .error = $0 { true } else { false } }
+        var refused = 0
+        var first: RedisError?
+        for reply in replies {
+            guard case .error(let error) = reply else { continue }
+            refused += 1
+            first = first ?? error
+        }
         Self.written.increment(by: replies.count - refused)
-        if refused > 0 { Self.lost.increment(by: refused) }
+        if let first { self.lose(refused, first) }
     }
 
     /// Writes events; counts and logs those that Redis does not take, which are lost.
     package func publish(_ events: [LifecycleEvent]) async {
-        guard let log, let connection, !events.isEmpty else { return }
-        do throws(RedisError) {
-            try await log.append(events, on: connection)
-            Self.written.increment(by: events.count)
-        } catch {
-            self.lose(events.count, error)
-        }
+        guard let log, let connection else { return }
+        self.note(await log.append(events, on: connection)[...])
     }
 
-    /// Counts and logs events that Redis did not take, which are lost.
+    /// Counts events that Redis did not take, which are lost; logs the first of them each minute.
     package func lose(_ count: Int, _ error: RedisError) {
         guard self.log != nil, count > 0 else { return }
         Self.lost.increment(by: count)
+        guard self.warnings.areDue() else { return }
         self.logger?.warning(
             "lost events for upstream apps; check Redis", metadata: ["count": "\(count)", "error": "\(error)"])
+    }
+}
+
+/// Limits warnings to one a minute, as each call loses its events while Redis is away.
+private final class Warnings: Sendable {
+    private let next = Mutex(ContinuousClock.now)
+
+    /// Whether a warning is due, which defers the next one.
+    func areDue() -> Bool {
+        self.next.withLock { next in
+            let now = ContinuousClock.now
+            guard now >= next else { return false }
+            next = now + .seconds(60)
+            return true
+        }
     }
 }

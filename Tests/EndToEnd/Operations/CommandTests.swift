@@ -17,8 +17,7 @@ struct CommandTests {
     @Test("trace prints a timeline for people and the API's answer for programs")
     func trace() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let title = "Paid \u{1B}[2J"
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", title), ("id", "j1")])
@@ -47,8 +46,7 @@ struct CommandTests {
     @Test("user shows presence, devices and what became of notifications, for an id or an address")
     func user() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "secret-token", name: "Pixel")
             try await gateway.set(#"{"email":"Ada@example.com","zone":"Europe/Berlin"}"#, of: "ada")
             try await gateway.set(#"{"email":"ben@example.com"}"#, of: "ben")
@@ -104,16 +102,17 @@ struct CommandTests {
     @Test("events prints the newest events, filtered, and follows new ones")
     func events() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             for (user, id) in [("ada", "j1"), ("ben", "j2")] {
                 try await stack.append([("user", user), ("type", "invoice_created"), ("title", id), ("id", id)])
             }
             try await eventually("both are told") { try await stack.events().count >= 2 }
             let shown = try await stack.command(["events", "--user", "ben"])
             #expect(shown.code == 0 && shown.output.contains("j2") && !shown.output.contains("j1"), "\(shown)")
-            let none = try await stack.command(["events", "--event", "no_such_event"])
-            #expect(none.code == 0 && none.output.isEmpty)
+            #expect(shown.output.hasPrefix("AT                        EVENT       USER "), "\(shown)")
+            let misspelt = try await stack.command(["events", "--follow", "--event", "faild"])
+            #expect(misspelt.code == 64 && misspelt.errors.contains("device_deactivated"), "\(misspelt)")
+            #expect(try await stack.command(["events", "--event", "failed"]).output == "no events\n")
             let process = try await stack.spawn(
                 "dispatcher", ["events", "--follow", "--count", "1", "--json"], name: "follow")
             _ = try await process.waitForLine("{")
@@ -143,33 +142,55 @@ struct CommandTests {
         }
     }
 
-    @Test("enqueue --follow prints each step, and says when nothing is stored")
+    @Test("enqueue --follow prints each step, and says where a job waits or why nothing is stored")
     func follow() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            let dispatcher = try await stack.startDispatcher()
+            let environment = try stack.catalog(
+                """
+                types:
+                  paid: {severity: alert, delivery: push}
+                  comment: {severity: info, delivery: push, digest: {window: 1h}}
+                """)
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
-            let arguments = [
-                "enqueue", "--user", "ada", "--type", "payment_received", "--title", "Paid", "--id", "j1", "--follow",
-            ]
-            let shown = try await stack.command(arguments)
-            #expect(shown.code == 0, "\(shown.errors)")
-            for words in ["for ada", "stored", "outcome accepted"] {
-                #expect(shown.output.contains(words), "\(words) in \(shown.output)")
+            func follow(
+                _ id: String, type: String = "paid", title: String = "Paid", more: [String] = []
+            ) async throws -> (code: Int32, output: String, errors: String) {
+                let job = ["--user", "ada", "--id", id, "--type", type, "--title", title]
+                return try await stack.command(["enqueue", "--follow"] + job + more, environment: environment)
             }
+            let shown = try await follow("j1")
+            #expect(shown.code == 0, "\(shown.errors)")
+            for words in [
+                "for ada", " ms  stored      -", " ms  push        provider fcm, ", "outcome accepted",
+                "ada: sent via fcm",
+            ] { #expect(shown.output.contains(words), "\(words) in \(shown.output)") }
+            let other = try await follow("j1", title: "Other")
+            #expect(other.code == 1 && other.errors.contains("dead letter: id: was used before"), "\(other)")
+            let same = try await follow("j1")
+            #expect(same.code == 1 && same.errors.contains("its id was used before; `dispatcher job j1`"), "\(same)")
+            for (number, time) in ["deliver_at=2099-01-01T08:00:00Z", "deliver_local=2099-01-01T08:00"].enumerated() {
+                let later = try await follow("later-\(number)", more: ["--field", time])
+                #expect(later.code == 0 && later.output.contains("scheduled for 2099-01-01T08:00"), "\(later)")
+            }
+            let gathered = try await follow("c1", type: "comment")
+            #expect(gathered.code == 0 && gathered.output.contains("gathered by a digest"), "\(gathered)")
             _ = try await dispatcher.stop()
-            let stuck = try await stack.command(arguments.dropLast(3) + ["--id", "j2", "--follow"])
+            let stuck = try await follow("j2")
             #expect(stuck.code == 1 && stuck.errors.contains("nothing is stored yet"), "\(stuck)")
         }
     }
 
-    @Test("a job that lacks a variable of its texts is refused before it is sent")
+    @Test("a job with a mistyped type, or without a variable of its texts, is refused before it is sent")
     func unfilled() async throws {
         try await Stack.with { stack in
             let refused = try await stack.command([
                 "enqueue", "--user", "ada", "--type", "BalanceAlert", "--field", "vars={}",
             ])
             #expect(refused.code == 64 && refused.errors.contains("balance"), "\(refused)")
+            let typo = try await stack.command(["enqueue", "--user", "ada", "--type", "invoice_craeted"])
+            #expect(typo.code == 64 && typo.errors.contains("type: did you mean invoice_created?"), "\(typo)")
             #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
         }
     }
@@ -243,6 +264,10 @@ struct CommandTests {
             #expect(faulty.errors.contains("vars.n"))
             let unknown = try await simulate(["--type", "unheard-of"])
             #expect(unknown.code == 65)
+            let stranger = try await stack.command(
+                ["simulate", "--user", "nosuch", "--type", "offer", "--field", #"vars={"n":3}"#],
+                environment: environment)
+            #expect(stranger.code == 0 && stranger.errors.contains("there is no user nosuch"), "\(stranger)")
             #expect(try await simulate(["--job", "/nowhere/job.json"]).code == 66)
             try Data("{".utf8).write(to: URL(filePath: file))
             #expect(try await simulate(["--job", file]).code == 65)
@@ -345,6 +370,18 @@ struct CommandTests {
             // The output is not a terminal, so no line is cut.
             #expect(lines.last?.contains(String(repeating: "long ", count: 60).dropLast()) == true)
             #expect(!dead.output.contains("\u{1B}"))
+            let replayed = try await stack.command(["dead", "replay", "--all"])
+            #expect(replayed.output.hasPrefix("1 will be replayed, the last at "), "\(replayed)")
+            for command in ["show", "replay", "discard"] {
+                let gone = try await stack.command(["dead", command, "999"])
+                #expect(gone.code == 1 && gone.errors.contains("there is no dead letter 999"), "\(gone)")
+            }
+            for (arguments, none) in [
+                (["dead", "list", "--stream", "nosuch"], "no dead letters"), (["schedules", "list"], "no schedules"),
+                (["broadcast", "list"], "no broadcasts"),
+            ] {
+                #expect(try await stack.command(arguments).output == none + "\n", "\(arguments)")
+            }
             let missing = try await stack.command(
                 ["schedules", "cancel", "0190b5a2-0000-7000-8000-000000000001", "--json"])
             #expect(missing.code == 1)
@@ -517,7 +554,14 @@ struct CommandHelpTests {
             ("dispatcher", ["dead", "lits"], "Did you mean 'list'?", "dispatcher dead <subcommand>"),
             ("dispatcher", ["broad"], "Did you mean 'broadcast'?", "dispatcher <subcommand>"),
             ("gateway", ["start"], "Unknown command 'start'. Known are serve, migrate,", "gateway <subcommand>"),
+            ("dispatcher", ["srve"], "Did you mean 'gateway serve'?", "dispatcher <subcommand>"),
             ("dispatcher", ["lag", "--wach"], "Did you mean '--watch'?", "dispatcher lag [--config"),
+            (
+                "dispatcher", ["enqueue", "--user", "u", "--typ", "x"],
+                "Unknown option '--typ'. Did you mean '--type'?", "dispatcher enqueue ["
+            ),
+            ("dispatcher", ["broadcast", "--al"], "Did you mean '--all'?", "dispatcher broadcast send ["),
+            ("gateway", ["token", "--usr", "u"], "Did you mean '--user'?", "gateway token [--config"),
             ("gateway", ["token", "--user", "u", "--scope", "x"], "--scope must be", "gateway token [--config"),
             ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
             ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
@@ -527,6 +571,11 @@ struct CommandHelpTests {
                 "--confirm: give it without --detach", "dispatcher broadcast send ["
             ),
             ("dispatcher", ["trace"], "give an id, or --user", "dispatcher trace ["),
+            ("dispatcher", ["enqueue", "--type", "x"], "for a topic or everyone use", "dispatcher enqueue ["),
+            (
+                "dispatcher", ["broadcast", "--all", "--topic", "news", "--type", "x"],
+                "topic: give only one of topic, all", "dispatcher broadcast send ["
+            ),
             ("dispatcher", ["broadcast", "--type", "x"], "give --topic or --all", "dispatcher broadcast send ["),
             ("gateway", ["token", "--user", " "], "--user must not be empty", "gateway token [--config"),
             (
@@ -543,6 +592,11 @@ struct CommandHelpTests {
             let name = usage.split(separator: " ").prefix { $0.first?.isLetter == true }.joined(separator: " ")
             #expect(lines.last?.contains("See '\(name) --help'") == true, "\(text)")
         }
+        for command in try await Self.commands("gateway") where command.path.last != "doctor" {
+            let name = command.path.joined(separator: " ")
+            let text = try await Self.refusal("dispatcher", Array(command.path.dropFirst())).text
+            #expect(text.contains("Did you mean '\(name)'?"), "\(text)")
+        }
     }
 
     @Test("unreachable servers and unreadable files are reported without Swift types, files or lines")
@@ -555,7 +609,10 @@ struct CommandHelpTests {
             "AUTH_JWT_SECRET": String(repeating: "s", count: 32),
         ]
         let table: [(String, [String], [String: String], String)] = [
-            ("dispatcher", ["lag"], [:], "redis unavailable: no connection: Connection refused; see REDIS_URL"),
+            (
+                "dispatcher", ["lag"], [:],
+                "redis unavailable: no connection: Connection refused (redis://127.0.0.1:1/0); see REDIS_URL"
+            ),
             ("gateway", ["migrate"], [:], "postgres unavailable: connection to server at"),
             (
                 "gateway", ["migrate"], ["DATABASE_URL": "postgresql://x:a@b@127.0.0.1:1/x"],

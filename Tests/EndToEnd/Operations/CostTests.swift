@@ -76,7 +76,7 @@ struct CostTests {
         }
         // It then finds whole batches, whatever else the machine does.
         dispatcher.send(SIGSTOP)
-        for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
+        try await stack.connection.run(batch)
         dispatcher.send(SIGCONT)
         try await eventually("all are delivered") {
             let delivered = "SELECT count(*) FROM carillon.notifications WHERE status = 'delivered'"

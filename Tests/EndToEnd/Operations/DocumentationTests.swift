@@ -136,8 +136,7 @@ struct ExampleTests {
             // Shortens a digest's window of two minutes.
             let catalog = try stack.catalog(replacing: "window: 2m", with: "window: 4s")
             let settings = catalog.merging(stack.mailSettings()) { one, _ in one }
-            let gateway = try await stack.startGateway(environment: settings)
-            _ = try await stack.startDispatcher(environment: settings)
+            let gateway = try await stack.startBoth(environment: settings)
             var variables = try await stack.developerVariables(gateway)
             variables.merge(catalog) { $1 }
             // The examples find this file and nothing else.

@@ -15,8 +15,7 @@ struct JobCommandTests {
     @Test("job shows counts and notifications, and trace the story of each, by job, entry and user")
     func job() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let entry = try await stack.append([
                 ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"),
                 ("org", "shop"),
@@ -67,15 +66,14 @@ struct JobCommandTests {
     @Test("broadcasts are listed, confirmed and cancelled, and what their state does not allow is refused")
     func broadcast() async throws {
         try await Stack.with(settings: ["BROADCAST_CONFIRM_ABOVE": "1"]) { stack in
-            _ = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            _ = try await stack.startBoth()
             _ = try await stack.query(
                 "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 5) n")
             let sent = try await stack.command([
                 "broadcast", "--all", "--type", "breaking_news", "--title", "Extra", "--id", "b1",
             ])
             #expect(sent.code == 75, "\(sent.errors)")
-            #expect(sent.errors.contains("dispatcher broadcast confirm"))
+            #expect(sent.errors.contains("`dispatcher broadcast confirm b1`"), "\(sent.errors)")
             let listed = try await stack.command(["broadcast", "list"])
             for words in ["b1", "everyone", "awaiting_confirmation", "5"] {
                 #expect(listed.output.contains(words), "\(words) in \(listed.output)")
@@ -109,6 +107,11 @@ struct JobCommandTests {
                 #expect(unknown.code == 1, "\(order)")
                 #expect(unknown.errors.contains("there is no broadcast b2"), "\(unknown.errors)")
             }
+            let unheard = try await stack.command([
+                "broadcast", "--topic", "nosuch", "--type", "breaking_news", "--title", "Extra",
+            ])
+            #expect(unheard.code == 0, "\(unheard)")
+            #expect(unheard.errors.contains("no user subscribes to the topic nosuch"), "\(unheard)")
         }
     }
 
@@ -127,6 +130,7 @@ struct JobCommandTests {
             #expect(try await carillon("trace", "--user", "u1").errors.contains("there is no notification for u1"))
             #expect(try await carillon("gateway", "serv").code == 64)
             #expect(try await carillon("unheard-of").code == 64)
+            #expect(try await carillon("srve").errors.contains("Did you mean 'gateway serve'?"))
             #expect(try await carillon("doctor").errors.contains("carillon gateway doctor"))
             #expect(try await carillon("--help").output.contains("carillon gateway|dispatcher COMMAND"))
             #expect(try await carillon().code == 64)
@@ -150,8 +154,7 @@ struct JobCommandTests {
     @Test("presence shows each open socket with its gateway")
     func presence() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             let shown = try await stack.command(["presence", "ada", "ben"])
             #expect(shown.code == 0, "\(shown.errors)")

@@ -226,8 +226,7 @@ struct MetricsTests {
     @Test("deliveries to a broken provider count as waiting since they were appended, across retries")
     func broken() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let count = 14
             for number in 0..<count {
                 let phone = "internal-\(number)"

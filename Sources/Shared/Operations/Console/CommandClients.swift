@@ -76,6 +76,8 @@ package enum CommandClients {
 
     /// Runs `body` with a connection to Redis and closes it; a server that cannot be reached fails
     /// it at once.
+    ///
+    /// - Throws: the errors of `body`; a `RedisError` with the server's address in its message.
     package static func withRedis<Value>(
         _ configuration: RedisConfiguration,
         _ body: (RedisClient) async throws -> Value
@@ -93,7 +95,9 @@ package enum CommandClients {
             return value
         } catch {
             await connection.close()
-            throw error
+            guard let fault = error as? RedisError, fault.code != .configuration else { throw error }
+            let message = fault.message.map { "\($0) " } ?? ""
+            throw RedisError(fault.code, "\(message)(\(configuration.address))")
         }
     }
 

@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import Clients
+import Core
 import Glibc
 
 /// The frame around every command of both programs.
@@ -13,7 +14,12 @@ package enum CommandFrame {
     /// Parses the command line and runs a program.
     ///
     /// Prints the usage of the subcommand after a usage error.
-    package static func main(_ program: (some AsyncParsableCommand).Type) async {
+    ///
+    /// - Parameter other: the other program with its own commands, which may be meant.
+    package static func main(
+        _ program: (some AsyncParsableCommand).Type,
+        other: (name: String, commands: [String]) = ("", [])
+    ) async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         do {
             var command = try await program.asyncParseAsRoot(arguments)
@@ -28,9 +34,9 @@ package enum CommandFrame {
             }
         } catch {
             if program.exitCode(for: error) == .validationFailure,
-                let (message, parent) = UnknownCommand.message(arguments, of: program)
+                let (message, command) = UnknownWord.message(arguments, of: program, other: other)
             {
-                Self.refuse(message, usage: program.usageString(for: parent))
+                Self.refuse(message, usage: program.usageString(for: command))
             }
             program.exit(withError: error)
         }
@@ -58,6 +64,10 @@ package enum CommandFrame {
         } catch let failure as CommandFailure {
             Terminal.error("\(program): \(failure)")
             throw failure.status
+        } catch let fault as ListenFault {
+            // Not a faulty configuration: supervisors must try again, as the port may become free.
+            Terminal.error("\(program): \(fault)")
+            throw ExitStatus.no
         } catch let error as RedisError {
             Terminal.error("\(program): \(error); see REDIS_URL")
             throw Self.status(error)
@@ -93,64 +103,68 @@ package enum CommandFrame {
     }
 }
 
-/// An unknown subcommand on the command line, and the one that was probably meant.
-private enum UnknownCommand {
-    /// The most edits of a typing error.
-    private static let mostEdits = 2
-
-    /// Returns the message for the first unknown subcommand, and the command it was given to.
+/// An unknown subcommand or option on the command line, and the one that was probably meant.
+private enum UnknownWord {
+    /// Returns the message for the first unknown word, and the command it was given to.
     ///
-    /// - Parameter arguments: the command line without the program's name.
-    /// - Returns: nil if every subcommand is known.
+    /// - Parameters:
+    ///   - arguments: the command line without the program's name.
+    ///   - other: the other program with its own commands.
+    /// - Returns: nil if every subcommand and every long option is known.
     static func message(
         _ arguments: [String],
-        of program: any ParsableCommand.Type
-    ) -> (message: String, parent: any ParsableCommand.Type)? {
-        var parent = program
-        for word in arguments {
-            let subcommands = parent.configuration.subcommands
-            guard !subcommands.isEmpty, !word.hasPrefix("-") else { return nil }
+        of program: any ParsableCommand.Type,
+        other: (name: String, commands: [String])
+    ) -> (message: String, command: any ParsableCommand.Type)? {
+        var command = program
+        for (index, word) in arguments.enumerated() {
+            let subcommands = command.configuration.subcommands
+            guard !subcommands.isEmpty, !word.hasPrefix("-") else {
+                let leaf = command.configuration.defaultSubcommand ?? command
+                return Self.option(arguments[index...], of: leaf, in: program).map { ($0, leaf) }
+            }
             if let next = subcommands.first(where: { Self.name($0) == word }) {
-                parent = next
+                command = next
                 continue
             }
             guard word != "help" else { return nil }
             let names = subcommands.map { Self.name($0) }
-            let hint = Self.nearest(to: word, of: names).map { "Did you mean '\($0)'?" }
-            return ("Unknown command '\(word)'. " + (hint ?? "Known are \(names.joined(separator: ", "))."), parent)
+            let others = index == 0 ? other.commands : []
+            let meant =
+                Spelling.nearest(to: word, of: names)
+                ?? Spelling.nearest(to: word, of: others).map { "\(other.name) \($0)" }
+            let known = (names + others.map { "\(other.name) \($0)" }).joined(separator: ", ")
+            let hint = meant.map { "Did you mean '\($0)'?" } ?? "Known are \(known)."
+            return ("Unknown command '\(word)'. \(hint)", command)
+        }
+        return nil
+    }
+
+    /// Returns the message for the first unknown option of a command; nil if all are known.
+    private static func option(
+        _ words: ArraySlice<String>,
+        of command: any ParsableCommand.Type,
+        in program: any ParsableCommand.Type
+    ) -> String? {
+        // The parser lists a command's options only in its help, one a line, as `  -h, --help  …`.
+        let help = program.helpMessage(for: command, includeHidden: true, columns: 1_000)
+        let known = help.split(separator: "\n").compactMap { line -> String? in
+            guard line.hasPrefix("  -") else { return nil }
+            let name = line.split(separator: " ").first { $0.hasPrefix("--") }
+            return name.map { String($0.dropFirst(2)) }
+        }
+        for word in words.prefix(while: { $0 != "--" }) where word.hasPrefix("--") {
+            let name = String(word.dropFirst(2).prefix { $0 != "=" })
+            // A value may begin with dashes, too; the parser's message says how to give it.
+            guard !known.contains(name), name.wholeMatch(of: #/[A-Za-z][A-Za-z0-9-]*/#) != nil else { continue }
+            let hint = Spelling.nearest(to: name, of: known).map { " Did you mean '--\($0)'?" }
+            return "Unknown option '--\(name)'." + (hint ?? "")
         }
         return nil
     }
 
     private static func name(_ command: any ParsableCommand.Type) -> String {
         command.configuration.commandName ?? "\(command)".lowercased()
-    }
-
-    /// Returns the name that starts with `word`, otherwise the closest one; nil if none is close.
-    private static func nearest(to word: String, of names: [String]) -> String? {
-        if word.count > 1, let name = names.first(where: { $0.hasPrefix(word) }) { return name }
-        let distances = names.map { (name: $0, edits: Self.edits($0, word)) }
-        return distances.filter { $0.edits <= Self.mostEdits && $0.edits < $0.name.count - 1 }
-            .min { $0.edits < $1.edits }?.name
-    }
-
-    /// Returns the Damerau-Levenshtein distance (optimal string alignment).
-    private static func edits(_ one: String, _ other: String) -> Int {
-        let (one, other) = (Array(one), Array(other))
-        var before: [Int] = []
-        var last = Array(0...other.count)
-        for (row, letter) in one.enumerated() {
-            var next = [row + 1]
-            for (column, another) in other.enumerated() {
-                var least = min(last[column] + (letter == another ? 0 : 1), last[column + 1] + 1, next[column] + 1)
-                if row > 0, column > 0, letter == other[column - 1], another == one[row - 1] {
-                    least = min(least, before[column - 1] + 1)
-                }
-                next.append(least)
-            }
-            (before, last) = (last, next)
-        }
-        return last[other.count]
     }
 }
 

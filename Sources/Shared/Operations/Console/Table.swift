@@ -3,25 +3,37 @@
 
 /// Rows with aligned columns, for people.
 ///
-/// On a terminal, the widest column that may be cut shrinks until the rows fit. Elsewhere nothing
-/// is cut, and the output is plain text and spaces.
-package struct Table {
-    /// A column's title and alignment.
+/// On a terminal, the widest column that may shrink does so until the rows fit. Elsewhere nothing
+/// is cut or wrapped, and the output is plain text and spaces.
+package struct Table: Sendable {
+    /// A column's title, alignment and width.
     package struct Column: Sendable {
-        let title: String
-        let isNumber: Bool
-        let isCuttable: Bool
+        /// How text is shown if space is short.
+        fileprivate enum Fit {
+            case whole, cut, wrapped
+        }
+
+        fileprivate let title: String
+        fileprivate let isNumber: Bool
+        fileprivate let fit: Fit
+        /// For tables whose rows are printed before all are known.
+        fileprivate let leastWidth: Int
 
         /// Left-aligned text.
         ///
         /// - Parameter isCuttable: whether it may be cut if space is short.
-        package static func text(_ title: String, isCuttable: Bool = false) -> Column {
-            Column(title: title, isNumber: false, isCuttable: isCuttable)
+        package static func text(_ title: String, isCuttable: Bool = false, leastWidth: Int = 0) -> Column {
+            Column(title: title, isNumber: false, fit: isCuttable ? .cut : .whole, leastWidth: leastWidth)
+        }
+
+        /// Left-aligned text that continues on further lines if space is short.
+        package static func wrapped(_ title: String) -> Column {
+            Column(title: title, isNumber: false, fit: .wrapped, leastWidth: 0)
         }
 
         /// A right-aligned number.
-        package static func number(_ title: String) -> Column {
-            Column(title: title, isNumber: true, isCuttable: false)
+        package static func number(_ title: String, leastWidth: Int = 0) -> Column {
+            Column(title: title, isNumber: true, fit: .whole, leastWidth: leastWidth)
         }
     }
 
@@ -35,15 +47,21 @@ package struct Table {
         self.columns = columns
     }
 
-    var isEmpty: Bool { self.rows.isEmpty }
+    /// The line of titles, for a table whose rows are printed one by one.
+    package var titles: String { self.line(self.columns.map(\.title), self.widths(room: nil)) }
 
-    /// Adds a row with one cell per column; nil becomes a dash.
-    package mutating func add(_ cells: [String?]) {
-        self.rows.append(
-            self.columns.indices.map { index in
-                let cell = index < cells.count ? cells[index] : nil
-                return cell.map { DisplayText.line($0) } ?? "-"
-            })
+    /// Returns the line of a row that is printed at once; nil and empty cells become a dash.
+    package func row(_ cells: [String?]) -> String { self.line(self.shown(cells), self.widths(room: nil)) }
+
+    /// Adds a row with one cell per column; nil and empty cells become a dash.
+    package mutating func add(_ cells: [String?]) { self.rows.append(self.shown(cells)) }
+
+    private func shown(_ cells: [String?]) -> [String] {
+        self.columns.indices.map { index in
+            let cell = index < cells.count ? cells[index] : nil
+            let text = cell.map { DisplayText.line($0) } ?? ""
+            return text.isEmpty ? "-" : text
+        }
     }
 
     /// Returns the lines, the titles first.
@@ -54,33 +72,51 @@ package struct Table {
     func lines(room: Int?, style: Style) -> [String] {
         let titles = self.columns.map(\.title)
         let widths = self.widths(room: room)
-        return [style(self.line(titles, widths), .bold)] + self.rows.map { self.line($0, widths) }
+        return [style(self.line(titles, widths), .bold)] + self.rows.flatMap { self.lines(of: $0, widths) }
     }
 
     /// Prints the table for standard output.
-    package func show() {
+    ///
+    /// - Parameter none: the line for a table without rows, such as `no schedules`.
+    package func show(none: String? = nil) {
+        if self.rows.isEmpty, let none { return Terminal.line(none) }
         for line in self.lines(room: Terminal.width, style: .output) { Terminal.line(line) }
     }
 
     private func widths(room: Int?) -> [Int] {
-        var widths = self.columns.indices.map { index in
-            self.rows.reduce(DisplayText.width(self.columns[index].title)) { max($0, DisplayText.width($1[index])) }
+        var widths = self.columns.indices.map { index -> Int in
+            let column = self.columns[index]
+            let least = max(column.leastWidth, DisplayText.width(column.title))
+            return self.rows.reduce(least) { max($0, DisplayText.width($1[index])) }
         }
         guard let room else { return widths }
         var excess = widths.reduce(0, +) + Self.gap * (widths.count - 1) - room
         while excess > 0 {
-            let cuttable = self.columns.indices.filter { self.columns[$0].isCuttable && widths[$0] > Self.leastWidth }
-            guard let widest = cuttable.max(by: { widths[$0] < widths[$1] }) else { break }
+            let elastic = self.columns.indices.filter {
+                self.columns[$0].fit != .whole && widths[$0] > Self.leastWidth
+            }
+            guard let widest = elastic.max(by: { widths[$0] < widths[$1] }) else { break }
             widths[widest] -= 1
             excess -= 1
         }
         return widths
     }
 
+    /// Returns the lines of a row: as many as its longest wrapped cell has.
+    private func lines(of row: [String], _ widths: [Int]) -> [String] {
+        let cells = row.enumerated().map { index, cell in
+            self.columns[index].fit == .wrapped ? DisplayText.wrap(cell, to: widths[index]) : [cell]
+        }
+        let height = cells.map(\.count).max() ?? 1
+        return (0..<height).map { number in
+            self.line(cells.map { number < $0.count ? $0[number] : "" }, widths)
+        }
+    }
+
     private func line(_ cells: [String], _ widths: [Int]) -> String {
         var line = ""
         for (index, cell) in cells.enumerated() {
-            let text = self.columns[index].isCuttable ? DisplayText.cut(cell, to: widths[index]) : cell
+            let text = self.columns[index].fit == .cut ? DisplayText.cut(cell, to: widths[index]) : cell
             let space = String(repeating: " ", count: max(0, widths[index] - DisplayText.width(text)))
             line += self.columns[index].isNumber ? space + text : text + space
             line += String(repeating: " ", count: Self.gap)
@@ -157,16 +193,39 @@ package enum DisplayText {
     /// Cuts a text to a number of columns and marks the cut with an ellipsis.
     package static func cut(_ text: String, to columns: Int) -> String {
         guard self.width(text) > columns else { return text }
-        guard columns > 0 else { return "" }
-        var kept = ""
-        var used = 0
-        for character in text {
-            let width = self.width(character)
-            guard used + width < columns else { break }
-            kept.append(character)
-            used += width
+        return columns > 0 ? self.beginning(of: text, columns - 1) + "…" : ""
+    }
+
+    /// Breaks a text into lines of at most `columns` columns, at spaces where there are any.
+    ///
+    /// - Parameter columns: at least 2, for one wide character.
+    static func wrap(_ text: String, to columns: Int) -> [String] {
+        guard self.width(text) > columns else { return [text] }
+        var lines: [String] = []
+        var line = ""
+        for word in text.split(separator: " ") {
+            if !line.isEmpty, self.width(line) + 1 + self.width(word) > columns {
+                lines.append(line)
+                line = ""
+            }
+            line += line.isEmpty ? String(word) : " \(word)"
+            while self.width(line) > columns {
+                let head = self.beginning(of: line, columns)
+                lines.append(head)
+                line.removeFirst(head.count)
+            }
         }
-        return kept + "…"
+        return lines + [line]
+    }
+
+    /// Returns as much of a text as fits into the columns.
+    private static func beginning(of text: String, _ columns: Int) -> String {
+        var used = 0
+        return String(
+            text.prefix { character in
+                used += self.width(character)
+                return used <= columns
+            })
     }
 
     /// Formats whole seconds, such as `3 s`, `2 min 5 s` or `1 d 4 h`.

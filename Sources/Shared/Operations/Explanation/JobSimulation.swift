@@ -99,7 +99,10 @@ package struct JobSimulation: Sendable {
         }
         let arrival = question.at ?? now
         let active = try await self.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
-        let devices = try await self.reach(active, now: now)
+        let report = try await self.providers.report(now: now)
+        let devices = active.map {
+            SimulatedDevice(device: $0, isReachable: report.serves($0.provider, app: $0.app))
+        }
         var facts = try await self.facts(question, type, devices, now: arrival)
         if let absence = try await self.absence(question) {
             let channels = DeliveryChannel.allCases.map { ChannelFate($0, isUsed: false, reason: absence.rawValue) }
@@ -116,7 +119,15 @@ package struct JobSimulation: Sendable {
         } else if let key = question.content.collapseKey {
             holds.append(SimulatedHold(kind: .replace, at: facts.now, until: nil, what: key))
         }
-        let simulation = Simulation(facts, isProven: question.isProven)
+        let mailObstacle: String? =
+            if !report.serves(.email) {
+                "no_provider"
+            } else if facts.settings.email == nil {
+                "no_address"
+            } else {
+                nil
+            }
+        let simulation = Simulation(facts, isProven: question.isProven, mailObstacle: mailObstacle)
         let events = simulation.run()
         return try self.answer(
             question, facts, devices, at: arrival, channels: simulation.fates(events), holds: holds, steps: events)
@@ -198,16 +209,6 @@ package struct JobSimulation: Sendable {
         return SimulatedHold(kind: .gather, at: now, until: until, what: key)
     }
 
-    /// Returns the devices and whether a dispatcher can reach them; all can be reached if no
-    /// dispatcher reports.
-    private func reach(_ devices: [Device], now: Timestamp) async throws -> [SimulatedDevice] {
-        let states = try await self.providers.states(now: now)
-        return devices.map { device in
-            let hasWay = states.contains { $0.provider == device.provider && $0.app == device.app }
-            return SimulatedDevice(device: device, isReachable: states.isEmpty || hasWay)
-        }
-    }
-
     /// Returns the texts in a locale.
     private func words(_ content: JobContent, locale: String?) throws -> (title: String, body: String) {
         guard var renderer = self.catalog.renderer(content) else { return (content.title, content.body) }
@@ -254,7 +255,7 @@ package struct JobSimulation: Sendable {
             .online([
                 ConnectionPresence(
                     connection: "", node: "", dialect: .native, state: state,
-                    since: now + (.zero - ConnectionPresence.idleAfter))
+                    since: now - ConnectionPresence.idleAfter)
             ])
         }
         switch supposed {

@@ -46,18 +46,13 @@ package struct NotificationTrace: Sendable {
             writer.key(escaping: name)
             writer.string(text)
         }
-        writer.key("channels")
-        writer.beginArray()
-        for channel in self.channels { writer.string(channel.rawValue) }
-        writer.endArray()
+        writer.array("channels", self.channels) { $0.string($1.rawValue) }
         writer.member("job_entry", notification.jobEntry)
         writer.member("job_id", notification.jobID)
         writer.member("org_id", notification.org)
         writer.key("notification")
         CanonicalShape.write(notification, to: &writer)
-        writer.key("steps")
-        writer.beginArray()
-        for step in self.steps {
+        writer.array("steps", self.steps) { writer, step in
             writer.beginObject()
             writer.member("at", step.at.rfc3339)
             writer.member("event", step.event)
@@ -67,7 +62,6 @@ package struct NotificationTrace: Sendable {
             }
             writer.endObject()
         }
-        writer.endArray()
     }
 
     private static func steps(_ record: TraceStore.Record) -> [Step] {
@@ -79,7 +73,9 @@ package struct NotificationTrace: Sendable {
                 steps.append(Step(summary.storedAt, "summarised", [("summary", summary.id.description)]))
             }
         } else {
-            let wasRefused = [.suppressed, .expired].contains(notification.status) && notification.version == 0
+            // One that ended later has the channels that it was stored with.
+            let wasRefused =
+                [.suppressed, .expired].contains(notification.status) && notification.channels.isEmpty
             steps.append(
                 Step(
                     record.storedAt, "stored",
@@ -90,9 +86,6 @@ package struct NotificationTrace: Sendable {
             )
         }
         if let cancelledAt = record.cancelledAt { steps.append(Step(cancelledAt, "cancelled")) }
-        if let decision = notification.decision {
-            steps.append(Step(record.storedAt, "held_back", [("reason", decision)]))
-        }
         steps += record.attempts.map { attempt in
             if attempt.kind == AuditStep.kind {
                 let end = attempt.milliseconds.map { attempt.at + .milliseconds($0) }
@@ -109,6 +102,13 @@ package struct NotificationTrace: Sendable {
                 ]
             )
         }
+        if let decision = notification.decision {
+            // Its moment is not on record; it follows any deferral.
+            let deferral = record.attempts.last {
+                $0.kind == AuditStep.kind && $0.outcome == AuditStep.deferred.rawValue
+            }
+            steps.append(Step(deferral?.at ?? record.storedAt, "held_back", [("reason", decision)]))
+        }
         let moments = [
             ("delivered", notification.deliveredAt), ("opened", notification.openedAt), ("read", notification.readAt),
             // The row of an archived one says when the archive will let go of it.
@@ -119,11 +119,13 @@ package struct NotificationTrace: Sendable {
             let other = event == "deleted" ? record.replacedBy?.description : nil
             steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))
         }
-        steps += record.followUps.map { Step($0.due, "due", [("what", $0.kind)]) }
+        if notification.status != .cancelled {
+            steps += record.followUps.map { Step($0.due, "due", [("what", $0.kind)]) }
+        }
         // Dispatchers' clocks differ by milliseconds, but nothing happens to a notification before
-        // it is stored.
+        // it is stored, unless its job was cancelled.
         func order(_ step: Step) -> Timestamp {
-            step.event == "enqueued" ? step.at : max(step.at, record.storedAt)
+            ["enqueued", "cancelled"].contains(step.event) ? step.at : max(step.at, record.storedAt)
         }
         return steps.enumerated().sorted { (order($0.element), $0.offset) < (order($1.element), $1.offset) }
             .map(\.element)

@@ -24,6 +24,8 @@ package enum ReasonText {
         "due": "no rule holds it back",
         "proven_by_socket": "a socket proves receipt, so no push is needed",
         "no_device": "the user has no active device, or none that a dispatcher has a provider for",
+        "no_address": "the user has no valid e-mail address",
+        "no_provider": "no dispatcher has a mail relay",
         "quiet_hours": "quiet hours",
         "idle": "the user is connected but idle",
         "push_when_online": "the type is pushed to connected users too",

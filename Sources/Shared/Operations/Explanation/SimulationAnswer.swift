@@ -39,15 +39,10 @@ package struct SimulationAnswer: Sendable {
         }
         writer.member("devices", self.devices.count)
         writer.member("reachable", self.reached.count)
-        writer.key("push_devices")
-        writer.beginArray()
-        for device in self.devices { Self.write(device, to: &writer) }
-        writer.endArray()
+        writer.array("push_devices", self.devices) { Self.write($1, to: &$0) }
         writer.member("cap", self.cap?.rawValue)
         writer.member("quiet_until", self.quietUntil?.rfc3339)
-        writer.key("channels")
-        writer.beginArray()
-        for fate in self.channels {
+        writer.array("channels", self.channels) { writer, fate in
             writer.beginObject()
             writer.member("channel", fate.channel.rawValue)
             writer.member("used", fate.isUsed)
@@ -55,7 +50,6 @@ package struct SimulationAnswer: Sendable {
             writer.member("at", fate.at?.rfc3339)
             writer.endObject()
         }
-        writer.endArray()
         writer.key("steps")
         writer.beginArray()
         for hold in self.holds { Self.write(hold.at, hold.kind.rawValue, hold.members, to: &writer) }

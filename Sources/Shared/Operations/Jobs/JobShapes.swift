@@ -58,7 +58,7 @@ package enum JobShape {
         }
         let cancelled = tally.counts[.cancelled, default: 0]
         let withdrawing = tally.open.values.reduce(0, +)
-        let tooLate = [NotificationStatus.sent, .delivered].reduce(0) {
+        let tooLate = [NotificationStatus.sent, .delivered].reduce(tally.reached) {
             $0 + tally.counts[$1, default: 0] - tally.open[$1, default: 0]
         }
         writer.member("status", Self.outcome(report, tally, cancelled: cancelled, tooLate: tooLate))
@@ -121,8 +121,7 @@ package enum BroadcastShape {
             writer.string(text)
         }
         writer.member("held", progress.isHeld)
-        writer.key("audience")
-        if let audience = broadcast.audience { writer.integer(audience) } else { writer.null() }
+        writer.member("audience", broadcast.audience)
         let counts = [
             ("selected", progress.selected), ("stored", progress.stored), ("pages", progress.pages),
             ("chains_done", progress.chainsDone), ("withdrawn", broadcast.withdrawn),
@@ -145,9 +144,6 @@ package enum ReachShape {
             ("no_device", reach?.noDevice), ("accepted", reach?.accepted), ("failed", reach?.failed),
             ("delivered", reach?.delivered), ("opened", reach?.opened), ("read", reach?.read),
         ]
-        for (name, count) in counts {
-            writer.key(name)
-            if let count { writer.integer(count) } else { writer.null() }
-        }
+        for (name, count) in counts { writer.member(name, count) }
     }
 }
