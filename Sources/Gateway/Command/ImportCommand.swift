@@ -98,12 +98,15 @@ struct ImportCommand: AsyncParsableCommand {
             }
         } else {
             Terminal.line(
-                "imported \(tally.users) users, \(tally.devices) devices, \(tally.preferences) preferences, "
-                    + "\(tally.subscriptions) subscriptions; \(tally.faulty) faulty lines"
+                "imported \(Self.count(tally.users, "user")), \(Self.count(tally.devices, "device")), "
+                    + "\(Self.count(tally.preferences, "preference")), "
+                    + "\(Self.count(tally.subscriptions, "subscription")); \(Self.count(tally.faulty, "faulty line"))"
             )
         }
         if tally.faulty > 0 { throw ExitStatus.data }
     }
+
+    private static func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
 }
 
 /// Reads a file line by line, in pieces of bounded size.

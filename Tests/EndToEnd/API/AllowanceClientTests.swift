@@ -16,7 +16,7 @@ struct AllowanceClientTests {
     @Test("the inbox pages, filters, marks read and deletes, and hides other users' notifications")
     func notifications() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let eve = try await CompatibilityClient(gateway, user: "eve")
             let entity = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
@@ -81,7 +81,7 @@ struct AllowanceClientTests {
     @Test("a sixth device deactivates the stalest one, and upstream apps get an event")
     func fiveDevices() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible(environment: ["DEVICES_PER_USER": "5"])
+            let gateway = try await stack.startBoth(environment: ["DEVICES_PER_USER": "5"])
             let ada = try await CompatibilityClient(gateway, user: "ada")
             for number in 1...6 {
                 let body = #"{"token":"t\#(number)","platform":2,"deviceName":"phone \#(number)"}"#
@@ -103,7 +103,7 @@ struct AllowanceClientTests {
     @Test("devices, preferences and quiet hours are stored; a test send respects them")
     func settings() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let devices = "/api/v1/devices"
             for token in ["t1", "t2"] {

@@ -13,7 +13,7 @@ struct HybridClientTests {
     @Test("the inbox pages, counts, marks read, reads in bulk and deletes, and hides other users' notifications")
     func inbox() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let eve = try await CompatibilityClient(gateway, user: "eve")
             for number in 0..<5 {
@@ -67,7 +67,7 @@ struct HybridClientTests {
     @Test("devices are registered, rotated and unregistered, and preferences keep their defaults by type")
     func pushAndPreferences() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let bad = try await ada.send(.post, "/api/push/register", #"{"platform":"palm"}"#)
             #expect(bad.status == 422)
@@ -153,7 +153,7 @@ struct EdgeClientTests {
     @Test("a user's tokens are upserted, selected, rotated and deleted, and hidden from others")
     func tokens() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let eve = try await CompatibilityClient(gateway, user: "eve")
             let representation = [(name: "Prefer", value: "resolution=merge-duplicates,return=representation")]
@@ -234,7 +234,7 @@ struct EdgeClientTests {
     @Test("delivered and opened events count once, for the owner, all or none")
     func events() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let eve = try await CompatibilityClient(gateway, user: "eve")
             for title in ["one", "two"] {
@@ -281,7 +281,7 @@ struct EdgeClientTests {
     @Test("a change or removal of a part of the matching rows is refused")
     func parts() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             for part in ["limit=1", "offset=1", "order=last_seen_at.asc"] {
                 let path = "/rest/v1/user_push_tokens?platform=eq.ios&\(part)"
@@ -301,7 +301,7 @@ struct TaskClientTests {
     @Test("devices of both providers are registered, listed, tested and removed, with or without a final slash")
     func devices() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let eve = try await CompatibilityClient(gateway, user: "eve")
             let phone = #"{"registration_id":"\#(Self.apnsToken)","device_id":"D1","name":"iPhone","active":true}"#
@@ -383,7 +383,7 @@ struct NewsClientTests {
     @Test("a token is registered, replaced, reported, pushed to and unregistered")
     func tokens() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let empty = try await ada.get("/device-token/status").body
             #expect(empty["has_token"]?.bool == false)

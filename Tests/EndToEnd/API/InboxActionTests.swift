@@ -57,8 +57,7 @@ struct InboxActionTests {
     private static func with(catalog: String? = nil, _ body: (Scene) async throws -> Void) async throws {
         try await Stack.with { stack in
             let environment = try catalog.map { try stack.catalog($0) } ?? [:]
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await body(Scene(stack: stack, gateway: gateway, socket: socket, ada: ada))

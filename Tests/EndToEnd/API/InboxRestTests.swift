@@ -26,8 +26,7 @@ struct InboxRestTests {
     @Test("an unchanged inbox is answered with 304, a changed one with its changes")
     func tags() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let token = try await Self.fill(stack, gateway, user: "ada", count: 3)
             for path in ["", "?limit=2", "?since_version=1", "/unread-count"] {
                 let path = "/v1/notifications\(path)"
@@ -131,8 +130,7 @@ struct InboxRestTests {
     @Test("changes since a version are returned; a client too far behind or ahead gets a reset")
     func changes() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let token = try await Self.fill(stack, gateway, user: "ada", count: 3)
             let since = try await gateway.call(.get, "/v1/notifications?since_version=1", token: token)
             #expect(since.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["n1", "n2"])
@@ -159,8 +157,7 @@ struct InboxRestTests {
     @Test("reporting a notification as delivered confirms it and cancels the fallback push")
     func receipts() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let behaviour = TestSocket.Behaviour(answersPings: false)
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour)

@@ -34,8 +34,7 @@ struct OperatorRestTests {
     @Test("jobs are listed newest first, with filters and pages, and lead to their notifications")
     func jobs() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Self.admin()
             try await stack.append([
                 ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"),
@@ -95,8 +94,7 @@ struct OperatorRestTests {
     @Test("a page of jobs ends where its last job begins, though many have the same moment")
     func sameMoment() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Self.admin()
             let users = (0..<9).map { "\"u\($0)\"" }.joined(separator: ",")
             try await stack.append([("users", "[\(users)]"), ("type", "invoice_created"), ("title", "x"), ("id", "j")])
@@ -124,8 +122,7 @@ struct OperatorRestTests {
     @Test("a notification, or all of a job with a status, is sent again as a new job")
     func resend() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Self.admin()
             try await stack.append([
                 ("users", #"["ada","ben"]"#), ("type", "invoice_created"), ("title", "One"), ("id", "j1"),
@@ -180,8 +177,7 @@ struct OperatorRestTests {
     @Test("a resend follows the preferences of now, takes large data, and is refused for an unknown type")
     func resendRules() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Self.admin()
             func prefer(_ isOn: Bool) async throws {
                 let json = "{\"types\":[{\"type\":\"payment_received\",\"in_app\":\(isOn),\"push\":\(isOn)}]}"
@@ -234,8 +230,7 @@ struct OperatorRestTests {
     @Test("the overview counts a span and an organisation, and names each process with version and start")
     func overview() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Self.admin()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
@@ -280,11 +275,44 @@ struct OperatorRestTests {
         }
     }
 
+    @Test("the overview's latencies leave out late proofs, and calls for attention after a proof")
+    func waits() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
+            for user in ["ada", "ben"] {
+                for title in ["one", "two"] {
+                    try await stack.append([("user", user), ("type", "payment_received"), ("title", title)])
+                }
+            }
+            for (user, status) in [("ada", "sent"), ("ben", "delivered")] {
+                try await eventually("\(user) has both") {
+                    try await stack.statuses(user: user) == ["one": status, "two": status]
+                }
+            }
+            #expect(Set(socket.titles) == ["one", "two"])
+            try await stack.query(
+                """
+                UPDATE carillon.notifications SET delivered_at = stored_at + interval '8 hours'
+                WHERE user_id = 'ben' AND title = 'two'
+                """)
+            try await stack.query(
+                """
+                UPDATE carillon.notifications SET sent_via = 'socket', delivered_at = stored_at
+                WHERE user_id = 'ada' AND title = 'two'
+                """)
+            let found = try await gateway.call(.get, "/v1/admin/overview", token: try await Self.admin())
+            #expect(found.body["delivered"]?.integer == 3)
+            #expect(found.body["latency"]?["socket"]?["count"]?.integer == 2)
+            #expect(found.body["latency"]?["push"]?["count"]?.integer == 1)
+        }
+    }
+
     @Test("the overview's latencies leave broadcasts out, which may wait for their confirmation")
     func latencies() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
             for user in ["ada", "ben"] {
@@ -361,8 +389,7 @@ struct OperatorRestTests {
     @Test("dead letters are counted by reason, and a job can be edited before it is replayed")
     func deadLetters() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Self.admin()
             for number in 0..<2 {
                 try await stack.append([("user", "ada"), ("type", "unheard_of"), ("title", "t\(number)")])

@@ -11,11 +11,10 @@ import Testing
 /// The REST calls of users and services.
 @Suite(.timeLimit(.minutes(10)))
 struct RestTests {
-    @Test("the inbox lists, pages, marks read and deletes, and hides other users' notifications")
+    @Test("the inbox lists, pages, marks read and deletes")
     func inbox() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let token = try await Stack.token(user: "ada")
             for number in 0..<5 {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)")])
@@ -32,11 +31,6 @@ struct RestTests {
             #expect(second.body["next_cursor"] == .null)
 
             let id = try #require(first.body["notifications"]?.array?.first?["id"]?.string)
-            let other = try await Stack.token(user: "eve")
-            #expect(try await gateway.call(.get, "/v1/notifications/\(id)", token: other).status == 404)
-            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: other).status == 404)
-            #expect(try await gateway.call(.delete, "/v1/notifications/\(id)", token: other).status == 404)
-
             #expect(
                 try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).body["unread"]?.integer == 4
             )
@@ -53,6 +47,66 @@ struct RestTests {
             #expect(rest.body["changed"]?.integer == 4)
             let count = try await gateway.call(.get, "/v1/notifications/unread-count", token: token)
             #expect(count.body["total"]?.integer == 0)
+        }
+    }
+
+    @Test("each call with the id of another user's notification or device gets 404 and changes nothing")
+    func foreignIDs() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "0"])
+            let dispatcher = try await stack.startDispatcher()
+            let device = try await gateway.register(user: "ada", platform: "android", token: "phone")
+            for title in ["archived", "listed"] {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+            }
+            try await eventually("both are stored and routed") {
+                let statuses = try await stack.statuses(user: "ada").values
+                return statuses.count == 2 && !statuses.contains("pending")
+            }
+            try await dispatcher.stop()
+            let found = try await stack.query("SELECT id::text FROM carillon.notifications ORDER BY title")
+            let notifications = try found.map { try $0.text(0) }
+            let archived = try #require(notifications.first)
+            let ada = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.post, "/v1/notifications/\(archived)/archive", token: ada).status == 200)
+            func rows() async throws -> [String] {
+                let rows = try await stack.query(
+                    """
+                    SELECT to_jsonb(n)::text FROM carillon.notifications n
+                    UNION ALL SELECT to_jsonb(a)::text FROM carillon.archived a
+                    UNION ALL SELECT to_jsonb(d)::text FROM carillon.devices d
+                    UNION ALL SELECT to_jsonb(s)::text FROM carillon.schedules s
+                    UNION ALL SELECT to_jsonb(i)::text FROM carillon.inboxes i WHERE user_id = 'ada'
+                    ORDER BY 1
+                    """)
+                return try rows.map { try $0.text(0) }
+            }
+            let before = try await rows()
+
+            let eve = try await Stack.token(user: "eve")
+            let bodies = [
+                "PUT /v1/devices/{id}": #"{"enabled":false}"#,
+                "POST /v1/notifications/{id}/actions": #"{"action":"approve"}"#,
+                "POST /v1/notifications/{id}/snooze": #"{"until":"\#(Schedules.later(.seconds(3_600)))"}"#,
+            ]
+            let document = try await gateway.call(.get, "/openapi.json", token: nil).body
+            var calls = 0
+            for path in document["paths"]?.object ?? [] where path.key.contains("{id}") {
+                for operation in path.value.object ?? [] where operation.value["x-scope"] == nil {
+                    guard let method = TransferRequest.Method(rawValue: operation.key.uppercased()) else { continue }
+                    let name = "\(method.rawValue) \(path.key)"
+                    let body = bodies[name]
+                    #expect((body == nil) == (operation.value["requestBody"] == nil), "give \(name) a valid body")
+                    for id in path.key.hasPrefix("/v1/devices/") ? [device] : notifications {
+                        let answer = try await gateway.call(
+                            method, path.key.replacing("{id}", with: id), token: eve, json: body)
+                        #expect(answer.status == 404, "\(name): \(answer.status)")
+                        calls += 1
+                    }
+                }
+            }
+            #expect(calls >= 22)
+            #expect(try await rows() == before)
         }
     }
 
@@ -83,8 +137,7 @@ struct RestTests {
     @Test("jobs over HTTP respect preferences, and an Idempotency-Key makes a repeat harmless")
     func jobs() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let user = try await Stack.token(user: "ada")
             let service = try await Stack.token(user: "backend", scope: .service)
             let quiet = try await gateway.call(
@@ -174,6 +227,45 @@ struct DescriptionTests {
                 #expect(client.head.lowercased().contains("allow: \(allowed.lowercased())\r\n"), "\(client.head)")
                 await client.close()
             }
+        }
+    }
+
+    @Test("the detail of a refusal names the invalid fields, or the kind of thing that does not exist")
+    func details() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await Stack.token(user: "ada")
+            let admin = try await Stack.token(user: "operator", scope: .admin)
+            let zone = try await gateway.call(.put, "/v1/settings", token: ada, json: #"{"zone":"Europe/Zurch"}"#)
+            #expect(zone.body["detail"]?.string == "zone: is not an IANA time zone, such as Europe/Berlin")
+            let jobs = "[" + Array(repeating: "{}", count: 12).joined(separator: ",") + "]"
+            let many = try await gateway.call(.post, "/v1/jobs", token: admin, json: jobs)
+            let detail = try #require(many.body["detail"]?.string)
+            #expect(detail.hasPrefix("[0].user: give one of user, users, topic, all; [0].type: is missing; [1].user"))
+            #expect(many.faults.count == 24 && detail.hasSuffix("; and 14 more"))
+            let timeless = try await gateway.call(
+                .post, "/v1/schedules", token: admin, json: #"{"job":{"user":"ada","type":"invoice_created"}}"#)
+            #expect(timeless.body["detail"]?.string == "cron: give one of cron, at")
+
+            let id = NotificationID.random().description
+            let cases = [
+                ("/v1/notifications/\(id)", "there is no such notification"),
+                ("/v1/users/nobody", "there is no such user"),
+                ("/v1/jobs/nothing", "there is no such job, or no dispatcher has stored it yet"),
+                ("/v1/schedules/\(id)", "there is no such schedule"),
+                ("/v1/webhooks/nonsense", "there is no such webhook"),
+                ("/v1/admin/users/nobody", "there is no such user"),
+                ("/v1/admin/dead-letters/999", "there is no such dead letter"),
+                ("/v1/admin/notifications/\(id)/trace", "there is no such notification"),
+                ("/v1/nowhere", "there is no such path; see /openapi.json"),
+                ("/v1//notifications", "there is no such path; see /openapi.json"),
+            ]
+            for (path, detail) in cases {
+                let answer = try await gateway.call(.get, path, token: admin)
+                #expect(answer.status == 404 && answer.body["detail"]?.string == detail, "\(path)")
+            }
+            let device = try await gateway.call(.delete, "/v1/devices/\(id)", token: ada)
+            #expect(device.body["detail"]?.string == "there is no such device")
         }
     }
 

@@ -234,6 +234,27 @@ struct SettingsRestTests {
         }
     }
 
+    @Test("a required type can neither be switched off nor have its own quiet hours")
+    func requiredType() async throws {
+        try await Stack.with { stack in
+            let catalog = try stack.catalog("types: {fire: {required: true}}")
+            let gateway = try await stack.startGateway(environment: catalog)
+            let token = try await Stack.token(user: "ada")
+            let quiet = #""quiet_hours":{"start":"22:00","end":"07:00"}"#
+            for (change, rule) in [
+                (#""push":false"#, "be switched off"), (quiet, "have its own quiet hours"),
+                (#""push":false,\#(quiet)"#, "be switched off"),
+            ] {
+                let answer = try await gateway.call(
+                    .put, "/v1/preferences", token: token, json: #"{"types":[{"type":"fire",\#(change)}]}"#)
+                #expect(answer.status == 422)
+                #expect(answer.faults == ["types[0].type"])
+                let reasons = answer.body["errors"]?.texts("reason")
+                #expect(reasons == ["is required and cannot \(rule)"], "\(change)")
+            }
+        }
+    }
+
     @Test("each faulty field is named, and nothing changes")
     func faults() async throws {
         try await Stack.with { stack in

@@ -26,8 +26,7 @@ struct UserRestTests {
     @Test("a user record is stored at once and exported whole, by services only")
     func roundTrip() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             let ada = try await Stack.token(user: "ada")
             for method in [TransferRequest.Method.put, .get, .delete] {
@@ -83,8 +82,7 @@ struct UserRestTests {
     @Test("a user whom only a dead letter names is exported")
     func exportOfDeadLetter() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             try await stack.append([("user", "ada"), ("type", "no_such_type"), ("title", "Lost")])
             try await eventually("it is a dead letter") {
@@ -174,7 +172,7 @@ struct UserRestTests {
             var batch = RedisBatch()
             Live(stack.connection).unconfirmed
                 .add([(waiting, deadline: Timestamp(seconds: 4_000_000_000))], in: &batch)
-            for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
+            try await stack.connection.run(batch)
             let retries: RedisArgument = "carillon:{fcm}:retry:critical"
             let zero = "00000000-0000-0000-0000-000000000000"
             for user in ["ada", "eve", "x ada"] {
@@ -323,8 +321,8 @@ struct ImportTests {
             #expect(exit == .code(65))
             let errors = process.errors()
             for expected in [
-                "line 2: line: is", "line 3: settings.zone: is not an IANA time zone, such as Europe/Berlin",
-                "line 4: line: is longer than 1 MB",
+                "line 2: is not valid JSON", "line 3: settings.zone: is not an IANA time zone, such as Europe/Berlin",
+                "line 4: is longer than 1 MB",
                 "line 5: user_id: is missing", "line 6: record: must be a JSON object",
                 "line 7: devices[0].platform: must be one of ios, android, web",
                 "line 7: colour: is unknown; use one of categories, devices, preferences, settings, topics, user_id",
@@ -349,7 +347,7 @@ struct ImportTests {
             #expect(refused.errors().contains("which is not among WEBPUSH_ORIGINS"))
             #expect(try await stack.query("SELECT FROM carillon.devices").count == 0)
             let (taken, _) = try await Self.run(stack, line, environment: ["WEBPUSH_ORIGINS": stack.sandbox.url])
-            #expect(taken.output().contains("imported 1 users, 1 devices"))
+            #expect(taken.output().contains("imported 1 user, 1 device, "))
 
             // An app's own list replaces the setting.
             let apps = "\(stack.directory.path)/apps.yaml"
@@ -362,7 +360,7 @@ struct ImportTests {
             let named = #"{"user_id":"bob","devices":[{"platform":"web","app":"web","token":\#(token)}]}"#
             let (own, _) = try await Self.run(
                 stack, named, environment: ["WEBPUSH_ORIGINS": "https://*.push.apple.com", "APPS": apps])
-            #expect(own.output().contains("imported 1 users, 1 devices"), "\(own.errors())")
+            #expect(own.output().contains("imported 1 user, 1 device, "), "\(own.errors())")
         }
     }
 

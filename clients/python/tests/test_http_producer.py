@@ -187,6 +187,14 @@ class HTTPProducerTests(unittest.TestCase):
             with self.assertRaises(ValueError):
                 HTTPProducer(url, TOKEN)
 
+    def test_a_missing_token_is_named(self) -> None:
+        missing: Any = None
+        with self.assertRaisesRegex(ValueError, "^token: must be text"):
+            HTTPProducer("https://notify.example.com", missing)
+        _, producer, _ = self.producer([], token=lambda: missing)
+        with self.assertRaisesRegex(ValueError, "^token: must be printable"):
+            producer.send(JOB)
+
     def test_no_text_holds_the_token(self) -> None:
         secret = "se\ncret"
         _, producer, _ = self.producer([], token=secret)

@@ -20,13 +20,18 @@ package struct APIContext: RequestContext {
     /// The request's own path may contain a push token, so it is never logged.
     var loggedPath: String { self.endpointPath ?? "NotFound" }
 
+    /// Returns the caller.
+    ///
+    /// - Throws: ``Problem`` 401 without one.
+    func requireCaller() throws -> Caller {
+        guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        return caller
+    }
+
     /// Returns the user who calls.
     ///
     /// - Throws: ``Problem`` 401 without a caller.
-    func user() throws -> String {
-        guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
-        return caller.user
-    }
+    func user() throws -> String { try self.requireCaller().user }
 
     /// Requires a token with the scope `service` or `admin`.
     ///
@@ -35,7 +40,7 @@ package struct APIContext: RequestContext {
     /// - Throws: ``Problem`` 401 or 403.
     @discardableResult
     func requireService(allowsLimited: Bool = false) throws -> Caller {
-        guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        let caller = try self.requireCaller()
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
         guard allowsLimited || !caller.allowance.isLimited else { throw Self.limited }
         return caller
@@ -50,9 +55,18 @@ package struct APIContext: RequestContext {
     ///
     /// - Throws: ``Problem`` 401 or 403.
     func requireAdmin() throws {
-        guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        let caller = try self.requireCaller()
         guard caller.scopes.contains(.admin) else { throw Problem(.forbidden, "the token's scope must be admin") }
         guard !caller.allowance.isLimited else { throw Self.limited }
+    }
+
+    /// Returns the `id` of the path.
+    ///
+    /// - Parameter thing: whose id it is, for the error.
+    /// - Throws: ``Problem`` 404 if it is no id.
+    func pathID(of thing: String = "notification") throws -> NotificationID {
+        guard let id = NotificationID(try self.parameters.require("id")) else { throw Problem.noSuch(thing) }
+        return id
     }
 
     /// Returns a parameter of the path as text of 1 to `limit` characters.

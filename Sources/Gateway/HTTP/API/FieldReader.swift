@@ -126,11 +126,7 @@ struct FieldReader {
     /// - Throws: ``Problem`` with every fault: 400 for a query, else 422.
     func finish() throws {
         guard !self.faults.isEmpty else { return }
-        if self.style == .query {
-            let reasons = self.faults.map(\.description).joined(separator: "; ")
-            throw Problem(.badRequest, reasons, faults: self.faults)
-        }
-        throw Problem(.unprocessableContent, "some fields are invalid", faults: self.faults)
+        throw Problem(self.style == .query ? .badRequest : .unprocessableContent, faults: self.faults)
     }
 }
 

@@ -77,7 +77,7 @@ package final class InboxPageCache: Service {
 
     /// Evicts pages that were not used in the last ten minutes.
     func dropIdle() {
-        let end = self.now() + (.zero - Self.idleLimit)
+        let end = self.now() - Self.idleLimit
         self.contents.withLock { contents in
             while let oldest = contents.oldest, oldest.usedAt < end { contents.remove(oldest.user) }
             InboxPageMetrics.bytes.record(contents.bytes)

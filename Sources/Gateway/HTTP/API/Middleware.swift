@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import CoreMetrics
 import HTTPTypes
 import Hummingbird
@@ -35,7 +36,7 @@ struct IdentityMiddleware: RouterMiddleware {
         } catch {
             throw Problem(error)
         }
-        guard let caller = context.caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        let caller = try context.requireCaller()
         let length = request.headers[.contentLength]
         guard length.map({ $0 != "0" }) ?? (request.method != .get && request.method != .head) else {
             return try await next(request, context)
@@ -110,6 +111,7 @@ struct ProblemMiddleware: RouterMiddleware {
     static func problem(_ error: any Error, _ request: Request, _ context: APIContext) -> Problem {
         switch error {
         case let problem as Problem: return problem
+        case let error as HTTPError where error.status == .notFound: return Problem.noSuchPath
         case let error as HTTPError: return Problem(error.status, error.body ?? error.status.reasonPhrase)
         default:
             context.logger.error(
@@ -182,7 +184,6 @@ struct RequestMiddleware: RouterMiddleware {
         let duration = ContinuousClock.now - start
         let isCall = Self.isCall(request.uri.path)
         if isCall { CallMetrics.count(status, duration) }
-        let (seconds, attoseconds) = duration.components
         // A store that is out of reach has its own line; each probe would add another.
         let level: Logger.Level = isCall && status.kind == .serverError ? .warning : .debug
         // The query and the path may contain credentials, so neither is logged.
@@ -192,7 +193,7 @@ struct RequestMiddleware: RouterMiddleware {
             metadata: [
                 "http.method": "\(request.method.rawValue)", "http.path": "\(context.loggedPath)",
                 "http.status": "\(status.code)",
-                "duration.ms": "\(seconds * 1_000 + attoseconds / 1_000_000_000_000_000)",
+                "duration.ms": "\(duration.inMilliseconds)",
             ]
         )
     }
@@ -266,7 +267,7 @@ struct SpellingMiddleware: RouterMiddleware {
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
         let path = request.uri.path
-        guard !path.contains("//"), !Self.exact.contains(path) else { throw Problem.notFound }
+        guard !path.contains("//"), !Self.exact.contains(path) else { throw Problem.noSuchPath }
         return try await next(request, context)
     }
 }

@@ -47,8 +47,19 @@ struct Problem: HTTPResponseError {
         self.init(status, fault.description, retryAfter: fault.code == .unavailable ? 5 : nil)
     }
 
+    /// Names the invalid fields of a request: the first ten in `detail`, all in `errors`.
+    init(_ status: HTTPResponse.Status = .unprocessableContent, faults: [JobFault]) {
+        let named = faults.prefix(Self.mostNamed).map(\.description)
+        let rest = faults.count > named.count ? ["and \(faults.count - named.count) more"] : []
+        self.init(status, (named + rest).joined(separator: "; "), faults: faults)
+    }
+
+    private static let mostNamed = 10
+
     /// Unknown ids and those of other users look the same.
-    static let notFound = Problem(.notFound, "not found")
+    static func noSuch(_ thing: String) -> Problem { Problem(.notFound, "there is no such \(thing)") }
+
+    static let noSuchPath = Problem(.notFound, "there is no such path; see /openapi.json")
 
     func response(from request: Request, context: some RequestContext) throws -> Response {
         var writer = JSONWriter()

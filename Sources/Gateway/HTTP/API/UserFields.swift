@@ -195,7 +195,7 @@ package struct UserFields: Sendable {
 
     /// Returns a Web Push subscription in canonical form; nil with a fault if it is invalid.
     private func subscription(_ token: String, app: String, _ body: inout FieldReader) -> String? {
-        do throws(WebPushSubscription.Fault) {
+        do throws(FieldFault) {
             let subscription = try WebPushSubscription(token: token)
             if !subscription.isKeyOnCurve { body.fault("token", "keys.p256dh is not a point on P-256") }
             if let origins = self.appOrigins[app] {
@@ -327,7 +327,13 @@ extension UserFields {
     func preferences(_ name: String, _ body: inout FieldReader) -> [String: TypePreference] {
         self.read(name, &body, named: "type", as: .typePreference) { part, typeName in
             if let type = self.catalog[typeName] {
-                if type.isRequired { part.fault("type", "is required and cannot be switched off") }
+                if type.isRequired {
+                    let isQuietHoursAlone =
+                        part.value["quiet_hours"] != nil
+                        && DeliveryChannel.allCases.allSatisfy { part.value[$0.rawValue] == nil }
+                    let rule = isQuietHoursAlone ? "have its own quiet hours" : "be switched off"
+                    part.fault("type", "is required and cannot \(rule)")
+                }
             } else {
                 part.fault("type", "is not in the catalog")
             }

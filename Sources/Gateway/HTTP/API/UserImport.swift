@@ -32,7 +32,7 @@ package struct UserImport {
 
     private let fields: UserFields
     private let store: UserStore
-    private let report: (_ line: Int, _ fault: JobFault) -> Void
+    private let report: (_ line: Int, _ fault: String) -> Void
     private let progress: (Tally) -> Void
     private var tally = Tally()
     private var batch: [UserRecord] = []
@@ -43,7 +43,7 @@ package struct UserImport {
     package init(
         fields: UserFields,
         store: UserStore,
-        report: @escaping (_ line: Int, _ fault: JobFault) -> Void,
+        report: @escaping (_ line: Int, _ fault: String) -> Void,
         progress: @escaping (Tally) -> Void
     ) {
         self.fields = fields
@@ -57,18 +57,18 @@ package struct UserImport {
     /// - Throws: The PostgreSQL error if a batch cannot be stored; earlier batches stay.
     package mutating func take(_ line: Line) async throws {
         self.tally.lines += 1
-        guard case .text(let bytes) = line else { return self.refuse([JobFault("line", "is longer than 1 MB")]) }
+        guard case .text(let bytes) = line else { return self.refuse(["is longer than 1 MB"]) }
         guard !bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) else { return }
         let value: JSONValue
         do throws(JSONFault) {
             value = try JSONParser.parse(bytes)
         } catch {
-            return self.refuse([JobFault("line", "is \(error)")])
+            return self.refuse(["is \(error)"])
         }
         do throws(JobFaults) {
             self.batch.append(try self.fields.record(value, user: nil))
         } catch {
-            return self.refuse(error.faults)
+            return self.refuse(error.faults.map(\.description))
         }
         if self.batch.count >= Self.batchSize { try await self.store() }
     }
@@ -79,7 +79,7 @@ package struct UserImport {
         return self.tally
     }
 
-    private mutating func refuse(_ faults: [JobFault]) {
+    private mutating func refuse(_ faults: [String]) {
         self.tally.faulty += 1
         for fault in faults { self.report(self.tally.lines, fault) }
     }

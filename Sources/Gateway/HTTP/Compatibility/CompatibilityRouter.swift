@@ -42,7 +42,7 @@ package enum CompatibilityRouter {
 
     /// Converts errors below these paths into the format of each system's clients.
     package static var errors: any MiddlewareProtocol<Request, Response, APIContext> {
-        ErrorMiddleware(ErrorStyle.paths)
+        ErrorMiddleware()
     }
 
     /// The document that `GET /openapi/compatibility.json` answers.

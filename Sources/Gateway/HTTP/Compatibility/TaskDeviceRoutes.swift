@@ -129,7 +129,9 @@ struct TaskDeviceRoutes {
     /// Removes the device with the token or id in the path.
     private func remove(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
         let user = try context.user()
-        guard let key = PercentCoding.decode(try context.parameters.require("key")) else { throw Problem.notFound }
+        guard let key = PercentCoding.decode(try context.parameters.require("key")) else {
+            throw Problem.noSuch("device")
+        }
         return try await self.remove(key, user, endpoint)
     }
 
@@ -152,7 +154,7 @@ struct TaskDeviceRoutes {
     private func remove(_ key: String, _ user: String, _ endpoint: Endpoint) async throws -> Response {
         guard let device = TaskDeviceNumber.find(key, in: try await self.own(user, endpoint)),
             try await self.services.users.devices.remove(user: user, id: device.id)
-        else { throw Problem.notFound }
+        else { throw Problem.noSuch("device") }
         return Response(status: .noContent)
     }
 

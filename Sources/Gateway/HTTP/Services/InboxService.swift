@@ -350,7 +350,7 @@ struct RetractionService: Sendable {
                     isRetraction: true)
                 batch.append(work, to: keys.deliveries(holder.provider, .bulk))
             }
-            for reply in try await self.live.connection.send(batch) { _ = try reply.checked() }
+            try await self.live.connection.run(batch)
             Self.asked.increment(by: count)
         } catch {
             self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])

@@ -70,7 +70,7 @@ actor OverviewService {
             _ = await before?.result
             let now = now()
             return try await store.summary(
-                since: now + (.zero - question.span.duration), org: question.org, now: now)
+                since: now - question.span.duration, org: question.org, now: now)
         }
         let start = ContinuousClock.now
         self.last = task

@@ -34,9 +34,9 @@ actor StatisticsService {
         if let known, now - known.at < Self.lifetime, now >= known.at { return known.summary }
         if let reading { return try await reading.value }
         let minute = Timestamp(seconds: now.seconds / 60 * 60)
-        let since = minute + .seconds(-60 * (Self.minutes - 1))
+        let since = minute - .seconds(60 * (Self.minutes - 1))
         let store = self.store
-        let task = Task { try await store.summary(since: since, typesSince: now + (.zero - Self.typesSpan)) }
+        let task = Task { try await store.summary(since: since, typesSince: now - Self.typesSpan) }
         self.reading = task
         defer { self.reading = nil }
         let summary = try await task.value

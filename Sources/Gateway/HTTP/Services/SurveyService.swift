@@ -6,6 +6,7 @@ import Core
 import CoreMetrics
 import Logging
 import Metrics
+import Operations
 import ServiceLifecycle
 import Storage
 import Synchronization
@@ -98,62 +99,35 @@ package struct SurveyService: Service {
         var batch = RedisBatch()
         batch.append("INFO", "memory")
         batch.append("INFO", "persistence")
-        var servers: [RedisMemory] = []
+        var servers: [RedisFacts] = []
         var faults: [String] = []
         let answers = try await self.connection.sendToAll(batch)
         for answer in answers {
-            let memory = Self.facts(try answer.replies[0].string())
-            let persistence = Self.facts(try answer.replies[1].string())
-            servers.append(RedisMemory(facts: memory))
+            let memory = try answer.replies[0].string() ?? ""
+            let persistence = try answer.replies[1].string() ?? ""
+            let facts = RedisFacts(info: memory + "\n" + persistence)
+            servers.append(facts)
             let place = answers.count > 1 ? "\(answer.server): " : ""
-            if persistence["aof_enabled"] != "1" { faults.append(place + "appendonly is off") }
-            if let policy = memory["maxmemory_policy"], policy != "noeviction" {
-                faults.append("\(place)maxmemory-policy is \(policy), not noeviction")
+            if !facts.usesAppendOnlyFile { faults.append(place + "appendonly is off") }
+            if !["", "noeviction"].contains(facts.evictionPolicy) {
+                faults.append("\(place)maxmemory-policy is \(facts.evictionPolicy), not noeviction")
             }
         }
-        if let fullest = RedisMemory.fullest(servers) {
-            self.metrics.memory.record(fullest.used)
-            self.metrics.memoryLimit.record(fullest.limit)
+        if let fullest = Self.fullest(servers) {
+            self.metrics.memory.record(fullest.usedMemory)
+            self.metrics.memoryLimit.record(fullest.maximumMemory)
         }
         self.metrics.durable.record(faults.isEmpty ? 1 : 0)
         return faults
     }
 
-    /// Parses the lines `name:value` of an INFO reply.
-    static func facts(_ text: String?) -> [String: String] {
-        var facts: [String: String] = [:]
-        for line in (text ?? "").split(whereSeparator: \.isNewline) {
-            guard let colon = line.firstIndex(of: ":") else { continue }
-            facts[String(line[..<colon])] = String(line[line.index(after: colon)...])
-        }
-        return facts
-    }
-}
-
-/// The memory of one server in bytes.
-struct RedisMemory: Equatable {
-    let used: Double
-    /// 0 for no limit.
-    let limit: Double
-
-    init(used: Double, limit: Double) {
-        self.used = used
-        self.limit = limit
-    }
-
-    /// - Parameter facts: the lines of INFO memory.
-    init(facts: [String: String]) {
-        self.init(
-            used: facts["used_memory"].flatMap { Double($0) } ?? 0,
-            limit: facts["maxmemory"].flatMap { Double($0) } ?? 0)
-    }
-
-    /// Returns the server that uses most of its limit; if none has a limit, the one that uses most.
+    /// Returns the server that uses most of its memory limit, or most memory if none has a limit.
     ///
     /// A sum over a cluster would hide a full server among empty ones.
-    static func fullest(_ servers: [RedisMemory]) -> RedisMemory? {
-        let limited = servers.filter { $0.limit > 0 }
-        return limited.max { $0.used / $0.limit < $1.used / $1.limit } ?? servers.max { $0.used < $1.used }
+    static func fullest(_ servers: [RedisFacts]) -> RedisFacts? {
+        func share(_ server: RedisFacts) -> Double { Double(server.usedMemory) / Double(server.maximumMemory) }
+        return servers.filter { $0.maximumMemory > 0 }.max { share($0) < share($1) }
+            ?? servers.max { $0.usedMemory < $1.usedMemory }
     }
 }
 

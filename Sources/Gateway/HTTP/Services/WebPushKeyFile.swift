@@ -12,7 +12,7 @@ package final class WebPushKeyFile: Sendable {
     private struct State {
         var publicKey: String
         /// The last reported fault; an unchanged fault is not logged again.
-        var fault: VAPIDKey.Fault?
+        var fault: FieldFault?
     }
 
     private let read: @Sendable () -> [UInt8]?
@@ -34,8 +34,8 @@ package final class WebPushKeyFile: Sendable {
     /// Reloads the key if the file is valid.
     package func refresh() {
         let metadata: Logger.Metadata = ["setting": "VAPID_KEY"]
-        do throws(VAPIDKey.Fault) {
-            guard let file = self.read() else { throw VAPIDKey.Fault("the file cannot be read") }
+        do throws(FieldFault) {
+            guard let file = self.read() else { throw FieldFault("the file cannot be read") }
             let publicKey = try VAPIDKey(file: file).publicKey
             let isOther = self.state.withLock { state in
                 defer { state = State(publicKey: publicKey) }

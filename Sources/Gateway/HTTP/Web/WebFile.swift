@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Crypto
 import HTTPTypes
 import Hummingbird
@@ -54,9 +55,7 @@ final class WebFile: Sendable {
     private static func content(of source: [UInt8], type: String) -> Content {
         let isCode = type.hasPrefix("text/javascript") || type.hasPrefix("text/css")
         let bytes = isCode ? Self.withoutComments(source) : source
-        let digits = Array("0123456789abcdef".utf8)
-        let digest = SHA256.hash(data: bytes).prefix(12).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        let tag = "\"\(String(decoding: digest, as: UTF8.self))\""
+        let tag = "\"\(SHA256.hash(data: bytes).prefix(12).hex)\""
         var headers: HTTPFields = [
             // Browsers revalidate each file, so that all parts of a page have one version.
             .contentType: type, .eTag: tag, .cacheControl: "no-cache", .vary: "Accept-Encoding",

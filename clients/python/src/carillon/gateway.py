@@ -31,7 +31,7 @@ def authorization(token: str) -> str:
     Raises:
         ValueError: no header can hold the token. The error of an HTTP library would show it.
     """
-    token = token.strip()
+    token = (token or "").strip()
     if not re.fullmatch(r"[!-~]+", token):
         raise ValueError("token: must be printable ASCII without spaces")
     return f"Bearer {token}"

@@ -74,6 +74,8 @@ class HTTPProducer:
         context: ssl.SSLContext | None = None,
     ) -> None:
         parts = parse_address(url)
+        if not isinstance(token, str) and not callable(token):
+            raise ValueError("token: must be text, or a function that returns it")
         if tries < 1:
             raise ValueError("tries: must be at least 1")
         self._place = f"{parts.scheme}://{parts.netloc}"

@@ -68,10 +68,7 @@ struct AdminJobRoutes {
         try query.finish()
         let page = try await self.store.list(filter)
         return Response.object { writer in
-            writer.key("jobs")
-            writer.beginArray()
-            for job in page.jobs { Self.write(job, to: &writer) }
-            writer.endArray()
+            writer.array("jobs", page.jobs) { Self.write($1, to: &$0) }
             writer.member("next_cursor", page.next?.text)
             writer.member("reached", page.reached?.rfc3339)
         }
@@ -123,10 +120,9 @@ struct AdminJobRoutes {
         let name = try JobControlRoutes(jobs: self.jobs).name(context, query)
         let items = try await self.store.notifications(of: name, status: status, after: last ?? "", limit: limit + 1)
         return Response.object { writer in
-            writer.key("notifications")
-            writer.beginArray()
-            for item in items.prefix(limit) { OperatorNotification.write(item, hasUser: true, to: &writer) }
-            writer.endArray()
+            writer.array("notifications", items.prefix(limit)) { writer, item in
+                OperatorNotification.write(item, hasUser: true, to: &writer)
+            }
             writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.user : nil)
         }
     }
@@ -151,13 +147,14 @@ struct AdminJobRoutes {
         let user = query.text("user", limit: JobLimits.user, isRequired: true) ?? ""
         let key = query.text("key", limit: Self.longestKey) ?? NotificationID.random().description
         try query.finish()
-        let id = try InboxRoutes.id(context)
+        let id = try context.pathID()
         guard let record = try await self.jobs.base.database.traces.record(id, user: user), record.gathering == nil
-        else { throw Problem.notFound }
+        else { throw Problem.noSuch("notification") }
         let notification = record.notification
         let repeats = self.repeats(of: [notification], key: key)
         guard let place = try await self.append(repeats).first else {
-            throw Problem(.unprocessableContent, "it cannot be sent again", faults: repeats.faults)
+            let faults = JobFaults(repeats.faults)
+            throw Problem(.unprocessableContent, "it cannot be sent again: \(faults)", faults: faults.faults)
         }
         return Response.object(status: .accepted) { writer in
             writer.member("id", "resend:\(notification.id):\(key)")

@@ -33,7 +33,7 @@ struct BroadcastRoutes {
         let name = try JobControlRoutes(jobs: self.jobs).name(
             context, FieldReader(query: request, of: Self.pause))
         guard let (report, isApplied) = try await self.jobs.control.order(order, name) else {
-            throw Problem.notFound
+            throw Problem(.notFound, "there is no such broadcast, or no dispatcher has stored it yet")
         }
         guard isApplied else {
             throw Problem(.conflict, "the broadcast is \(report.progress?.broadcast.state.rawValue ?? "gone")")
@@ -63,10 +63,7 @@ struct BroadcastRoutes {
         let found = try await self.jobs.broadcasts.list(before: before, state: state, limit: limit + 1)
         let catalog = self.jobs.base.catalog
         return Response.object { writer in
-            writer.key("broadcasts")
-            writer.beginArray()
-            for progress in found.prefix(limit) { BroadcastShape.write(progress, catalog, to: &writer) }
-            writer.endArray()
+            writer.array("broadcasts", found.prefix(limit)) { BroadcastShape.write($1, catalog, to: &$0) }
             writer.member("next_cursor", found.count > limit ? found[limit - 1].broadcast.id.description : nil)
         }
     }

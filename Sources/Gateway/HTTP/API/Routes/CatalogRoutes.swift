@@ -89,21 +89,15 @@ enum CatalogJSON {
         writer.member("default_locale", entry.catalog.defaultLocale.key)
         writer.key("user_cap")
         Self.write(entry.catalog.userCap, to: &writer)
-        writer.key("types")
-        writer.beginArray()
-        for type in entry.catalog.all {
+        writer.array("types", entry.catalog.all) { writer, type in
             Self.write(type, entry.catalog, sent: sent.flatMap { $0[type.name] ?? (hasAll ? 0 : nil) }, to: &writer)
         }
-        writer.endArray()
         Self.strings("advice", CatalogAdvice.lines(for: entry.catalog), &writer)
         writer.key("refused")
         if let refusal = register.refusal {
             writer.beginObject()
             writer.member("at", refusal.at.rfc3339)
-            writer.key("faults")
-            writer.beginArray()
-            for fault in refusal.faults.faults { writer.string(fault.description) }
-            writer.endArray()
+            writer.array("faults", refusal.faults.faults) { $0.string($1.description) }
             writer.endObject()
         } else {
             writer.null()
@@ -117,8 +111,7 @@ enum CatalogJSON {
         to writer: inout JSONWriter
     ) {
         writer.beginObject()
-        writer.key("sent")
-        if let sent { writer.integer(sent) } else { writer.null() }
+        writer.member("sent", sent)
         let title = catalog.presentation(ofType: type.name).title.text(for: [], default: catalog.defaultLocale)
         let texts: [(StaticString, String?)] = [
             ("name", type.name), ("title", title), ("severity", type.severity.rawValue),
@@ -145,8 +138,7 @@ enum CatalogJSON {
         case .absent: writer.bool(false)
         case .number(let number): writer.integer(number)
         }
-        writer.key("code")
-        if let code = type.code { writer.integer(code) } else { writer.null() }
+        writer.member("code", type.code)
         let seconds: [(StaticString, Duration?)] = [
             ("time_to_live", type.timeToLive), ("attention_delay", type.attentionDelay),
             ("email_after", type.emailDelay),
@@ -168,10 +160,7 @@ enum CatalogJSON {
     }
 
     private static func strings(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
-        writer.key(name)
-        writer.beginArray()
-        for text in texts { writer.string(text) }
-        writer.endArray()
+        writer.array(name, texts) { $0.string($1) }
     }
 
     private static func write(_ duration: Duration?, to writer: inout JSONWriter) {

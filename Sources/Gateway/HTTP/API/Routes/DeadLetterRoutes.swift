@@ -65,10 +65,7 @@ struct DeadLetterRoutes {
         let counts =
             isCounted ? try await self.base.database.deadLetters.count(filter, to: Keyspace().takesBack) : nil
         return Response.object { writer in
-            writer.key("dead_letters")
-            writer.beginArray()
-            for letter in letters.prefix(limit) { DeadLetterShape.write(letter, to: &writer) }
-            writer.endArray()
+            writer.array("dead_letters", letters.prefix(limit)) { DeadLetterShape.write($1, to: &$0) }
             writer.member("next_cursor", letters.count > limit ? "\(letters[limit - 1].id)" : nil)
             if let counts {
                 writer.member("count", counts.all)
@@ -93,9 +90,7 @@ struct DeadLetterRoutes {
         let reasons = try await self.base.database.deadLetters.reasons(filter, limit: Self.mostReasons)
         let keys = Keyspace()
         return Response.object { writer in
-            writer.key("reasons")
-            writer.beginArray()
-            for reason in reasons {
+            writer.array("reasons", reasons) { writer, reason in
                 writer.beginObject()
                 writer.member("reason", reason.reason)
                 writer.member("stream", reason.stream)
@@ -105,7 +100,6 @@ struct DeadLetterRoutes {
                 writer.member("newest_at", reason.newestAt.rfc3339)
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 
@@ -119,7 +113,7 @@ struct DeadLetterRoutes {
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let filter = try Self.one(context)
         guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
-            throw Problem.notFound
+            throw Problem.noSuch("dead letter")
         }
         var writer = JSONWriter()
         DeadLetterShape.write(letter, to: &writer)
@@ -154,7 +148,7 @@ struct DeadLetterRoutes {
         let replayed = try await self.replay(filter, rate: Self.defaultRate)
         if replayed.count == 0 {
             guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
-                throw Problem.notFound
+                throw Problem.noSuch("dead letter")
             }
             // A replay was requested before and is under way.
             guard letter.replayAt != nil else {
@@ -183,7 +177,7 @@ struct DeadLetterRoutes {
         do throws(JobFaults) {
             _ = try self.base.catalog.checkedJob(fields)
         } catch {
-            throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
+            throw Problem(faults: error.faults)
         }
         return fields
     }
@@ -192,14 +186,14 @@ struct DeadLetterRoutes {
         let letters = self.base.database.deadLetters
         var filter = DeadLetterStore.Filter()
         filter.id = id
-        guard let letter = try await letters.list(filter, limit: 1).first else { throw Problem.notFound }
+        guard let letter = try await letters.list(filter, limit: 1).first else { throw Problem.noSuch("dead letter") }
         let keys = Keyspace()
         guard letter.stream == Keyspace.schedules || keys.lane(ofJobs: letter.stream) != nil else {
             throw Problem(.unprocessableContent, "it is no job, so its fields cannot be edited")
         }
         let now = self.base.now()
         guard try await letters.replay(id, with: fields, now: now) else {
-            guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.notFound }
+            guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }
             throw Problem(.conflict, "its replay is under way")
         }
         return Self.answer((1, now))
@@ -252,7 +246,7 @@ struct DeadLetterRoutes {
 
     private func discard(_ request: Request, _ context: APIContext) async throws -> Response {
         guard try await self.base.database.deadLetters.discard(try Self.one(context)) > 0 else {
-            throw Problem.notFound
+            throw Problem.noSuch("dead letter")
         }
         return Response(status: .noContent)
     }
@@ -282,7 +276,7 @@ struct DeadLetterRoutes {
     // MARK: Filters
 
     private static func one(_ context: APIContext) throws -> DeadLetterStore.Filter {
-        guard let id = Int64(try context.parameters.require("id")), id > 0 else { throw Problem.notFound }
+        guard let id = Int64(try context.parameters.require("id")), id > 0 else { throw Problem.noSuch("dead letter") }
         var filter = DeadLetterStore.Filter()
         filter.id = id
         return filter

@@ -45,10 +45,7 @@ struct DeviceRoutes {
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let devices = try await self.users.devices.list(user: try context.user())
         return Response.object { writer in
-            writer.key("devices")
-            writer.beginArray()
-            for device in devices { Self.write(device, to: &writer) }
-            writer.endArray()
+            writer.array("devices", devices) { Self.write($1, to: &$0) }
         }
     }
 
@@ -66,9 +63,10 @@ struct DeviceRoutes {
         let isEnabled = body.flag("enabled")
         if isEnabled == nil, body.faults.isEmpty { body.fault("enabled", "is missing") }
         try body.finish()
-        guard let id = NotificationID(try context.parameters.require("id")), let isEnabled,
+        let id = try context.pathID(of: "device")
+        guard let isEnabled,
             let device = try await self.users.devices.setSilenced(!isEnabled, user: user, id: id)
-        else { throw Problem.notFound }
+        else { throw Problem.noSuch("device") }
         var writer = JSONWriter()
         Self.write(device, to: &writer)
         return .json(writer)
@@ -81,9 +79,10 @@ struct DeviceRoutes {
         answers: [.done, 404])
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let id = NotificationID(try context.parameters.require("id")),
-            try await self.users.devices.remove(user: try context.user(), id: id)
-        else { throw Problem.notFound }
+        let id = try context.pathID(of: "device")
+        guard try await self.users.devices.remove(user: try context.user(), id: id) else {
+            throw Problem.noSuch("device")
+        }
         return Response(status: .noContent)
     }
 
@@ -118,7 +117,7 @@ struct DeviceRoutes {
             } else {
                 try await self.users.devices.remove(user: user, deviceID: deviceID ?? named ?? "")
             }
-        guard isRemoved else { throw Problem.notFound }
+        guard isRemoved else { throw Problem.noSuch("device") }
         return Response(status: .noContent)
     }
 

@@ -30,9 +30,11 @@ struct InboxChangeRoutes {
 
     private func unread(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try InboxRoutes.id(context)
+        let id = try context.pathID()
         let change = try await self.inbox.service.markUnread(user: user, id: id)
-        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil { throw Problem.notFound }
+        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil {
+            throw Problem.noSuch("notification")
+        }
         return InboxRoutes.answer(change)
     }
 
@@ -63,10 +65,7 @@ struct InboxChangeRoutes {
         let found = try await self.inbox.store.archived(
             user: user, before: cursor, limit: limit + 1, at: self.inbox.base.now())
         return Response.object { writer in
-            writer.key("notifications")
-            writer.beginArray()
-            for notification in found.prefix(limit) { CanonicalShape.write(notification, to: &writer) }
-            writer.endArray()
+            writer.array("notifications", found.prefix(limit)) { CanonicalShape.write($1, to: &$0) }
             writer.member("next_cursor", found.count > limit ? found[limit - 1].id.description : nil)
         }
     }
@@ -79,8 +78,8 @@ struct InboxChangeRoutes {
 
     private func archive(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.inbox.service.archive(
-            user: try context.user(), id: try InboxRoutes.id(context))
-        guard !change.isEmpty else { throw Problem.notFound }
+            user: try context.user(), id: try context.pathID())
+        guard !change.isEmpty else { throw Problem.noSuch("notification") }
         return InboxRoutes.answer(change)
     }
 
@@ -95,7 +94,7 @@ struct InboxChangeRoutes {
 
     private func snooze(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try InboxRoutes.id(context)
+        let id = try context.pathID()
         var body = try await FieldReader(body: request, of: Self.snooze)
         if body.value["until"] ?? .null == .null { body.fault("until", "is missing") }
         let until = body.moment("until")
@@ -106,7 +105,7 @@ struct InboxChangeRoutes {
         }
         try body.finish()
         guard let until, let notification = try await self.inbox.store.find(user: user, id: id) else {
-            throw Problem.notFound
+            throw Problem.noSuch("notification")
         }
         guard self.inbox.base.catalog[notification.type] != nil else {
             let reason = "is not in the catalog any more, so the notification cannot be sent again"
@@ -118,10 +117,10 @@ struct InboxChangeRoutes {
         }
         do {
             let change = try await self.inbox.service.snooze(notification, until: until)
-            guard !change.isEmpty else { throw Problem.notFound }
+            guard !change.isEmpty else { throw Problem.noSuch("notification") }
             return InboxRoutes.answer(change)
         } catch let faults as JobFaults {
-            throw Problem(.unprocessableContent, "it cannot be sent again", faults: faults.faults)
+            throw Problem(.unprocessableContent, "it cannot be sent again: \(faults)", faults: faults.faults)
         }
     }
 
@@ -137,8 +136,8 @@ struct InboxChangeRoutes {
 
     private func restore(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.inbox.service.restore(
-            user: try context.user(), id: try InboxRoutes.id(context))
-        guard !change.isEmpty else { throw Problem.notFound }
+            user: try context.user(), id: try context.pathID())
+        guard !change.isEmpty else { throw Problem.noSuch("notification") }
         return InboxRoutes.answer(change)
     }
 }

@@ -32,12 +32,6 @@ struct InboxRoutes {
         inbox.delete(":id", Self.delete, self.delete)
     }
 
-    /// Reads the notification that a path names.
-    static func id(_ context: APIContext) throws -> NotificationID {
-        guard let id = NotificationID(try context.parameters.require("id")) else { throw Problem.notFound }
-        return id
-    }
-
     private static let list = Operation(
         "listNotifications",
         "Lists the inbox, newest first, or the changes since a version.",
@@ -199,8 +193,8 @@ struct InboxRoutes {
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        guard let notification = try await self.inbox.store.find(user: user, id: try Self.id(context)) else {
-            throw Problem.notFound
+        guard let notification = try await self.inbox.store.find(user: user, id: try context.pathID()) else {
+            throw Problem.noSuch("notification")
         }
         var writer = JSONWriter()
         CanonicalShape.write(notification, to: &writer)
@@ -224,10 +218,12 @@ struct InboxRoutes {
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try Self.id(context)
+        let id = try context.pathID()
         let change = try await self.inbox.service.markRead(user: user, ids: [id])
         // Either it was read before, or it does not exist.
-        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil { throw Problem.notFound }
+        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil {
+            throw Problem.noSuch("notification")
+        }
         return Self.answer(change)
     }
 
@@ -269,9 +265,9 @@ struct InboxRoutes {
         answers: [.done, 404])
 
     private func opened(_ request: Request, _ context: APIContext) async throws -> Response {
-        let id = try Self.id(context)
+        let id = try context.pathID()
         guard try await self.inbox.service.markOpened(user: try context.user(), id: id) else {
-            throw Problem.notFound
+            throw Problem.noSuch("notification")
         }
         return Response(status: .noContent)
     }
@@ -288,12 +284,12 @@ struct InboxRoutes {
 
     private func act(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try Self.id(context)
+        let id = try context.pathID()
         var body = try await FieldReader(body: request, of: Self.act)
         let action = body.text("action", limit: JobLimits.name, isRequired: true) ?? ""
         try body.finish()
         switch try await self.inbox.service.act(user: user, id: id, action: action) {
-        case nil: throw Problem.notFound
+        case nil: throw Problem.noSuch("notification")
         case false?:
             let fault = JobFault("action", "is not among the `actions` of the notification's data")
             throw Problem(.unprocessableContent, "action \(fault.reason)", faults: [fault])
@@ -308,9 +304,9 @@ struct InboxRoutes {
         answers: [.done, 404])
 
     private func delivered(_ request: Request, _ context: APIContext) async throws -> Response {
-        let id = try Self.id(context)
+        let id = try context.pathID()
         guard try await self.inbox.service.markDelivered(user: try context.user(), id: id) else {
-            throw Problem.notFound
+            throw Problem.noSuch("notification")
         }
         return Response(status: .noContent)
     }
@@ -323,8 +319,8 @@ struct InboxRoutes {
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let change = try await self.inbox.service.delete(user: user, id: try Self.id(context))
-        guard !change.isEmpty else { throw Problem.notFound }
+        let change = try await self.inbox.service.delete(user: user, id: try context.pathID())
+        guard !change.isEmpty else { throw Problem.noSuch("notification") }
         return Self.answer(change)
     }
 

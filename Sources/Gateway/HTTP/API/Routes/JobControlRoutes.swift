@@ -20,6 +20,8 @@ struct JobControlRoutes {
     ]
     static let org: Fields = ["org?": .text(JobLimits.org)("The organisation of the job; none if absent.")]
 
+    private static let unknown = Problem(.notFound, "there is no such job, or no dispatcher has stored it yet")
+
     /// Returns the name of the job in the path and `org`.
     func name(_ context: APIContext, _ query: consuming FieldReader) throws -> CancellationStore.Name {
         let id = try context.pathText("id", limit: JobLimits.id)
@@ -43,9 +45,7 @@ struct JobControlRoutes {
         var query = FieldReader(query: request, of: Self.find)
         let isCounted = query.flag("recipients") ?? true
         let name = try self.name(context, query)
-        guard let report = try await self.jobs.control.find(name, isCounted: isCounted) else {
-            throw Problem.notFound
-        }
+        guard let report = try await self.jobs.control.find(name, isCounted: isCounted) else { throw Self.unknown }
         return Response.object { JobShape.write(report, self.jobs.base.catalog, to: &$0) }
     }
 
@@ -59,7 +59,7 @@ struct JobControlRoutes {
 
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
         let name = try self.name(context, FieldReader(query: request, of: Self.cancel))
-        guard let report = try await self.jobs.control.cancel(name) else { throw Problem.notFound }
+        guard let report = try await self.jobs.control.cancel(name) else { throw Self.unknown }
         return Response.object { JobShape.write(cancellation: report, to: &$0) }
     }
 }

@@ -90,9 +90,7 @@ struct JobRoutes {
         guard forbidden.isEmpty else {
             throw Problem(.forbidden, "the token does not allow such jobs", faults: forbidden)
         }
-        guard faults.isEmpty else {
-            throw Problem(.unprocessableContent, "some fields are invalid", faults: faults)
-        }
+        guard faults.isEmpty else { throw Problem(faults: faults) }
         try await self.jobs.requireRoom(for: jobs.map { ($0.lane, $0.org, $0.fields) })
         let entries = try await self.jobs.stream.append(jobs.map { ($0.lane, $0.fields) })
         for (job, entry) in zip(jobs, entries) {
@@ -151,9 +149,7 @@ struct JobRoutes {
         let catalog = self.jobs.base.catalog
         let job = try catalog.checkedJob(fields)
         var lane = Lane.normal
-        if case .notification(let content) = job.payload {
-            lane = content.lane ?? catalog[content.type]?.lane ?? .normal
-        }
+        if case .notification(let content) = job.payload { lane = catalog.lane(of: content) }
         return Checked(id: job.id ?? "", lane: lane, org: job.org, fields: fields)
     }
 }

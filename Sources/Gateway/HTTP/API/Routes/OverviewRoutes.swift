@@ -118,13 +118,13 @@ extension Schema {
             "stored": .count("All notifications."),
         ] + Schema.reach(.count) + [
             "latency": .object([
-                "socket": Schema.latency.orNull("From the job to the proof of an open socket."),
+                "socket": Schema.latency.orNull("From the job to the proof of an open socket within two minutes."),
                 "push": Schema.latency.orNull(
-                    "From the job to the answer of the push provider that accepted it; without what quiet hours put off."
+                    "From the job to the push provider's answer, without pushes that quiet hours or a proof put off."
                 ),
-                "email": Schema.latency.orNull("From the job to the mail relay's answer, likewise."),
+                "email": Schema.latency.orNull("From the job to the mail relay's answer, `email_after` included."),
             ]),
-            "held": .count("Steps that wait for their time, up to 200,000: quiet hours, caps, escalation."),
+            "held": .count("Steps that wait for their time, up to 200,000: quiet hours, attention, e-mail."),
             "late": .count("Steps whose time passed more than a minute ago, up to 200,000."),
             "dead_letters": .count("Up to 200,000."),
             "organisations": .list(

@@ -34,22 +34,16 @@ struct PeopleRoutes {
         try query.finish()
         let found = try await self.people.find(text ?? "")
         return Response.object { writer in
-            writer.key("users")
-            writer.beginArray()
-            for person in found {
+            writer.array("users", found) { writer, person in
                 writer.beginObject()
                 writer.member("user_id", person.user)
-                writer.key("email")
-                writer.string(person.email)
-                writer.key("locale")
-                writer.string(person.locale)
-                writer.key("zone")
-                writer.string(person.zone)
+                writer.member("email", person.email)
+                writer.member("locale", person.locale)
+                writer.member("zone", person.zone)
                 writer.member("created_at", person.createdAt.rfc3339)
                 writer.member("last_seen", person.lastSeen?.rfc3339)
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 
@@ -63,7 +57,7 @@ struct PeopleRoutes {
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.pathText("id", limit: JobLimits.user)
         guard let person = try await self.people.find(user).first(where: { ExactText($0.user) == ExactText(user) })
-        else { throw Problem.notFound }
+        else { throw Problem.noSuch("user") }
         let overview = try await PersonOverview(person, self.users)
         return Response.object { overview.write(to: &$0) }
     }
@@ -97,10 +91,7 @@ struct PeopleRoutes {
         try query.finish()
         let items = try await self.people.notifications(user: user, filter)
         return Response.object { writer in
-            writer.key("notifications")
-            writer.beginArray()
-            for item in items.prefix(limit) { OperatorNotification.write(item, to: &writer) }
-            writer.endArray()
+            writer.array("notifications", items.prefix(limit)) { OperatorNotification.write($1, to: &$0) }
             writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.id.description : nil)
         }
     }
@@ -143,21 +134,13 @@ private struct PersonOverview {
         writer.endObject()
         writer.key("presence")
         PresenceJSON.write(self.presence, lastSeen: self.person.lastSeen, to: &writer)
-        writer.key("devices")
-        writer.beginArray()
-        for device in self.devices { DeviceRoutes.write(device, to: &writer) }
-        writer.endArray()
+        writer.array("devices", self.devices) { DeviceRoutes.write($1, to: &$0) }
         writer.key("preferences")
         writer.beginObject()
         self.preferences.write(to: &writer)
         writer.endObject()
-        writer.key("topics")
-        writer.beginArray()
-        for topic in self.topics { writer.string(topic) }
-        writer.endArray()
-        writer.key("waiting")
-        writer.beginArray()
-        for step in self.waiting {
+        writer.array("topics", self.topics) { $0.string($1) }
+        writer.array("waiting", self.waiting) { writer, step in
             writer.beginObject()
             writer.member("notification_id", step.notification.description)
             writer.member("kind", step.kind)
@@ -165,7 +148,6 @@ private struct PersonOverview {
             writer.member("reason", step.reason)
             writer.endObject()
         }
-        writer.endArray()
     }
 }
 

@@ -134,13 +134,8 @@ struct EffectivePreferences {
 
     /// Writes the members of the object.
     func write(to writer: inout JSONWriter) {
-        writer.key("types")
-        writer.beginArray()
-        for type in self.catalog.all { self.write(type, to: &writer) }
-        writer.endArray()
-        writer.key("categories")
-        writer.beginArray()
-        for category in Set(self.catalog.categories.map(\.category)).sorted() {
+        writer.array("types", self.catalog.all) { self.write($1, to: &$0) }
+        writer.array("categories", Set(self.catalog.categories.map(\.category)).sorted()) { writer, category in
             let preference = self.preferences[PreferenceKey.category(category)] ?? TypePreference()
             writer.beginObject()
             writer.member("category", category)
@@ -152,7 +147,6 @@ struct EffectivePreferences {
             }
             writer.endObject()
         }
-        writer.endArray()
         writer.member("email_missing", self.isEmailMissing)
     }
 
@@ -164,12 +158,8 @@ struct EffectivePreferences {
         writer.member("type", type.name)
         writer.member("category", type.category)
         writer.member("required", type.isRequired)
-        writer.key("channels")
-        writer.beginArray()
-        for channel in DeliveryChannel.allCases where type.channels.contains(Channels(channel)) {
-            writer.string(channel.rawValue)
-        }
-        writer.endArray()
+        let channels = DeliveryChannel.allCases.filter { type.channels.contains(Channels($0)) }
+        writer.array("channels", channels) { $0.string($1.rawValue) }
         writer.member("in_app", EffectivePreference.inApp(preference, type))
         writer.member("push", EffectivePreference.push(preference, type))
         writer.member("email", EffectivePreference.email(preference, type))
@@ -231,10 +221,8 @@ enum SettingsJSON {
         writer.beginObject()
         writer.member("start", Self.clock(quietHours.start))
         writer.member("end", Self.clock(quietHours.end))
-        writer.key("weekdays")
-        writer.beginArray()
-        for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }
-        writer.endArray()
+        let weekdays = (1...7).filter { quietHours.weekdays & 1 << UInt8($0 - 1) != 0 }
+        writer.array("weekdays", weekdays) { $0.integer($1) }
         writer.endObject()
     }
 

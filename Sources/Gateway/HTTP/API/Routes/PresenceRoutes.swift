@@ -81,9 +81,7 @@ enum PresenceJSON {
         if case .online(let found) = presence { connections = found }
         writer.member("online", !connections.isEmpty)
         writer.member("last_seen", lastSeen?.rfc3339)
-        writer.key("connections")
-        writer.beginArray()
-        for connection in connections {
+        writer.array("connections", connections) { writer, connection in
             writer.beginObject()
             writer.member("connection", connection.connection)
             writer.member("dialect", connection.dialect.rawValue)
@@ -92,7 +90,6 @@ enum PresenceJSON {
             writer.member("since", connection.since.rfc3339)
             writer.endObject()
         }
-        writer.endArray()
     }
 }
 

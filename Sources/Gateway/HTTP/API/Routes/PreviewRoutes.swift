@@ -40,10 +40,7 @@ struct PreviewRoutes {
         }
         let previews = try self.previews(content, channels: content.channels ?? type.channels)
         return Response.object(capacity: 4_096) { writer in
-            writer.key("previews")
-            writer.beginArray()
-            for preview in previews { preview.write(to: &writer) }
-            writer.endArray()
+            writer.array("previews", previews) { $1.write(to: &$0) }
         }
     }
 
@@ -79,7 +76,7 @@ struct PreviewRoutes {
         do throws(JobFault) {
             return try renderer.all().map { Preview(locale: $0.locale, message: $0.message, channels: channels) }
         } catch {
-            throw Problem(.unprocessableContent, "some fields are invalid", faults: [error])
+            throw Problem(faults: [error])
         }
     }
 

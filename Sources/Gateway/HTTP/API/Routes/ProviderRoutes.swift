@@ -70,13 +70,11 @@ struct ProviderRoutes {
 
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
         let now = self.base.now()
-        let (states, counts) = try await self.base.live.providerBoard.report(now: now)
+        let report = try await self.base.live.providerBoard.report(now: now)
         let providers = Provider.wellKnown
         let streams = try await self.base.live.survey.streams()
         return Response.object { writer in
-            writer.key("providers")
-            writer.beginArray()
-            for provider in providers {
+            writer.array("providers", providers) { writer, provider in
                 let own = streams.filter { $0.provider == provider }
                 writer.beginObject()
                 writer.member("provider", provider.rawValue)
@@ -88,17 +86,10 @@ struct ProviderRoutes {
                 } else {
                     writer.null()
                 }
-                writer.key("ways")
-                writer.beginArray()
-                for state in states where state.provider == provider { Self.write(state, to: &writer) }
-                writer.endArray()
-                writer.key("counts")
-                writer.beginArray()
-                for sums in counts where sums.provider == provider { Self.write(sums, to: &writer) }
-                writer.endArray()
+                writer.array("ways", report.states.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
+                writer.array("counts", report.counts.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 

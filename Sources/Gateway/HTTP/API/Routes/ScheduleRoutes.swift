@@ -47,7 +47,7 @@ struct ScheduleRoutes {
         case .stored:
             return Self.answer(schedule, status: .created)
         case .known:
-            guard let known = try await self.jobs.schedules.find(schedule.id) else { throw Problem.notFound }
+            guard let known = try await self.jobs.schedules.find(schedule.id) else { throw Problem.noSuch("schedule") }
             return Self.answer(known, status: .ok)
         case .conflict:
             throw Problem(.conflict, "the id stands for another schedule, or the job's id is scheduled already")
@@ -76,14 +76,11 @@ struct ScheduleRoutes {
         try query.finish()
         let page = try await self.jobs.schedules.page(after: cursor, org: org, limit: limit + 1)
         return Response.object { writer in
-            writer.key("schedules")
-            writer.beginArray()
-            for schedule in page.prefix(limit) {
+            writer.array("schedules", page.prefix(limit)) { writer, schedule in
                 writer.beginObject()
                 ScheduleShape.write(schedule, to: &writer)
                 writer.endObject()
             }
-            writer.endArray()
             writer.member("next_cursor", page.count > limit ? page[limit - 1].id.description : nil)
         }
     }
@@ -97,7 +94,7 @@ struct ScheduleRoutes {
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let schedule = try await self.jobs.schedules.find(try Self.id(context)) else {
-            throw Problem.notFound
+            throw Problem.noSuch("schedule")
         }
         return Self.answer(schedule, status: .ok)
     }
@@ -110,12 +107,12 @@ struct ScheduleRoutes {
         answers: [.done, 400, 404])
 
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard try await self.jobs.schedules.cancel(try Self.id(context)) else { throw Problem.notFound }
+        guard try await self.jobs.schedules.cancel(try Self.id(context)) else { throw Problem.noSuch("schedule") }
         return Response(status: .noContent)
     }
 
     private static func id(_ context: APIContext) throws -> NotificationID {
-        guard let id = NotificationID(try context.pathText("id", limit: 64)) else { throw Problem.notFound }
+        guard let id = NotificationID(try context.pathText("id", limit: 64)) else { throw Problem.noSuch("schedule") }
         return id
     }
 
@@ -173,7 +170,9 @@ struct ScheduleBody {
         let (fields, job) = self.job(&body)
         let at = body.moment("at")
         let cron = body.text("cron", limit: 256)
-        if (at == nil) == (cron == nil), body.faults.isEmpty { body.fault("cron", "or at is needed, and not both") }
+        if (at == nil) == (cron == nil), body.faults.isEmpty {
+            body.fault("cron", "give \(at == nil ? "one" : "only one") of cron, at")
+        }
         var first: (at: Timestamp, wall: WallTime?)?
         let (startsAt, endsAt) = (body.moment("starts_at"), body.moment("ends_at"))
         if let cron {
@@ -283,7 +282,7 @@ struct ScheduleBody {
 
     private func lane(_ job: Job) -> Lane {
         guard case .notification(let content) = job.payload else { return .normal }
-        return content.lane ?? self.catalog[content.type]?.lane ?? .normal
+        return self.catalog.lane(of: content)
     }
 
     /// Hashes the request independently of the order of its members.

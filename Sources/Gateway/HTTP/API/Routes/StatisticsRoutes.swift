@@ -48,9 +48,7 @@ struct StatisticsRoutes {
                 writer.endObject()
             }
             writer.endArray()
-            writer.key("broadcasts")
-            writer.beginArray()
-            for broadcast in broadcasts {
+            writer.array("broadcasts", broadcasts) { writer, broadcast in
                 writer.beginObject()
                 writer.member("id", broadcast.id.description)
                 writer.member("org", broadcast.org)
@@ -60,7 +58,6 @@ struct StatisticsRoutes {
                 ReachShape.write(broadcast.reach, to: &writer)
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 
@@ -88,10 +85,7 @@ struct StatisticsRoutes {
             for (outcome, counts) in outcomes.sorted(by: { $0.key < $1.key }) {
                 writer.beginObject()
                 writer.member("outcome", outcome)
-                writer.key("counts")
-                writer.beginArray()
-                for count in counts { writer.integer(count) }
-                writer.endArray()
+                writer.array("counts", counts) { $0.integer($1) }
                 writer.endObject()
             }
             writer.endArray()
@@ -113,12 +107,10 @@ struct StatisticsRoutes {
         var query = FieldReader(query: request, of: Self.failures)
         let limit = query.limit()
         try query.finish()
-        let since = self.base.now() + (.zero - Self.span)
+        let since = self.base.now() - Self.span
         let failures = try await self.base.database.statistics.failures(since: since, limit: limit)
         return Response.object { writer in
-            writer.key("failures")
-            writer.beginArray()
-            for failure in failures {
+            writer.array("failures", failures) { writer, failure in
                 writer.beginObject()
                 writer.member("at", failure.at.rfc3339)
                 writer.member("user_id", failure.user)
@@ -128,7 +120,6 @@ struct StatisticsRoutes {
                 writer.member("reason", failure.reason)
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 
@@ -143,12 +134,10 @@ struct StatisticsRoutes {
         var query = FieldReader(query: request, of: Self.reports)
         let limit = query.limit()
         try query.finish()
-        let since = self.base.now() + (.zero - Self.span)
+        let since = self.base.now() - Self.span
         let (counts, failed) = try await self.base.database.clientReports.summary(since: since, limit: limit)
         return Response.object { writer in
-            writer.key("counts")
-            writer.beginArray()
-            for count in counts {
+            writer.array("counts", counts) { writer, count in
                 writer.beginObject()
                 writer.member("kind", count.kind)
                 writer.member("outcome", count.outcome)
@@ -156,10 +145,7 @@ struct StatisticsRoutes {
                 writer.member("count", count.count)
                 writer.endObject()
             }
-            writer.endArray()
-            writer.key("failed")
-            writer.beginArray()
-            for report in failed {
+            writer.array("failed", failed) { writer, report in
                 writer.beginObject()
                 writer.member("at", report.at.rfc3339)
                 writer.member("user_id", report.user)
@@ -167,7 +153,6 @@ struct StatisticsRoutes {
                 writer.member("reason", report.reason)
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 

@@ -42,32 +42,22 @@ struct SurveyRoutes {
         let streams = try await self.base.live.survey.streams()
         let now = self.base.now()
         return Response.object { writer in
-            writer.key("streams")
-            writer.beginArray()
-            for stream in streams {
+            writer.array("streams", streams) { writer, stream in
                 writer.beginObject()
                 writer.member("name", stream.name)
                 writer.member("length", stream.length)
-                writer.key("lag")
-                if let lag = stream.lag { writer.integer(lag) } else { writer.null() }
+                writer.member("lag", stream.lag)
                 writer.member("pending", stream.pending)
-                writer.key("oldest_pending_seconds")
-                if let oldest = stream.oldestPending {
-                    writer.integer(max(0, (now - oldest).components.seconds))
-                } else {
-                    writer.null()
-                }
+                writer.member("oldest_pending_seconds", stream.oldestPending.map { Self.seconds(since: $0, now) })
                 writer.member("retries", stream.retries)
-                writer.key("oldest_waiting_seconds")
-                if let oldest = stream.waitingSince {
-                    writer.integer(max(0, (now - oldest).components.seconds))
-                } else {
-                    writer.null()
-                }
+                writer.member("oldest_waiting_seconds", stream.waitingSince.map { Self.seconds(since: $0, now) })
                 writer.endObject()
             }
-            writer.endArray()
         }
+    }
+
+    private static func seconds(since oldest: Timestamp, _ now: Timestamp) -> Int64 {
+        max(0, (now - oldest).components.seconds)
     }
 
     private static let nodes = Operation(
@@ -96,27 +86,20 @@ struct SurveyRoutes {
         let nodes = try await self.base.live.survey.nodes()
         let dispatchers = try await self.base.live.survey.dispatchers()
         return Response.object { writer in
-            writer.key("gateways")
-            writer.beginArray()
-            for node in nodes {
+            writer.array("gateways", nodes) { writer, node in
                 writer.beginObject()
                 writer.member("id", node.id)
                 writer.member("alive", node.isAlive)
-                writer.key("connections")
-                if let connections = node.connections { writer.integer(connections) } else { writer.null() }
+                writer.member("connections", node.connections)
                 writer.endObject()
             }
-            writer.endArray()
-            writer.key("dispatchers")
-            writer.beginArray()
-            for dispatcher in dispatchers {
+            writer.array("dispatchers", dispatchers) { writer, dispatcher in
                 writer.beginObject()
                 writer.member("name", dispatcher.name)
                 writer.member("alive", dispatcher.isAlive)
                 writer.member("pending", dispatcher.pending)
                 writer.endObject()
             }
-            writer.endArray()
         }
     }
 }

@@ -30,7 +30,7 @@ struct TokenRoutes {
         ])
 
     private func makeTicket(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let caller = context.caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        let caller = try context.requireCaller()
         try await FieldReader(body: request, of: Self.makeTicket).finish()
         let (ticket, expiresAt) = try await self.identity.tickets.issue(for: caller)
         var response = Response.object { writer in

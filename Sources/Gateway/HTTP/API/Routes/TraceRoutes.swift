@@ -28,9 +28,10 @@ struct TraceRoutes {
         var query = FieldReader(query: request, of: Self.trace)
         let user = query.text("user", limit: JobLimits.user)
         try query.finish()
-        guard let id = NotificationID(try context.parameters.require("id")),
-            let record = try await self.base.database.traces.record(id, user: user)
-        else { throw Problem.notFound }
+        let id = try context.pathID()
+        guard let record = try await self.base.database.traces.record(id, user: user) else {
+            throw Problem.noSuch("notification")
+        }
         let trace = NotificationTrace(record)
         return Response.object { trace.write(to: &$0) }
     }

@@ -68,41 +68,29 @@ struct TypeWords {
 
     /// Writes the members of the object.
     func write(to writer: inout JSONWriter) {
-        writer.key("types")
-        writer.beginArray()
-        for type in self.catalog.all where type.isEnabled {
+        writer.array("types", self.catalog.all.filter(\.isEnabled)) { writer, type in
             let presentation = self.catalog.presentation(ofType: type.name)
             writer.beginObject()
             writer.member("type", type.name)
             self.write(presentation, to: &writer)
-            writer.key("category")
-            writer.string(type.category)
+            writer.member("category", type.category)
             writer.member("required", type.isRequired)
-            writer.key("image")
-            writer.string(presentation.image)
-            writer.key("actor")
-            writer.string(presentation.actor)
+            writer.member("image", presentation.image)
+            writer.member("actor", presentation.actor)
             writer.endObject()
         }
-        writer.endArray()
-        writer.key("categories")
-        writer.beginArray()
-        for category in Set(self.catalog.categories.map(\.category)).sorted() {
+        writer.array("categories", Set(self.catalog.categories.map(\.category)).sorted()) { writer, category in
             writer.beginObject()
             writer.member("category", category)
             self.write(self.catalog.presentation(ofCategory: category), to: &writer)
             writer.endObject()
         }
-        writer.endArray()
     }
 
     private func write(_ presentation: Presentation, to writer: inout JSONWriter) {
-        writer.key("title")
-        writer.string(self.text(presentation.title))
-        writer.key("description")
-        writer.string(self.text(presentation.description))
-        writer.key("icon")
-        writer.string(presentation.icon)
+        writer.member("title", self.text(presentation.title))
+        writer.member("description", self.text(presentation.description))
+        writer.member("icon", presentation.icon)
     }
 }
 

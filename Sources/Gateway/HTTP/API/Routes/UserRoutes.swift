@@ -43,16 +43,13 @@ struct UserRoutes {
         do throws(JobFaults) {
             record = try self.users.fields.record(value, user: user)
         } catch {
-            throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
+            throw Problem(faults: error.faults)
         }
         let registrations = try await self.users.store.put([record]).first ?? []
         await self.users.publish(registrations)
         return Response.object { writer in
             writer.member("user_id", user)
-            writer.key("devices")
-            writer.beginArray()
-            for registration in registrations { DeviceRoutes.write(registration.device, to: &writer) }
-            writer.endArray()
+            writer.array("devices", registrations) { DeviceRoutes.write($1.device, to: &$0) }
         }
     }
 
@@ -71,7 +68,7 @@ struct UserRoutes {
         // An erasure leaves only a revocation. Dead letters and schedules may name a new user.
         var isKnown = singles.keys.contains { $0 != .revocation }
         if !isKnown { isKnown = try await exports.hasRows(user: user) }
-        guard isKnown else { throw Problem.notFound }
+        guard isKnown else { throw Problem.noSuch("user") }
         let body = ResponseBody { output in
             var writer = JSONWriter(capacity: 16 * 1024)
             writer.beginObject()

@@ -104,17 +104,9 @@ struct WebhookRoutes {
         try query.finish()
         let webhooks = try await self.base.database.webhooks.list(org: org, after: last, limit: limit + 1)
         return Response.object { writer in
-            writer.key("webhooks")
-            writer.beginArray()
-            for webhook in webhooks.prefix(limit) { Self.write(webhook, secret: nil, to: &writer) }
-            writer.endArray()
+            writer.array("webhooks", webhooks.prefix(limit)) { Self.write($1, secret: nil, to: &$0) }
             writer.member("next_cursor", webhooks.count > limit ? webhooks[limit - 1].id.description : nil)
         }
-    }
-
-    private func id(_ context: APIContext) throws -> NotificationID {
-        guard let id = NotificationID(try context.parameters.require("id")) else { throw Problem.notFound }
-        return id
     }
 
     private static let find = Operation(
@@ -125,8 +117,8 @@ struct WebhookRoutes {
         answers: [.ok("The webhook.", .webhook), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let webhook = try await self.base.database.webhooks.find(try self.id(context)) else {
-            throw Problem.notFound
+        guard let webhook = try await self.base.database.webhooks.find(try context.pathID(of: "webhook")) else {
+            throw Problem.noSuch("webhook")
         }
         return Self.answer(webhook)
     }
@@ -139,7 +131,9 @@ struct WebhookRoutes {
         answers: [.noContent("Deleted."), 404])
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard try await self.base.database.webhooks.remove(try self.id(context)) else { throw Problem.notFound }
+        guard try await self.base.database.webhooks.remove(try context.pathID(of: "webhook")) else {
+            throw Problem.noSuch("webhook")
+        }
         return Response(status: .noContent)
     }
 

@@ -79,9 +79,9 @@ struct AllowanceDeviceRoutes {
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try CompatibilityInbox.id(context)
+        let id = try context.pathID(of: "device")
         guard try await self.devices.services.users.devices.remove(user: user, id: id) else {
-            throw Problem.notFound
+            throw Problem.noSuch("device")
         }
         return Response(status: .noContent)
     }

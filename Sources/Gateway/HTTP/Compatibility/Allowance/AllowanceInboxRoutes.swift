@@ -91,7 +91,7 @@ struct AllowanceInboxRoutes {
         answers: [.ok("The notification.", .allowanceNotification), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.inbox.find(user: try context.user(), id: try CompatibilityInbox.id(context)))
+        self.answer(try await self.inbox.find(user: try context.user(), id: try context.pathID()))
     }
 
     private static let read = Operation(
@@ -101,7 +101,7 @@ struct AllowanceInboxRoutes {
         answers: [.ok("The notification.", .allowanceNotification), 404])
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.inbox.markRead(user: try context.user(), id: try CompatibilityInbox.id(context)))
+        self.answer(try await self.inbox.markRead(user: try context.user(), id: try context.pathID()))
     }
 
     private func answer(_ notification: Notification) -> Response {
@@ -143,7 +143,7 @@ struct AllowanceInboxRoutes {
         answers: [.done, 404])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
-        _ = try await self.inbox.delete(user: try context.user(), id: try CompatibilityInbox.id(context))
+        _ = try await self.inbox.delete(user: try context.user(), id: try context.pathID())
         return Response(status: .noContent)
     }
 

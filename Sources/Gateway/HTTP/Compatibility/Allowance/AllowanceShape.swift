@@ -40,12 +40,9 @@ enum AllowanceShape {
         now: Timestamp,
         to writer: inout JSONWriter
     ) {
-        writer.key("notifications")
-        writer.beginArray()
-        for item in page.items {
+        writer.array("notifications", page.items) { writer, item in
             CamelCaseShape.write(item.notification, code: types(item.notification.type)?.code, now: now, to: &writer)
         }
-        writer.endArray()
         writer.member("unreadCount", page.unread)
         writer.member("totalCount", page.matching)
         writer.member("hasMore", query.hasMore(after: query.limit, of: page))

@@ -259,7 +259,7 @@ struct EdgeEventRoutes {
             _ = self.services.identity.callRate?.delay(user, count: events.count - 1)
         }
         let known = try await self.services.inbox.store.known(user: user, ids: events.map(\.id))
-        guard events.allSatisfy({ known.contains($0.id) }) else { throw Problem.notFound }
+        guard events.allSatisfy({ known.contains($0.id) }) else { throw Problem.noSuch("notification") }
         for id in known.sorted() { _ = try await self.services.inbox.service.markDelivered(user: user, id: id) }
         for id in Set(events.filter { $0.kind == .opened }.map(\.id)).sorted() {
             _ = try await self.services.inbox.service.markOpened(user: user, id: id)

@@ -10,18 +10,10 @@ import Storage
 struct CompatibilityInbox {
     let services: APIServices
 
-    /// Returns the id in the path.
-    ///
-    /// - Throws: `Problem` 404 if it is invalid.
-    static func id(_ context: APIContext) throws -> NotificationID {
-        guard let id = NotificationID(try context.parameters.require("id")) else { throw Problem.notFound }
-        return id
-    }
-
     /// - Throws: `Problem` 404 if the user has no such notification.
     func find(user: String, id: NotificationID) async throws -> Notification {
         guard let notification = try await self.services.inbox.store.find(user: user, id: id) else {
-            throw Problem.notFound
+            throw Problem.noSuch("notification")
         }
         return notification
     }
@@ -39,7 +31,7 @@ struct CompatibilityInbox {
     /// - Throws: `Problem` 404 if the user has no such notification.
     func delete(user: String, id: NotificationID) async throws -> InboxStore.Change {
         let change = try await self.services.inbox.service.delete(user: user, id: id)
-        guard !change.isEmpty else { throw Problem.notFound }
+        guard !change.isEmpty else { throw Problem.noSuch("notification") }
         return change
     }
 
@@ -62,9 +54,9 @@ struct JobSender {
         let named = [("type", type.name), ("id", id.description)] + fields
         let bytes = named.map { (name: $0.0, value: Array($0.1.utf8)) }
         do throws(JobFaults) {
-            _ = try self.services.base.catalog.job(bytes.map { ($0.name, $0.value[...]) })
+            _ = try self.services.base.catalog.checkedJob(bytes)
         } catch {
-            throw Problem(.unprocessableContent, "some fields are invalid", faults: error.faults)
+            throw Problem(faults: error.faults)
         }
         try await self.services.jobs.requireRoom(for: [(type.lane, "", bytes)])
         _ = try await self.services.jobs.stream.append([(type.lane, bytes)])

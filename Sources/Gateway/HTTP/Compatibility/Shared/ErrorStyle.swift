@@ -26,18 +26,21 @@ struct ErrorStyle: Sendable {
     static let tasks = ErrorStyle(system: "task-reminders", invalid: .badRequest)
     static let edge = ErrorStyle(system: "edge-scheduler", invalid: .badRequest, hasCode: true)
 
-    /// The style of each path.
-    static let paths: [(path: String, style: ErrorStyle)] = [
-        ("api/notifications", .hybrid), ("api/push", .hybrid), ("api/push/apns", .tasks), ("api/push/gcm", .tasks),
-        ("api/push/test", .tasks), ("api/v1/notifications", .allowance), ("api/v1/devices", .allowance),
-        ("device-token", .news), ("rest/v1", .edge),
-    ]
+    /// The style of each path and of those below it, the longest path first.
+    static let paths: [(segments: [Substring], style: ErrorStyle)] = {
+        let paths: [(path: String, style: ErrorStyle)] = [
+            ("api/notifications", .hybrid), ("api/push", .hybrid), ("api/push/apns", .tasks), ("api/push/gcm", .tasks),
+            ("api/push/test", .tasks), ("api/v1/notifications", .allowance), ("api/v1/devices", .allowance),
+            ("device-token", .news), ("rest/v1", .edge),
+        ]
+        return paths.map { path, style in (segments: path.split(separator: "/"), style: style) }
+            .sorted { $0.segments.count > $1.segments.count }
+    }()
 
     /// Returns the style of a path, by the longest of ``paths`` above it.
     static func of(_ path: String) -> ErrorStyle? {
         let segments = path.split(separator: "/")
-        return Self.paths.filter { segments.starts(with: $0.path.split(separator: "/")) }
-            .max { $0.path.count < $1.path.count }?.style
+        return Self.paths.first { segments.starts(with: $0.segments) }?.style
     }
 
     func status(of problem: Problem) -> HTTPResponse.Status {
@@ -173,43 +176,28 @@ extension ErrorStyle {
 struct ErrorMiddleware: RouterMiddleware {
     typealias Context = APIContext
 
-    /// A system with its counters.
-    private struct System: Sendable {
-        let style: ErrorStyle
+    /// A system's counters.
+    private struct Calls: Sendable {
         let answered: Counter
         let refused: Counter
         let failed: Counter
 
-        init(_ style: ErrorStyle) {
+        init(of system: String) {
             func counter(_ outcome: String) -> Counter {
-                Counter(
-                    label: "carillon.compatibility.calls",
-                    dimensions: [("system", style.system), ("outcome", outcome)]
-                )
+                Counter(label: "carillon.compatibility.calls", dimensions: [("system", system), ("outcome", outcome)])
             }
-            self.style = style
             self.answered = counter("answered")
             self.refused = counter("refused")
             self.failed = counter("failed")
         }
     }
 
-    /// The segments of each path and its system, the longest path first.
-    private let systems: [(path: [Substring], system: System)]
+    /// Keyed by system; made at once, so that `/metrics` has them before the first call.
+    private let calls: [String: Calls]
 
-    /// - Parameter styles: by path; a style also applies below its path, unless a longer path has
-    ///   its own.
-    init(_ styles: [(path: String, style: ErrorStyle)]) {
-        var known: [String: System] = [:]
-        for (_, style) in styles where known[style.system] == nil { known[style.system] = System(style) }
-        self.systems = styles.compactMap { path, style in
-            known[style.system].map { (path: path.split(separator: "/"), system: $0) }
-        }.sorted { $0.path.count > $1.path.count }
-    }
-
-    private func system(of path: String) -> System? {
-        let segments = path.split(separator: "/")
-        return self.systems.first { segments.starts(with: $0.path) }?.system
+    init() {
+        let systems = Set(ErrorStyle.paths.map { $0.style.system })
+        self.calls = Dictionary(uniqueKeysWithValues: systems.map { ($0, Calls(of: $0)) })
     }
 
     func handle(
@@ -217,16 +205,17 @@ struct ErrorMiddleware: RouterMiddleware {
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
-        guard let system = self.system(of: request.uri.path) else { return try await next(request, context) }
+        guard let style = ErrorStyle.of(request.uri.path) else { return try await next(request, context) }
+        let calls = self.calls[style.system]
         do {
             let response = try await next(request, context)
-            system.answered.increment()
+            calls?.answered.increment()
             return response
         } catch {
             let problem = ProblemMiddleware.problem(error, request, context)
-            let status = system.style.status(of: problem)
-            (status.kind == .serverError ? system.failed : system.refused).increment()
-            return problem.response(system.style.body(of: problem), status: status)
+            let status = style.status(of: problem)
+            (status.kind == .serverError ? calls?.failed : calls?.refused)?.increment()
+            return problem.response(style.body(of: problem), status: status)
         }
     }
 }

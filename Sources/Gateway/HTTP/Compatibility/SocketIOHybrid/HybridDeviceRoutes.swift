@@ -96,10 +96,7 @@ struct HybridDeviceRoutes {
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let devices = try await self.devices.active(user: try context.user())
         return Response.object { writer in
-            writer.key("devices")
-            writer.beginArray()
-            for device in devices where device.provider == .fcm { HybridShape.write(device, to: &writer) }
-            writer.endArray()
+            writer.array("devices", devices.filter { $0.provider == .fcm }) { HybridShape.write($1, to: &$0) }
         }
     }
 }

@@ -78,14 +78,14 @@ struct HybridInboxRoutes {
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let id = try CompatibilityInbox.id(context)
+        let id = try context.pathID()
         // Only a page, here of one item, includes `sent_via`.
         let page = try await self.services.inbox.store.page(
             user: user,
             filter: InboxStore.Filter(limit: 1, before: id.successor),
             offset: 0
         )
-        guard let item = page.items.first, item.notification.id == id else { throw Problem.notFound }
+        guard let item = page.items.first, item.notification.id == id else { throw Problem.noSuch("notification") }
         var writer = JSONWriter()
         HybridShape.write(item.notification, sentVia: item.sentVia, to: &writer)
         return Response.json(writer)
@@ -109,7 +109,7 @@ struct HybridInboxRoutes {
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let notification = try await self.inbox.markRead(user: user, id: try CompatibilityInbox.id(context))
+        let notification = try await self.inbox.markRead(user: user, id: try context.pathID())
         let unread = try await self.inbox.unread(user: user)
         return Response.object { writer in
             writer.member("status", "ok")
@@ -153,7 +153,7 @@ struct HybridInboxRoutes {
         ])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
-        let change = try await self.inbox.delete(user: try context.user(), id: try CompatibilityInbox.id(context))
+        let change = try await self.inbox.delete(user: try context.user(), id: try context.pathID())
         return Response.object { writer in
             writer.member("status", "ok")
             writer.member("unread_count", change.unread)
@@ -174,12 +174,9 @@ struct HybridInboxRoutes {
         let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
         return Response.object { writer in
-            writer.key("preferences")
-            writer.beginArray()
-            for type in self.services.base.catalog.all {
+            writer.array("preferences", self.services.base.catalog.all) { writer, type in
                 HybridShape.write(type, preferences: preferences, settings: settings, to: &writer)
             }
-            writer.endArray()
         }
     }
 

@@ -37,10 +37,7 @@ enum HybridShape {
 
     /// Writes a page: the list, the total and the position.
     static func write(_ page: InboxStore.OffsetPage, of query: PageQuery, to writer: inout JSONWriter) {
-        writer.key("notifications")
-        writer.beginArray()
-        for item in page.items { Self.write(item.notification, sentVia: item.sentVia, to: &writer) }
-        writer.endArray()
+        writer.array("notifications", page.items) { Self.write($1.notification, sentVia: $1.sentVia, to: &$0) }
         writer.member("total", page.matching)
         writer.member("unread_count", page.unread)
         writer.member("offset", query.offset)

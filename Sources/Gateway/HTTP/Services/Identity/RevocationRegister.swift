@@ -82,7 +82,7 @@ package final class RevocationRegister: Sendable {
     /// Deletes revocations of erased users that are older than any token, a page of them.
     func forgetErased() async throws(PostgresError) {
         let life = Self.longestTokenLife
-        let count = try await self.store.forget(before: self.now() + (.zero - life), limit: Self.pageSize)
+        let count = try await self.store.forget(before: self.now() - life, limit: Self.pageSize)
         guard count > 0 else { return }
         self.logger.info("deleted old revocations of erased users", metadata: ["users.count": "\(count)"])
     }

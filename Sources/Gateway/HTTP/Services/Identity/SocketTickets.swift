@@ -66,10 +66,7 @@ package struct SocketTickets: Sendable {
     }
 
     private func key(_ secret: [UInt8]) -> String {
-        self.live.keys.socketTicket(
-            SHA256.hash(data: secret).map { byte in
-                (byte < 16 ? "0" : "") + String(byte, radix: 16)
-            }.joined())
+        self.live.keys.socketTicket(SHA256.hash(data: secret).hex)
     }
 
     private func take(_ secret: [UInt8]) async throws(TokenFault) -> [UInt8]? {

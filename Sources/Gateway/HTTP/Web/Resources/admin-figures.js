@@ -30,7 +30,7 @@ export function countTiles(counts) {
 export function waitingTiles(counts) {
   const { held, late, dead_letters: dead } = counts ?? {};
   return [
-    tile("held", number(held), { key: "held", note: "quiet hours, caps, idle users" }),
+    tile("held", number(held), { key: "held", note: "quiet hours, idle users, e-mail" }),
     tile("late", number(late), { key: "late", kind: late ? "bad" : "" }),
     tile("dead letters", number(dead), { key: "dead-letters", kind: dead ? "warn" : "", href: "#dead-letters" }),
   ];

@@ -57,7 +57,11 @@ const page = {
     toast.classList.add("shown");
     toastTimer = setTimeout(() => toast.classList.remove("shown"), 6_000);
   },
-  explain: (error) => [error.message, ...(error.faults ?? []).map(({ field, reason }) => `${field}: ${reason}`)].join(" · "),
+  /** Puts an error into words: its message, and the faults that this does not name. */
+  explain({ message, faults = [] }) {
+    const named = faults.map(({ field, reason }) => `${field}: ${reason}`);
+    return [message, ...named.filter((fault) => !message.includes(fault))].join(" · ");
+  },
   /** Performs an action of the user and shows the outcome. */
   async perform(work, done) {
     try {
