@@ -97,7 +97,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
         .package(url: "https://github.com/apple/swift-configuration", exact: "1.4.0"),
-        .package(url: "https://github.com/apple/swift-system", exact: "1.8.1"),
         .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
@@ -119,13 +118,13 @@ let package = Package(
             "Clients", in: "Sources/Shared/Clients",
             ["CCurl", "CHiredis", "CLibpq", "CLinux", "COpenSSL", "CZlib", "Core", deque, nioSSL] + nio),
         room(
-            "Storage", in: "Sources/Shared/Storage", ["Clients", "Core", crypto, logging, nioCore],
+            "Storage", in: "Sources/Shared/Storage", ["Clients", "Core", crypto, logging],
             embedding: ["Stores/Migrations", "Streams/Scripts"]),
         room(
             "Operations", in: "Sources/Shared/Operations",
             [
                 "Clients", "Core", "Storage", argumentParser, unixSignals, yams,
-                product("Configuration", "swift-configuration"), product("SystemPackage", "swift-system"),
+                product("Configuration", "swift-configuration"),
             ] + nio + service,
             embedding: ["Schema/catalog.schema.json"]),
 
@@ -136,7 +135,7 @@ let package = Package(
         room("Providers", in: "Sources/Dispatcher/Providers", ["Clients", "Core", crypto, cryptoExtras, logging]),
         room(
             "Pipeline", in: "Sources/Dispatcher/Pipeline",
-            ["Clients", "Core", "Operations", "Providers", "Storage", crypto, deque, logging] + service),
+            ["Clients", "Core", "Operations", "Providers", "Storage", deque, logging] + service),
         program(
             "DispatcherCommand", in: "Sources/Dispatcher/Command",
             ["Clients", "Core", "Operations", "Pipeline", "Providers", "Storage", argumentParser, hummingbird] + nio
@@ -160,8 +159,7 @@ let package = Package(
         program(
             "GatewayCommand", in: "Sources/Gateway/Command",
             [
-                "Clients", "Core", "HTTP", "Operations", "Protocols", "Sockets", "Storage", argumentParser, hummingbird,
-                nioSSL,
+                "Clients", "Core", "HTTP", "Operations", "Sockets", "Storage", argumentParser, hummingbird, nioSSL,
             ] + nio + service),
 
         // The client library for apps.
@@ -213,13 +211,12 @@ let package = Package(
                 "Clients", "Core", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support", crypto,
                 cryptoExtras, nioSSL, serviceLifecycle,
             ] + nio + http2),
-        tests("House", ["Core", "Operations", "Storage", yams]),
+        tests("House", ["Core", "Operations", "Support", yams]),
         tests(
             "EndToEnd",
             [
                 "Clients", "Core", "HTTP", "Operations", "Pipeline", "Providers", "Sandbox", "Storage", "Support",
-                crypto,
-                cryptoExtras, nioHTTP1, nioSSL, serviceLifecycle,
+                crypto, nioHTTP1, nioSSL, serviceLifecycle,
             ] + nio),
     ],
     swiftLanguageModes: [.v6]

@@ -65,7 +65,7 @@ struct RedisCommand: AsyncParsableCommand {
                 for _ in 0..<rounds {
                     var batch = RedisBatch()
                     for _ in 0..<64 { batch.append(item.arguments) }
-                    for reply in try await redis.send(batch) { _ = try reply.checked() }
+                    try await redis.run(batch)
                 }
             })
     }

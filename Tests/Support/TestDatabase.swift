@@ -70,6 +70,27 @@ package final class TestDatabase: Sendable {
     }
 }
 
+extension PostgresPool {
+    /// Lets reads of a user's job in the outbox fail.
+    ///
+    /// - Parameter sqlState: the error; the default is that of a text of 1 GB.
+    package func refuseOutboxReads(of user: String, with sqlState: String = "54000") async throws {
+        try await self.withScriptConnection { connection in
+            // Not immutable, so that the planner does not call it.
+            try connection.execute(
+                """
+                CREATE FUNCTION carillon.refuse(fields jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+                BEGIN RAISE EXCEPTION 'unreadable' USING ERRCODE = '\(sqlState)'; END $$;
+                ALTER TABLE carillon.outbox RENAME TO outbox_rows;
+                CREATE VIEW carillon.outbox AS SELECT id, lane, at,
+                    CASE WHEN fields ->> 'user' = '\(user)' THEN carillon.refuse(fields) ELSE fields END AS fields
+                FROM carillon.outbox_rows;
+                """
+            )
+        }
+    }
+}
+
 /// Creates and drops databases on the PostgreSQL server that tests share.
 actor DatabaseServer {
     private static let starting = Task {

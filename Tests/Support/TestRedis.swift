@@ -5,6 +5,7 @@ import Clients
 import Foundation
 import Glibc
 import NIOPosix
+import Storage
 import Synchronization
 
 /// The Redis that tests share: `CARILLON_TEST_REDIS_URL`, or a private one.
@@ -103,6 +104,22 @@ package enum TestRedis {
             if !keys.isEmpty { try await redis.send(["UNLINK"] + keys) }
             position = next
         } while position != "0"
+    }
+}
+
+extension RedisClient {
+    /// Returns the entries of a stream, oldest first.
+    package func entries(of stream: String) async throws -> [StreamEntry] {
+        guard var cursor = try await self.send("XRANGE", .text(stream), "-", "+").cursor() else { return [] }
+        return try StreamEntry.read(&cursor)
+    }
+}
+
+extension StreamEntry {
+    /// The fields as text, by name.
+    package var texts: [String: String] {
+        let pairs = (self.fields ?? []).map { ($0.name, String(decoding: $0.value, as: UTF8.self)) }
+        return Dictionary(pairs) { $1 }
     }
 }
 

@@ -21,18 +21,17 @@ package final class Waiter: Sendable {
 
     /// Whether it still waits after other tasks had many turns.
     package func staysWaiting() async -> Bool {
-        await eventually { self.progress.withLock { $0 } != .unborn }
+        await self.reach { $0 != .unborn }
         for _ in 0..<200 { await Task.yield() }
         return self.progress.withLock { $0 } == .running
     }
 
     /// Waits until it ends, up to the suite's time limit.
     package func finish() async {
-        await eventually { self.progress.withLock { $0 } == .done }
+        await self.reach { $0 == .done }
     }
-}
 
-/// Waits until a condition holds, up to the suite's time limit.
-package func eventually(_ condition: () -> Bool) async {
-    while !condition(), !Task.isCancelled { await Task.yield() }
+    private func reach(_ condition: (Progress) -> Bool) async {
+        while !self.progress.withLock({ condition($0) }), !Task.isCancelled { await Task.yield() }
+    }
 }

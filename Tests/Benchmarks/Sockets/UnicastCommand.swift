@@ -224,7 +224,7 @@ struct ProofBoard: Sendable {
             }
             set.add(waits, in: &batch)
             rest = rest.dropFirst(512)
-            for reply in try await self.redis.send(batch) { _ = try reply.checked() }
+            try await self.redis.run(batch)
         }
     }
 

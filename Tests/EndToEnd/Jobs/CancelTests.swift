@@ -63,8 +63,7 @@ struct CancelTests {
         var configuration = SandboxConfiguration()
         configuration.retryAfter = 600
         try await Stack.with(sandbox: configuration) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             try await gateway.register(user: "retry", platform: "android", token: "unavailable-once-phone")
             try await gateway.register(user: "mute", platform: "android", token: "mute-phone")
@@ -123,8 +122,7 @@ struct CancelTests {
         let pause = SlowPause(.seconds(600))
         configuration.slowPause = pause
         try await Stack.with(sandbox: configuration) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             try await gateway.register(user: "quick", platform: "android", token: "quick-phone")
             try await gateway.register(user: "slow", platform: "android", token: "slow-phone")
@@ -160,8 +158,7 @@ struct CancelTests {
     @Test("a notification read while its push waits for a retry stays in the inbox, and the job becomes final")
     func read() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             for user in ["ada", "bob"] {
                 try await gateway.register(user: user, platform: "android", token: "unavailable-\(user)")
@@ -204,8 +201,7 @@ struct CancelTests {
     @Test("a notification whose device is removed before the retry ends, and the job becomes final")
     func deviceRemoved() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             var devices: [String: String] = [:]
             for (user, channels) in [("ada", #"["in_app","push"]"#), ("bob", #"["push"]"#)] {
@@ -243,8 +239,7 @@ struct CancelTests {
     @Test("cancelling a job that its user opted out of reports not sent")
     func unwanted() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let service = try await Stack.token(user: "backend", scope: .service)
             let refusal = try await gateway.call(
                 .put, "/v1/preferences", token: try await Stack.token(user: "ada"),

@@ -175,8 +175,7 @@ struct CatalogBroadcastTests {
             let texts = #"{en: {title: "Hello {{n}}", body: "All {{n}}"}, de: {title: "Hallo {{n}}"}}"#
             let catalog = "types: {hello: {templates: \(texts)}, plain: {severity: info}}"
             let environment = try stack.catalog(catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('eve')")
             let service = try await Stack.token(user: "backend", scope: .service)
             let admin = try await Stack.token(user: "root", scope: .admin)

@@ -22,8 +22,7 @@ struct ClockTests {
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             let due = Schedules.later(.seconds(3_600))
             for user in Self.users {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")

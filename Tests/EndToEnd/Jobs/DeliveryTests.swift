@@ -41,8 +41,7 @@ struct DeliveryTests {
     @Test("an offline user's devices get pushes through FCM and APNs, and each failure has its status")
     func offline() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let apnsToken = String(repeating: "ab", count: 32)
             try await gateway.register(user: "fcm", platform: "android", token: "phone-1")
             try await gateway.register(user: "apns", platform: "ios", token: apnsToken)
@@ -80,8 +79,7 @@ struct DeliveryTests {
     @Test("pushes when the client does not answer a ping within five seconds")
     func silentClient() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "mute", platform: "android", token: "mute-phone")
             let socket = try await TestSocket.synced(
                 port: gateway.port,
@@ -106,8 +104,7 @@ struct DeliveryTests {
     @Test("a notification read before its proof is due is not pushed")
     func readWithoutProof() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let token = try await Stack.token(user: "mute")
             try await gateway.register(user: "mute", platform: "android", token: "mute-phone")
             let socket = try await TestSocket.synced(
@@ -137,8 +134,7 @@ struct DeliveryTests {
     @Test("a repeated job id notifies once, in one batch or two")
     func idempotency() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             for title in ["first", "first", "first"] {
                 try await stack.append([
@@ -195,8 +191,7 @@ struct DeliveryTests {
     @Test("a delivery that was appended twice is sent once")
     func duplicateDelivery() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "offline", platform: "android", token: "unavailable-once-phone")
             try await stack.append([
                 ("user", "offline"), ("type", "payment_received"), ("title", "Paid"), ("lane", "normal"),
@@ -230,8 +225,7 @@ struct DeliveryTests {
     @Test("a hundred sockets that resume at once each get exactly what they missed")
     func manyResume() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let users = (0..<100).map { "user-\($0)" }
             // Out of four users, one has all three, one none, one lacks the last, and one never
             // connected.

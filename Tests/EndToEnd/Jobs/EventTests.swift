@@ -14,8 +14,7 @@ struct EventTests {
     @Test("delivered, opened and read are each reported once, with all that names the notification")
     func users() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await stack.append([
                 ("user", "ada"), ("type", "payment_received"), ("title", "one"), ("id", "job-1"), ("org", "acme"),
@@ -122,9 +121,7 @@ struct EventTests {
     func bound() async throws {
         try await Stack.with { stack in
             let environment = ["EVENTS_LENGTH": "1000"]
-            let dispatcher = try await stack.spawn(
-                "dispatcher", ["run"], name: "dispatcher-0", environment: environment)
-            _ = try await dispatcher.waitForLine("ready ")
+            let dispatcher = try await stack.startDispatcher(name: "dispatcher-0", environment: environment)
             let users = (0..<1_000).map { "\"u\($0)\"" }.joined(separator: ",")
             for number in 0..<3 {
                 try await stack.append([("users", "[\(users)]"), ("type", "invoice_created"), ("title", "\(number)")])
@@ -147,9 +144,7 @@ struct EventTests {
             _ = try await dispatcher.stop()
 
             try await stack.connection.send("DEL", "carillon:events")
-            let silent = try await stack.spawn(
-                "dispatcher", ["run"], name: "dispatcher-1", environment: ["EVENTS": "off"])
-            _ = try await silent.waitForLine("ready ")
+            let silent = try await stack.startDispatcher(name: "dispatcher-1", environment: ["EVENTS": "off"])
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "silent")])
             try await eventually("it is finished") { try await stack.statuses(user: "ada") == ["silent": "sent"] }
             _ = try await silent.stop()
@@ -170,8 +165,7 @@ struct LifecycleEventTests {
                   comment: {severity: info, delivery: push, digest: {window: 1h}}
                 """
             )
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await body(stack, gateway)
         }
     }

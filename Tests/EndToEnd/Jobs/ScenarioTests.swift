@@ -15,7 +15,7 @@ struct SystemScenarioTests {
     @Test("family finance: a deposit has its text, code and thirty days, and a pause needs no reason")
     func allowance() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let child = try await CompatibilityClient(gateway, user: "child")
             try await stack.append([
                 ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
@@ -47,7 +47,7 @@ struct SystemScenarioTests {
     @Test("family finance: an Android phone rings with the default sound")
     func allowanceSound() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let child = try await CompatibilityClient(gateway, user: "child")
             #expect(try await child.send(.post, "/api/v1/devices", #"{"token":"phone","platform":2}"#).status < 300)
             try await stack.append([
@@ -63,7 +63,7 @@ struct SystemScenarioTests {
     @Test("news: an alert has its text, badge, sound, data and buttons; the digest is opt-in")
     func news() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let device = #"{"fcm_token":"phone","platform":"ios"}"#
             #expect(try await ada.send(.post, "/device-token/register", device).status == 200)
@@ -92,7 +92,7 @@ struct SystemScenarioTests {
     @Test("accounting: important types are pushed, others stay in the inbox, and maintenance is opt-in")
     func accounting() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "phone")
             let types = [
                 "payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance",
@@ -110,7 +110,7 @@ struct SystemScenarioTests {
     @Test("reminders: every token of the user gets the push with its route")
     func reminders() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             for token in ["one", "two"] {
                 try await gateway.register(user: "ada", platform: "android", token: token, name: token)
             }
@@ -143,7 +143,7 @@ struct ScheduleScenarioTests {
     @Test("household tasks: five overdue reminders and a summary of the rest arrive once, with the day's digest")
     func tasks() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "phone")
             let moment = Schedules.lastMinute()
             let digest = try await Self.schedule(
@@ -188,7 +188,7 @@ struct ScheduleScenarioTests {
     @Test("reminders: each user is pushed at local time, later if asleep; a changed zone counts at once")
     func reminders() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             for token in ["ada-one", "unregistered-ada"] {
                 try await gateway.register(user: "ada", platform: "android", token: token, name: token)
             }
@@ -233,7 +233,7 @@ struct ScheduleScenarioTests {
     @Test("news: a story repeated by the monitor notifies each willing reader once, and its report counts them")
     func monitor() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             for number in 0..<12 {
                 let reader = try await CompatibilityClient(gateway, user: "reader-\(number)")
                 let device = #"{"fcm_token":"phone-\#(number)","platform":"ios"}"#
@@ -310,7 +310,7 @@ struct ScheduleScenarioTests {
     @Test("family finance: the weekly summary goes to the family except the child, and next week's is scheduled")
     func allowance() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             for member in ["mom", "dad", "kid"] {
                 let answer = try await gateway.call(
                     .put, "/v1/topics/family-7/members/\(member)", token: try await Self.service())
@@ -349,7 +349,7 @@ struct ScheduleScenarioTests {
     @Test("accounting: maintenance reaches users who opted in, and a paid invoice's reminder is cancelled")
     func accounting() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             let preference = #"{"types":[{"type":"system_maintenance","in_app":true}]}"#
@@ -397,8 +397,7 @@ struct ButtonTests {
     @Test("each task state has its category on iOS and its buttons on Android; other states have none")
     func states() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let phone = String(repeating: "ab", count: 32)
             try await gateway.register(user: "ada", platform: "ios", token: phone)
             try await gateway.register(user: "ada", platform: "android", token: "robot")

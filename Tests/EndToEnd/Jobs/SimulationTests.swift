@@ -63,8 +63,7 @@ struct SimulationTests {
                       de: {title: "{{n}} Angebote", body: "Für Sie"}
                 """
             )
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             try await gateway.set(#"{"locale":"de-CH"}"#, of: "ada")
             let admin = try await Stack.token(user: "root", scope: .admin)
@@ -158,10 +157,17 @@ struct SimulationTests {
         }
     }
 
-    @Test("a device of a provider that no dispatcher has is shown as unreachable")
+    @Test("a device of a provider that no dispatcher has is shown as unreachable, and mail alike")
     func unreachable() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
+            let environment = try stack.catalog(
+                """
+                types:
+                  payment_received: {severity: info, delivery: push}
+                  security: {channels: [in_app, email], required: true}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: environment)
             let registered = try await gateway.call(
                 .post, "/v1/devices", token: try await Stack.token(user: "ada"),
                 json: #"{"platform":"android","token":"ada-phone","name":"phone","app":"nowhere"}"#)
@@ -173,9 +179,18 @@ struct SimulationTests {
                     json: #"{"user":"ada","job":{"type":"payment_received","title":"x"}}"#
                 ).body
             }
+            func mail() async throws -> String? {
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/simulate", token: admin,
+                    json: #"{"user":"ada","job":{"type":"security","title":"x"}}"#)
+                return answer.body["channels"]?.array?.first { $0["channel"]?.string == "email" }?["reason"]?.string
+            }
             // No dispatcher has announced its providers yet.
             #expect(try await simulate()["reachable"]?.integer == 1)
-            _ = try await stack.startDispatcher()
+            #expect(try await mail() == "no_address")
+            try await gateway.set(#"{"email":"ada@example.com"}"#, of: "ada")
+            #expect(try await mail() == "due")
+            _ = try await stack.startDispatcher(environment: environment)
             try await eventually("the dispatcher has announced its providers") {
                 try await simulate()["reachable"]?.integer == 0
             }
@@ -185,6 +200,7 @@ struct SimulationTests {
             #expect(device?["provider"]?.string == "fcm")
             #expect(device?["reachable"]?.bool == false)
             #expect(answer["steps"]?.texts("step").contains("push") != true)
+            #expect(try await mail() == "no_provider")
         }
     }
 

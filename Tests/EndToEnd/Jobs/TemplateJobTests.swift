@@ -36,8 +36,7 @@ struct TemplateJobTests {
     func locales() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             for (user, locale) in [("br", "pt-BR"), ("gb", "en-GB"), ("fr", "fr")] {
                 let token = try await Stack.token(user: user)
                 let json = #"{"locale":"\#(locale)"}"#
@@ -80,8 +79,7 @@ struct TemplateJobTests {
     func partial() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             for user in ["hans", "heidi"] {
                 let token = try await Stack.token(user: user)
                 _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"locale":"de-CH"}"#)
@@ -105,8 +103,7 @@ struct TemplateJobTests {
     func faults() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             let cases: [([(String, String)], String, String)] = [
                 ([("type", "plain"), ("template", "none")], "template", "is not in the catalog"),
                 ([("type", "plain"), ("vars", "{}")], "vars", "needs a template, as the type has none of its own"),

@@ -20,13 +20,6 @@ struct WebhookTests {
         let secret: String
     }
 
-    private static func start(_ stack: Stack) async throws -> Gateway {
-        let gateway = try await stack.startGateway(environment: Self.open)
-        let dispatcher = try await stack.spawn("dispatcher", ["run"], name: "dispatcher", environment: Self.open)
-        _ = try await dispatcher.waitForLine("ready ")
-        return gateway
-    }
-
     private static func register(_ gateway: Gateway, _ json: String) async throws -> Hook {
         let token = try await Stack.token(user: "shop", scope: .service)
         let answer = try await gateway.call(.post, "/v1/webhooks", token: token, json: json)
@@ -59,7 +52,7 @@ struct WebhookTests {
     @Test("events arrive signed and in batches, filtered by organisation and kind, and again after a failure")
     func signed() async throws {
         try await Stack.with { stack in
-            let gateway = try await Self.start(stack)
+            let gateway = try await stack.startBoth(environment: Self.open)
             try await HTTPStub.with(.init(body: "ok")) { stub in
                 let hook = try await Self.register(
                     gateway, #"{"url":"\#(stub.url)/hook","org":"acme","events":["sent"]}"#)
@@ -148,8 +141,7 @@ struct WebhookTests {
     func apart() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway(environment: Self.open)
-            let first = try await stack.spawn("dispatcher", ["run"], name: "dispatcher-0", environment: Self.open)
-            _ = try await first.waitForLine("ready ")
+            let first = try await stack.startDispatcher(name: "dispatcher-0", environment: Self.open)
             try await HTTPStub.with(.init(body: "", isSilent: true)) { silent in
                 try await HTTPStub.with(.init(body: "ok")) { quick in
                     _ = try await Self.register(gateway, #"{"url":"\#(silent.url)"}"#)
@@ -162,9 +154,7 @@ struct WebhookTests {
                         return (0..<20).allSatisfy { users.contains("u\($0)") }
                     }
                     first.send(SIGKILL)
-                    let next = try await stack.spawn(
-                        "dispatcher", ["run"], name: "dispatcher-1", environment: Self.open)
-                    _ = try await next.waitForLine("ready ")
+                    _ = try await stack.startDispatcher(name: "dispatcher-1", environment: Self.open)
                     try await Self.notify(stack, "after")
                     try await eventually("another dispatcher goes on") {
                         try quick.events().contains { $0["user"]?.string == "after" }
@@ -182,7 +172,7 @@ struct WebhookTests {
     @Test("a full queue drops the oldest events, and days of failure switch the webhook off with a reason")
     func bounds() async throws {
         try await Stack.with { stack in
-            let gateway = try await Self.start(stack)
+            let gateway = try await stack.startBoth(environment: Self.open)
             try await HTTPStub.with(.init(status: 500, body: "no")) { stub in
                 let hook = try await Self.register(gateway, #"{"url":"\#(stub.url)"}"#)
                 try await Self.warmUp(stack, stub)
@@ -219,7 +209,7 @@ struct WebhookTests {
     @Test("a webhook whose events have all been dropped does not fail on while none comes")
     func quiet() async throws {
         try await Stack.with { stack in
-            let gateway = try await Self.start(stack)
+            let gateway = try await stack.startBoth(environment: Self.open)
             try await HTTPStub.with(.init(status: 500, body: "no")) { stub in
                 let hook = try await Self.register(gateway, #"{"url":"\#(stub.url)"}"#)
                 try await Self.warmUp(stack, stub)

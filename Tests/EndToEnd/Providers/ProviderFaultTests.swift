@@ -51,8 +51,7 @@ struct ProviderFaultTests {
     @Test("a push that meets two GOAWAYs in a row arrives")
     func goAwayTwice() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "goaway-2x-ada")
             // In the normal lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
@@ -70,8 +69,7 @@ struct ProviderFaultTests {
     @Test("a push lost to a reset connection counts as one attempt and is retried once")
     func resetConnection() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "first", platform: "android", token: "first")
             try await gateway.register(user: "ada", platform: "android", token: "sever-once-ada")
             try await gateway.register(user: "bob", platform: "android", token: "sever-bob")

@@ -101,6 +101,15 @@ struct ProviderTests {
             try await eventually("a new provider asks for a restart") {
                 dispatcher.errors().contains("restart the dispatcher to use a provider that no app had at start")
             }
+
+            let text = try String(contentsOfFile: file, encoding: .utf8)
+            try text.replacing("fcm:", with: "fcmm:").write(toFile: file, atomically: true, encoding: .utf8)
+            dispatcher.send(SIGHUP)
+            try await eventually("the misspelt provider is logged") {
+                dispatcher.errors().contains("no such provider; one of ")
+            }
+            try await Self.push(stack, "reader", "fourth")
+            try await eventually("the app keeps its provider") { stack.pushed()["reader"]?.count == 4 }
         }
     }
 
@@ -338,8 +347,7 @@ struct ProviderTests {
     @Test("a test send reports the provider's answer and advice, through the API and by command")
     func testSend() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let good = try await gateway.register(user: "ada", platform: "android", token: "phone")
             try await gateway.register(user: "bob", platform: "android", token: "unregistered-1")
             let service = try await Stack.token(user: "app", scope: .service)
@@ -370,6 +378,12 @@ struct ProviderTests {
             let json = try await stack.spawn("dispatcher", ["send-test", "--user", "ada", "--json"], name: "send-json")
             #expect(try await json.waitForExit() == .code(0))
             #expect(try JSONParser.parse(Array(json.output().utf8))["outcome"]?.string == "accepted")
+            try await gateway.set(#"{"zone":"Europe/Berlin"}"#, of: "cleo")
+            let lacks = "cleo has no active device; see `dispatcher user cleo`"
+            for (user, fault) in [("nosuch", "there is no user nosuch"), ("cleo", lacks)] {
+                let refused = try await stack.command(["send-test", "--user", user])
+                #expect(refused.code == 1 && refused.errors.contains(fault), "\(refused)")
+            }
         }
     }
 

@@ -33,8 +33,7 @@ struct WebPushTests {
     @Test("an offline user's browser gets the notification as JSON that only it can decrypt")
     func delivers() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let key = try await gateway.call(.get, "/v1/web-push/key", token: try await Stack.token(user: "ada"))
             #expect(key.status == 200)
             let pem = try String(contentsOfFile: stack.sandbox.vapidKeyPath, encoding: .utf8)
@@ -84,8 +83,7 @@ struct WebPushTests {
     @Test("an ended subscription deactivates its device only")
     func ended() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             for name in ["gone-old", "missing-old", "current"] {
                 try await gateway.register(
                     user: "ada", platform: "web", token: stack.sandbox.subscription(name).json, name: name)
@@ -105,8 +103,7 @@ struct WebPushTests {
     @Test("after a rate limit or an outage, waits as long as the service says")
     func later() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let names = ["limited-once-a", "limiteddate-once-b", "unavailable-once-c"]
             for name in names {
                 try await gateway.register(
@@ -265,8 +262,7 @@ struct WebPushTests {
     @Test("the Python library http_ece decrypts our message", .enabled(if: PythonClient.has("http_ece")))
     func otherLibrary() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let subscription = stack.sandbox.subscription("python")
             try await gateway.register(user: "ada", platform: "web", token: subscription.json)
             try await Self.notify(stack, "Grüße 🎉", [("body", String(repeating: "é", count: 3_000))])

@@ -65,8 +65,7 @@ struct ClusterTests {
         let cluster = try await TestCluster.start(replicas: false)
         let settings = Self.settings(cluster).merging(["JOB_REPLICAS": "0"]) { $1 }
         try await Stack.with(settings: settings) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
             let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
@@ -92,8 +91,7 @@ struct ClusterTests {
         let cluster = try await TestCluster.start(replicas: false)
         let settings = Self.settings(cluster).merging(["JOB_REPLICAS": "0"]) { $1 }
         try await Stack.with(settings: settings) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let users = (1...20).map { "user-\($0)" }
             for user in users {
                 for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:jobs:bulk"] {

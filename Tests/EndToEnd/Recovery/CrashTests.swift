@@ -296,7 +296,7 @@ struct StopTests {
                         "XADD", "carillon:jobs", "*", "user", user, "type", "payment_received", "title",
                         .text("job \(number)"))
                 }
-                for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
+                try await stack.connection.run(batch)
                 count += more
             }
             try await append(1_000)
@@ -352,7 +352,34 @@ struct StopTests {
         }
     }
 
-    @Test("a port already in use ends the program and names the setting", arguments: ["gateway", "dispatcher"])
+    @Test("a dispatcher that waits for Redis listens and is not ready, and SIGTERM ends it with 0")
+    func starting() async throws {
+        try await Stack.with { stack in
+            let port = try FreePort.next()
+            let process = try await stack.spawn(
+                "dispatcher", ["run"], name: "starting",
+                environment: [
+                    "METRICS_PORT": "\(port)", "REDIS_URL": "redis://127.0.0.1:\(try FreePort.next())/0",
+                    "LEASE_SECONDS": "4",
+                ])
+            try await eventually("it says that it is starting") {
+                guard
+                    case .answered(let answer) = await stack.http.perform(
+                        .init(.get, url: "http://127.0.0.1:\(port)/readyz"))
+                else { return false }
+                let text = String(decoding: answer.body, as: UTF8.self)
+                return answer.status == 503 && text == "starting, redis: unavailable\n"
+            }
+            #expect(!process.errors().contains("dispatcher started"))
+            #expect(process.output().isEmpty)
+            process.send(SIGTERM)
+            #expect(try await process.waitForExit() == .code(0))
+        }
+    }
+
+    @Test(
+        "a port already in use ends the program before it takes a lease, and names the setting",
+        arguments: ["gateway", "dispatcher"])
     func takenPort(program: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(name: "first")
@@ -364,7 +391,12 @@ struct StopTests {
                 environment: [setting: "\(gateway.port)"]
             )
             #expect(try await process.waitForExit() == .code(1))
-            #expect(process.errors().contains("\(setting): cannot listen on 127.0.0.1:\(gateway.port)"))
+            let lines = process.errors().split(separator: "\n")
+            let words = "\(program): \(setting): cannot listen on 127.0.0.1:\(gateway.port)"
+            #expect(lines.count == 1 && lines.first?.hasPrefix(words) == true, "\(lines)")
+            #expect(process.output().isEmpty)
+            #expect(try await stack.connection.send("EXISTS", "carillon:dispatchers").integer() == 0)
+            #expect(try await stack.connection.send("ZCARD", "carillon:nodes").integer() <= 1)
         }
     }
 }

@@ -160,8 +160,7 @@ struct FailoverTests {
         let server = try await PostgresServer.start()
         let bouncer = try await PgBouncer.start(before: server)
         try await Stack.with(database: bouncer.url) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             var configuration = PostgresConfiguration(connectionString: bouncer.url, applicationName: "shop")
@@ -195,8 +194,7 @@ struct FailoverTests {
         let (primary, standby, url) = try await Self.pair()
         try await primary.waitForStandby()
         try await Stack.with(database: url, settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
             let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
@@ -216,8 +214,7 @@ struct FailoverTests {
     func asynchronous() async throws {
         let (primary, standby, url) = try await Self.pair()
         try await Stack.with(database: url, settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             func send(_ title: String) async throws {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])

@@ -8,38 +8,16 @@ import Testing
 
 @testable import HTTP
 
-/// Redis and PostgreSQL stall, die and return; nothing accepted is lost.
+/// Redis and PostgreSQL die and return; nothing accepted is lost.
 @Suite(.timeLimit(.minutes(10)))
 struct OutageTests {
-    @Test("jobs arrive after Redis stalled and after it was killed")
+    @Test("jobs arrive after Redis was killed")
     func redis() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
             try await eventually("it works before") { socket.titles == ["before"] }
-
-            try await stack.redis.stall()
-            try await eventually("readyz names the server") {
-                let answer = try await gateway.call(.get, "/readyz", token: nil)
-                return answer.status == 503 && answer.body["redis"]?.string == "out of reach"
-                    && answer.body["postgres"]?.string == "ok"
-            }
-            // The reason could name hosts and roles, so only the log has it.
-            let refusal = try await gateway.call(.get, "/readyz", token: nil)
-            #expect(refusal.body.object?.map(\.key) == ["ready", "redis", "postgres"])
-            stack.redis.resume()
-            try await eventually("it is ready again") {
-                try await gateway.call(.get, "/readyz", token: nil).status == 200
-            }
-            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            // On a slow machine the outage exceeds the lease, and a sync brings it.
-            func has(_ title: String) -> Bool {
-                let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
-                return socket.titles.contains(title) || synced.contains { $0["title"]?.string == title }
-            }
-            try await eventually("it works after a stall") { has("stalled") }
 
             try await stack.redis.kill()
             try await stack.redis.start()
@@ -49,7 +27,11 @@ struct OutageTests {
             try await eventually("a job is taken") {
                 (try? await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "reborn")])) != nil
             }
-            try await eventually("the open socket gets it") { has("reborn") }
+            // On a slow machine the outage exceeds the lease, and a sync brings it.
+            try await eventually("the open socket gets it") {
+                let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+                return socket.titles.contains("reborn") || synced.contains { $0["title"]?.string == "reborn" }
+            }
             #expect(socket.closeCode == nil)
         }
     }
@@ -87,27 +69,14 @@ struct OutageTests {
         }
     }
 
-    @Test("jobs wait in their stream while PostgreSQL stalls or is down")
+    @Test("jobs wait in their stream while PostgreSQL is down")
     func postgres() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url, settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
             try await eventually("it works before") { socket.titles == ["before"] }
-
-            try await server.stall()
-            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            try await eventually("readyz names the server") {
-                let answer = try await gateway.call(.get, "/readyz", token: nil)
-                return answer.status == 503 && answer.body["postgres"]?.string == "out of reach"
-                    && answer.body["redis"]?.string == "ok"
-            }
-            server.resume()
-            try await eventually("the waiting job is delivered") {
-                socket.titles.contains("stalled")
-            }
 
             try await server.kill()
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "killed")])
@@ -115,7 +84,7 @@ struct OutageTests {
             try await eventually("the waiting job is delivered") {
                 socket.titles.contains("killed")
             }
-            #expect(socket.titles == ["before", "stalled", "killed"])
+            #expect(socket.titles == ["before", "killed"])
             #expect(socket.closeCode == nil)
         }
     }
@@ -124,8 +93,7 @@ struct OutageTests {
     func postgresInTheMiddle() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
@@ -180,8 +148,7 @@ struct OutageTests {
     func restored() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let token = try await Stack.token(user: "ada")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             func send(_ title: String) async throws {
@@ -245,8 +212,7 @@ struct LongOutageTests {
     @Test("during a long outage of Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
     func redis() async throws {
         try await Stack.with(settings: Self.settings) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: Self.offline, platform: "android", token: Self.phone)
             let socket = try await TestSocket.synced(port: gateway.port, user: Self.online)
             try await Self.append("before", to: stack)
@@ -257,6 +223,9 @@ struct LongOutageTests {
                 return answer.status == 503 && answer.body["redis"]?.string == "out of reach"
                     && answer.body["postgres"]?.string == "ok"
             }
+            // The reason could name hosts and roles, so only the log has it.
+            let refusal = try await gateway.call(.get, "/readyz", token: nil)
+            #expect(refusal.body.object?.map(\.key) == ["ready", "redis", "postgres"])
             let statuses = try await Self.enqueue(through: gateway)
             #expect(statuses.allSatisfy { $0 == 503 }, "\(statuses)")
             stack.redis.resume()
@@ -278,8 +247,7 @@ struct LongOutageTests {
     func postgres() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url, settings: Self.settings) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await gateway.register(user: Self.offline, platform: "android", token: Self.phone)
             let socket = try await TestSocket.synced(port: gateway.port, user: Self.online)
             try await Self.append("before", to: stack)

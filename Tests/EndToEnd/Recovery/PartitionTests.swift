@@ -137,8 +137,7 @@ struct PartitionTests {
     @Test("after a gateway stood still, open sockets get notifications sent during and after its return")
     func stoodStill() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let users = (1...20).map { "user-\($0)" }
             var opened: [TestSocket] = []
             for user in users { opened.append(try await TestSocket.synced(port: gateway.port, user: user)) }

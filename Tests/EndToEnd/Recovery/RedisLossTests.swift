@@ -84,8 +84,7 @@ struct RedisLossTests {
     func restartedEmpty() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await stack.waitForMemoryMark()
             for user in ["asleep", "later", "gathered", "mute"] {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
@@ -126,7 +125,8 @@ struct RedisLossTests {
             }
             try await stack.makeOlder()
             try await eventually("the waiting push is found in PostgreSQL") {
-                stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
+                try await stack.makeDue(.fcm)
+                return stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
             }
             try await Schedules.makeDue(stack)
             try await stack.closeDigests()
@@ -190,8 +190,7 @@ struct RedisLossTests {
         try await Stack.with(settings: Stack.shortLease) { stack in
             var environment = try stack.catalog(Origin.catalog)
             if origin == .email { environment.merge(stack.mailSettings()) { $1 } }
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await stack.waitForMemoryMark()
             let phone = "unavailable-3x-phone"
             let address = "busy-3x-ada@example.com"
@@ -199,15 +198,15 @@ struct RedisLossTests {
             if origin == .email { try await stack.setAddress(address, of: "ada", wanting: origin.type, by: gateway) }
             let (title, status) = origin.expected
             func hasArrived() async throws -> Bool {
+                try await stack.makeDue(origin == .email ? .email : .fcm)
                 guard origin == .email else { return stack.pushed() == [phone: [title]] }
-                try await stack.makeDue(.email)
                 return try stack.mails().map(\.recipient) == [address]
             }
             let socket = try await Self.prepare(origin, stack, gateway)
             try stack.redis.remember()
 
             try await Self.enqueue(origin, stack, gateway)
-            // The sweep runs every 20 s.
+            // The sweep runs every 5 s.
             try await eventually("it was attempted and waits for its retry in Redis") {
                 try await !stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").isEmpty
             }
@@ -215,7 +214,7 @@ struct RedisLossTests {
             try await stack.redis.kill()
             try stack.redis.goBack()
             try await stack.redis.start()
-            // The sweep runs every 20 s; failed attempts follow.
+            // After the next sweep and more failed attempts.
             try await eventually("it has come") { try await hasArrived() }
             try await eventually("it has its status") {
                 try await stack.statuses(user: "ada") == [title: status]
@@ -297,8 +296,7 @@ struct RedisLossTests {
     func intact() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             func memory() async throws -> String? {
                 try await stack.connection.send("GET", "carillon:memory").string()
             }
@@ -383,31 +381,6 @@ struct SweepTests {
             try await stack.waitForSweep()
             #expect(Self.seen(by: socket) == [Self.title])
             #expect(stack.pushed() == ["phone": [Self.title]])
-        }
-    }
-
-    @Test("a push waiting for its retry when Redis is emptied is still sent")
-    func forgottenRetry() async throws {
-        try await Stack.with(settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            let dispatcher = try await stack.startDispatcher()
-            try await stack.waitForMemoryMark()
-            try await gateway.register(user: "offline", platform: "android", token: "unavailable-3x-phone")
-            try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
-            try await eventually("the first attempt has failed and the retry is planned") {
-                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
-            }
-            #expect(stack.pushed().isEmpty)
-            try await stack.loseRedis(killing: dispatcher)
-            try await stack.makeOlder()
-
-            _ = try await stack.startDispatcher(name: "second")
-            try await eventually("the phone has it") {
-                stack.pushed() == ["unavailable-3x-phone": [Self.title]]
-            }
-            try await eventually("it counts as sent") {
-                try await stack.statuses(user: "offline") == [Self.title: "sent"]
-            }
         }
     }
 

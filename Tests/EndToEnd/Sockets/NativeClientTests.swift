@@ -20,8 +20,7 @@ struct NativeClientTests {
     @Test("a resume message brings the changes since a version, and everything for an unknown one")
     func resume() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             for number in 1...3 { try await Self.notify(stack, "n\(number)") }
             try await eventually("all come") { socket.titles == ["n1", "n2", "n3"] }
@@ -50,8 +49,7 @@ struct NativeClientTests {
     @Test("a client that missed more bytes than may wait for a slow reader starts over")
     func resumesTooMuch() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let data = #"{"x": "\#(String(repeating: "x", count: 15_000))"}"#
             for number in 1...40 {
                 try await stack.append([
@@ -75,8 +73,7 @@ struct NativeClientTests {
     @Test("an ack confirms notifications by id when no ping is answered")
     func acknowledge() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(
                 port: gateway.port, user: "ada", behaviour: TestSocket.Behaviour(answersPings: false))
             for title in ["named", "unnamed"] { try await Self.notify(stack, title) }

@@ -155,25 +155,12 @@ struct SignalRConformanceTests {
     }
 }
 
-/// The third-party clients signalrcore and pysignalr, run by `CARILLON_TEST_PYTHON` or `python3`.
-///
-/// Tests are skipped and say so if the packages are missing.
-@Suite(.timeLimit(.minutes(10)))
+/// The third-party clients signalrcore and pysignalr.
+@Suite(
+    .timeLimit(.minutes(10)),
+    .enabled(if: PythonClient.has("signalrcore") && PythonClient.has("pysignalr"))
+)
 struct SignalRClientTests {
-    static let python = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? "python3"
-
-    static let areClientsHere: Bool = {
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = [Self.python, "-c", "import signalrcore, pysignalr"]
-        process.standardError = FileHandle.nullDevice
-        guard (try? process.run()) != nil else { return false }
-        process.waitUntilExit()
-        return process.terminationStatus == 0
-    }()
-
-    static let hint: Comment = "pip install signalrcore pysignalr, and name that Python in CARILLON_TEST_PYTHON"
-
     /// Each client with each of its transports.
     static let clients = [
         ["signalr_pysignalr.py"], ["signalr_signalrcore.py", "websockets"], ["signalr_signalrcore.py", "skip"],
@@ -190,7 +177,7 @@ struct SignalRClientTests {
     ) async throws -> ChildProcess {
         let program = Stack.checkout.appending(path: "Tests/Programs/\(client[0])").path
         return try await ChildProcess.spawn(
-            Self.python,
+            PythonClient.interpreter,
             [program, mode, url] + client.dropFirst() + rest,
             name: name,
             directory: directory
@@ -229,7 +216,6 @@ struct SignalRClientTests {
 
     @Test(
         "a client makes calls and gets answers, streams and errors from the conformance program",
-        .enabled(if: areClientsHere, hint),
         arguments: clients)
     func conformance(_ client: [String]) async throws {
         let directory = try TemporaryDirectory("conformance")
@@ -245,13 +231,10 @@ struct SignalRClientTests {
     }
 
     // Polls of signalrcore carry no token, so no gateway accepts them.
-    @Test(
-        "a client gets notifications and reads from a gateway", .enabled(if: areClientsHere, hint),
-        arguments: clients.dropLast())
+    @Test("a client gets notifications and reads from a gateway", arguments: clients.dropLast())
     func gateway(_ client: [String]) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let process = try await Self.start(
                 client,
                 "gateway",
@@ -265,13 +248,10 @@ struct SignalRClientTests {
         }
     }
 
-    @Test(
-        "pysignalr reconnects with a fresh token after expiry, and after a stop of the gateway",
-        .enabled(if: areClientsHere, hint))
+    @Test("pysignalr reconnects with a fresh token after expiry, and after a stop of the gateway")
     func expiry() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let process = try await Self.stay(["signalr_pysignalr.py"], at: gateway, stack)
             try await eventually("it is back") { Self.opens(of: process) == 2 }
             #expect(try await gateway.process.stop() == .code(0))
@@ -285,12 +265,10 @@ struct SignalRClientTests {
     // signalrcore's own reconnection fails after one retry, so the client starts over.
     @Test(
         "signalrcore returns with a fresh token after expiry, over each transport that sends a token",
-        .enabled(if: areClientsHere, hint),
         arguments: ["websockets", "skip", "sse"])
     func expiry(over transport: String) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let process = try await Self.stay(["signalr_signalrcore.py", transport], at: gateway, stack)
             try await eventually("it is back") { Self.opens(of: process) == 2 }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "next")])
@@ -300,13 +278,10 @@ struct SignalRClientTests {
     }
 
     // signalrcore retries once, then its reconnection breaks; its apps must start over.
-    @Test(
-        "pysignalr reconnects after its gateway is killed, and nothing is lost",
-        .enabled(if: areClientsHere, hint))
+    @Test("pysignalr reconnects after its gateway is killed, and nothing is lost")
     func killed() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             func notify(_ title: String) async throws {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
             }

@@ -27,8 +27,7 @@ struct SignalRReconnectTests {
     @Test("messages of an interrupted connection are resent when it resumes, on any event loop", arguments: 1...4)
     func returns(_ round: Int) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let id = try await TestSignalR.negotiate(gateway, user: "ada", query: Self.ask)
             let first = try await Self.open(gateway, id: id)
             try await first.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
@@ -77,8 +76,7 @@ extension SignalRReconnectTests {
     @Test("a client gets all that it missed, before it can acknowledge any of it")
     func missesMuch() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let first = try await TestSignalR.synced(gateway, user: "ada")
             await first.close()
             try await eventually("its bookmark is stored") {
@@ -127,8 +125,7 @@ struct SignalRAbsenceTests {
     @Test("a returning client gets what it missed, even if already settled, and nothing twice")
     func comesBack() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let first = try await TestSignalR.synced(gateway, user: "ada")
             try await Self.notify(stack, "seen")
             try await eventually("it is confirmed") { try await stack.statuses(user: "ada")["seen"] == "delivered" }
@@ -159,8 +156,7 @@ struct SignalRAbsenceTests {
         ] as [(UInt8, [UInt8], [String])])
     func stops(opcode: UInt8, payload: [UInt8], titles: [String]) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let first = try await TestSignalR.synced(gateway, user: "ada")
             try await Self.notify(stack, "seen")
             try await eventually("its bookmark is stored") {
@@ -182,8 +178,7 @@ struct SignalRAbsenceTests {
     @Test("each of two returning clients gets what it missed, and at most the newest hundred")
     func several() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let sockets = [
                 try await TestSignalR.synced(gateway, user: "ada"), try await TestSignalR.synced(gateway, user: "ada"),
             ]
@@ -202,8 +197,7 @@ struct SignalRAbsenceTests {
             }
         }
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let first = try await TestSignalR.synced(gateway, user: "ada")
             await first.close()
             try await Self.waitUntilGone(stack, 1)

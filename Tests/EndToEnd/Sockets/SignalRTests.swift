@@ -15,8 +15,7 @@ struct SignalRTests {
     @Test("notifications, reads and events arrive as calls of client methods, and the pong confirms them")
     func live() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let id = try await TestSignalR.negotiate(gateway, user: "ada")
             let socket = try await TestSignalR.synced(gateway, user: "ada", query: "?id=\(id)")
             #expect(socket.messages.first == .object([]))
@@ -65,8 +64,7 @@ struct SignalRTests {
     @Test("missed notifications arrive once at the next start")
     func missed() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             for number in 1...2 {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "m\(number)")])
             }
@@ -208,8 +206,7 @@ struct SignalRTransportTests {
     @Test("Server-Sent Events carry messages to the client, POST carries its own")
     func events() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let id = try await TestSignalR.negotiate(gateway, user: "ada", query: "")
             let path = "\(TestSignalR.path)?id=\(id)"
             let stream = try await TestStream.open(port: gateway.port, user: "ada", path: path)
@@ -230,8 +227,7 @@ struct SignalRTransportTests {
     @Test("long polling brings messages, and the next poll confirms them")
     func polling() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let id = try await TestSignalR.negotiate(gateway, user: "ada")
             let path = "\(TestSignalR.path)?id=\(id)"
             let token = try await Stack.token(user: "ada")

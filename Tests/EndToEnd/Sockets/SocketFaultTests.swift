@@ -44,8 +44,7 @@ struct SocketFaultTests {
     @Test("broken frames get their close codes, and other sockets stay open")
     func frames() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
             let text = Array("x".utf8)
             let cases: [(String, [UInt8], UInt16)] = [
@@ -200,8 +199,7 @@ struct SocketFaultTests {
     @Test("a client that never reads is closed with 4408 when a megabyte waits for it")
     func slowReader() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
             let slow = try await TestSocket.open(
                 port: gateway.port,
@@ -259,7 +257,7 @@ struct SlowReaderTests {
     @Test("a Socket.IO client that never reads is closed with 1013")
     func socketIO() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let slow = try await TestSocket.open(
                 port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
             try await eventually("the socket is up") { slow.status == 101 }
@@ -279,7 +277,7 @@ struct SlowReaderTests {
     @Test("a Socket.IO client that never polls loses its session")
     func polling() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let slow = try await TestEngine.open(port: gateway.port, http: stack.http)
             try await slow.post(#"40{"token":"\#(try await Stack.token(user: "slow"))"}"#)
             try await Self.overwhelm(stack, gateway)
@@ -294,7 +292,7 @@ struct SlowReaderTests {
     @Test("a SignalR client that never reads is closed with 4408 and may reconnect")
     func signalR() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let slow = try await TestSignalR.synced(gateway, user: "slow")
             try await slow.setReading(false)
             try await Self.overwhelm(stack, gateway)
@@ -311,7 +309,7 @@ struct SlowReaderTests {
     @Test("an event stream that is never read is ended", arguments: ["/v1/stream", TestSignalR.path])
     func eventStream(_ path: String) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startCompatible()
+            let gateway = try await stack.startBoth()
             let token = try await Stack.token(user: "slow")
             var target = path
             if path == TestSignalR.path {
@@ -367,8 +365,7 @@ struct FloodTests {
     @Test("a flood costs the gateway at most 64 MB, which it returns, and other clients lose nothing")
     func memory() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
             let token = try await Stack.token(user: "attacker")
             try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", "n0")])

@@ -35,8 +35,7 @@ struct SocketIOClientTests {
     func transports(_ name: String) async throws {
         let transports = name == "both" ? "polling,websocket" : name
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             try await Self.notify(stack, "n0")
             try await Self.notify(stack, "n1")
             try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 2 }
@@ -71,8 +70,7 @@ struct SocketIOClientTests {
     @Test("a polling client gets a hundred notifications, at most 16 packets an answer")
     func hundred() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let client = try await Self.client(stack, gateway, transports: "polling")
             _ = try await client.wait(for: "ready")
             for number in 0..<100 { try await Self.notify(stack, "n\(number)") }
@@ -98,8 +96,7 @@ struct SocketIOClientTests {
     @Test("reads on one client reach the user's other clients")
     func several() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             for number in 0...3 { try await Self.notify(stack, "n\(number)") }
             try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 4 }
             let phone = try await Self.client(stack, gateway, transports: "polling")
@@ -154,8 +151,7 @@ struct SocketIOClientTests {
         arguments: ["websocket", "polling", "polling,websocket"])
     func expiry(_ transports: String) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let fresh = try await Stack.token(user: "ada")
             /// Starts a client with a token that expires soon and returns it once it has joined.
             func start(_ more: [String]) async throws -> PythonClient {
@@ -186,8 +182,7 @@ struct SocketIOClientTests {
         "after its gateway is killed a client reconnects and gets a sync", arguments: ["websocket", "polling"])
     func killed(_ transports: String) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let client = try await Self.client(stack, gateway, transports: transports)
             _ = try await client.wait(for: "ready")
             gateway.process.send(SIGKILL)

@@ -38,8 +38,7 @@ struct SocketIOProtocolTests {
     @Test("a WebSocket client can be refused, join, get events and reads, resync, and is closed on nonsense")
     func webSocket() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let token = try await Stack.token(user: "ada")
             let socket = try await Self.webSocket(gateway)
             let open = try await Self.first(socket, "0{")
@@ -110,8 +109,7 @@ struct SocketIOProtocolTests {
     @Test("polling answers hold sixteen packets, the next poll confirms them, and a WebSocket takes over")
     func polling() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
             try await engine.post(#"40{"token":"\#(try await Stack.token(user: "ada"))"}"#)
             let joined = try await engine.poll(until: #"42["sync""#)

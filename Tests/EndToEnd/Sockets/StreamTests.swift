@@ -16,8 +16,7 @@ struct StreamTests {
     @Test("a stream begins with a sync, continues with changes and resumes from the last event id")
     func streams() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let stream = try await TestStream.open(port: gateway.port, user: "ada")
             let sync = try await stream.first("sync")
             #expect(stream.status == 200)
@@ -50,8 +49,7 @@ struct StreamTests {
     @Test("reads and deletions elsewhere arrive as events")
     func changes() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let stream = try await TestStream.open(port: gateway.port, user: "ada")
             _ = try await stream.first("sync")
             for title in ["kept", "gone"] {
@@ -101,8 +99,7 @@ struct StreamTests {
                   offer: {severity: info, delivery: push, cap: {count: 1, per: 1h}}
                 """
             )
-            let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            let gateway = try await stack.startBoth(environment: environment)
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let stream = try await TestStream.open(port: gateway.port, user: "ada")
             _ = try await stream.first("sync")
@@ -134,8 +131,7 @@ struct StreamTests {
     @Test("unconfirmed notifications can be cancelled, and a late receipt marks them delivered")
     func receipts() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let stream = try await TestStream.open(port: gateway.port, user: "ada")
             _ = try await stream.first("sync")
             for job in ["acknowledged", "withdrawn"] {

@@ -276,14 +276,6 @@ extension [JSONValue] {
     var close: JSONValue? { self.first { $0["type"]?.integer == 7 } }
 }
 
-extension Stack {
-    func startCompatible(environment: [String: String] = [:]) async throws -> Gateway {
-        let gateway = try await self.startGateway(environment: environment)
-        _ = try await self.startDispatcher()
-        return gateway
-    }
-}
-
 /// A user's client of the compatibility API.
 struct CompatibilityClient {
     let gateway: Gateway

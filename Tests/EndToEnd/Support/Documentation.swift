@@ -160,8 +160,7 @@ struct Workbench {
     static func open(_ stack: Stack, settings: [String: String] = [:]) async throws -> Workbench {
         // The webhook receivers run on this machine.
         let settings = stack.mailSettings().merging(["WEBHOOKS_PRIVATE": "on"]) { $1 }.merging(settings) { $1 }
-        let gateway = try await stack.startGateway(environment: settings)
-        _ = try await stack.startDispatcher(environment: settings)
+        let gateway = try await stack.startBoth(environment: settings)
         var variables = try await stack.developerVariables(gateway)
         let directory = stack.directory.file("checkout")
         let files = FileManager.default

@@ -83,14 +83,23 @@ extension Stack {
     /// Runs `body` with a gateway, a dispatcher and a browser.
     static func withBrowser<Value>(
         environment: [String: String] = [:],
+        startsDispatcher: Bool = true,
         _ body: (Stack, Gateway, Browser) async throws -> Value
     ) async throws -> Value {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher()
+            if startsDispatcher { _ = try await stack.startDispatcher() }
             return try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
                 try await body(stack, gateway, browser)
             }
+        }
+    }
+
+    /// Runs a script in a page of a gateway, and returns its value; there is no dispatcher.
+    static func runScript(_ script: String) async throws -> JSONValue {
+        try await Self.withBrowser(startsDispatcher: false) { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            return try await browser.run(script)
         }
     }
 

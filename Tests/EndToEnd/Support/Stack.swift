@@ -156,6 +156,13 @@ final class Stack: Sendable {
         return process
     }
 
+    /// Starts a gateway, then a dispatcher, and returns the gateway.
+    func startBoth(environment: [String: String] = [:]) async throws -> Gateway {
+        let gateway = try await self.startGateway(environment: environment)
+        _ = try await self.startDispatcher(environment: environment)
+        return gateway
+    }
+
     /// Starts a program with the stack's settings.
     func spawn(
         _ product: String,
@@ -221,18 +228,9 @@ final class Stack: Sendable {
 
     /// Reasons in the dead-letter stream, by the original entry id.
     func deadReasons() async throws -> [String: String] {
-        let reply = try await self.connection.send("XRANGE", "carillon:dead", "-", "+")
-        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [:] }
         var reasons: [String: String] = [:]
-        for _ in 0..<count {
-            _ = try cursor.array()
-            _ = try cursor.string()
-            var fields: [String: String] = [:]
-            for _ in 0..<(try cursor.array() ?? 0) / 2 {
-                let name = try cursor.string() ?? ""
-                fields[name] = try cursor.string()
-            }
-            reasons[fields["dead_entry"] ?? ""] = fields["dead_reason"]
+        for letter in try await self.connection.entries(of: "carillon:dead").map(\.texts) {
+            reasons[letter["dead_entry"] ?? ""] = letter["dead_reason"]
         }
         return reasons
     }
@@ -364,20 +362,11 @@ extension Stack {
 
     /// All entries of the events stream, in order, as their non-empty fields.
     func events() async throws -> [[String: String]] {
-        let reply = try await self.connection.send("XRANGE", "carillon:events", "-", "+")
-        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
-        var events: [[String: String]] = []
-        for _ in 0..<count {
-            _ = try cursor.array()
-            var event = ["id": try cursor.string() ?? ""]
-            for _ in 0..<(try cursor.array() ?? 0) / 2 {
-                let name = try cursor.string() ?? ""
-                let value = try cursor.string() ?? ""
-                if !value.isEmpty { event[name] = value }
-            }
-            events.append(event)
+        try await self.connection.entries(of: "carillon:events").map { entry in
+            var event = entry.texts.filter { !$0.value.isEmpty }
+            event["id"] = entry.id
+            return event
         }
-        return events
     }
 
     /// The kinds of a user's events, in order.

@@ -101,8 +101,7 @@ extension Stack {
             """
         for shard in 0..<Keyspace().unconfirmedShards {
             let key = RedisArgument.text(Keyspace().unconfirmed(shard: shard))
-            _ = try await self.connection.send("EVAL", .text(script), "1", key, .integer(moment.milliseconds))
-                .checked()
+            try await self.connection.send("EVAL", .text(script), "1", key, .integer(moment.milliseconds))
         }
     }
 

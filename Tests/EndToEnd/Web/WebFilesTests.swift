@@ -95,8 +95,7 @@ struct WebFilesTests {
     @Test("operators see volumes by minute and type, failures, and clients' reports")
     func statistics() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let gateway = try await stack.startBoth()
             let admin = try await Stack.token(user: "root", scope: .admin)
             let ada = try await Stack.token(user: "ada")
             try await gateway.register(user: "ada", platform: "android", token: "good-phone")

@@ -146,29 +146,26 @@ struct WebInboxActionTests {
 
     @Test("arrivals beyond 1,000 drop the oldest, which the next page brings again")
     func bounds() async throws {
-        try await Stack.withBrowser { _, gateway, browser in
-            try await browser.open("http://127.0.0.1:\(gateway.port)/")
-            let sizes = try await browser.run(
-                """
-                return import("/web/inbox-store.js").then(({ InboxStore }) => {
-                  const store = new InboxStore();
-                  const item = (number) => ({ id: String(number), version: number, read_at: null });
-                  const arrive = (number) =>
-                    store.apply({ type: "notification", version: number, unread: 1, notification: item(number) });
-                  const look = (filter) => `${store.list(filter).length} from ${store.cursor(filter)}`;
-                  store.replace({ notifications: [item(1001)], next_cursor: null, version: 1001, unread: 1, total: 1 });
-                  for (let number = 1002; number <= 2010; number += 1) arrive(number);
-                  const found = [look({}), look({ isUnread: true })];
-                  store.append({ notifications: [item(1010), item(1009)], next_cursor: "1009" }, {});
-                  found.push(look({}));
-                  arrive(2011);
-                  found.push(look({}), store.total);
-                  return found.map(String);
-                });
-                """)
-            let expected = ["1000 from 1011", "1000 from 1011", "1002 from 1009", "1002 from 1010", "1011"]
-            #expect(sizes.strings == expected)
-        }
+        let sizes = try await Stack.runScript(
+            """
+            return import("/web/inbox-store.js").then(({ InboxStore }) => {
+              const store = new InboxStore();
+              const item = (number) => ({ id: String(number), version: number, read_at: null });
+              const arrive = (number) =>
+                store.apply({ type: "notification", version: number, unread: 1, notification: item(number) });
+              const look = (filter) => `${store.list(filter).length} from ${store.cursor(filter)}`;
+              store.replace({ notifications: [item(1001)], next_cursor: null, version: 1001, unread: 1, total: 1 });
+              for (let number = 1002; number <= 2010; number += 1) arrive(number);
+              const found = [look({}), look({ isUnread: true })];
+              store.append({ notifications: [item(1010), item(1009)], next_cursor: "1009" }, {});
+              found.push(look({}));
+              arrive(2011);
+              found.push(look({}), store.total);
+              return found.map(String);
+            });
+            """)
+        let expected = ["1000 from 1011", "1000 from 1011", "1002 from 1009", "1002 from 1010", "1011"]
+        #expect(sizes.strings == expected)
     }
 
     @Test("texts have bold, emphasised and code parts, and nothing else is markup")
@@ -281,23 +278,20 @@ struct WebInboxActionTests {
 
     @Test("every icon of the catalog can be drawn, and every language has every text")
     func completeness() async throws {
-        try await Stack.withBrowser { _, gateway, browser in
-            try await browser.open("http://127.0.0.1:\(gateway.port)/")
-            let names = Presentation.icons.sorted().map { "'\($0)'" }.joined(separator: ",")
-            let missing = try await browser.run(
-                """
-                return Promise.all([import("/web/icons.js"), import("/web/texts.js")]).then(async ([{ isIcon }, { en }]) => {
-                  const lost = [\(names)].filter((name) => !isIcon(name));
-                  const keys = (texts) => Object.entries(texts).map(([key, value]) =>
-                    `${key}:${typeof value === "object" ? keys(value) : typeof value}`).sort().join();
-                  for (const name of ["ar", "de", "es", "fr", "ja", "pt"]) {
-                    const { default: texts } = await import(`/web/texts-${name}.js`);
-                    if (keys(texts) !== keys(en)) lost.push(name);
-                  }
-                  return lost;
-                });
-                """)
-            #expect(missing.strings == [])
-        }
+        let names = Presentation.icons.sorted().map { "'\($0)'" }.joined(separator: ",")
+        let missing = try await Stack.runScript(
+            """
+            return Promise.all([import("/web/icons.js"), import("/web/texts.js")]).then(async ([{ isIcon }, { en }]) => {
+              const lost = [\(names)].filter((name) => !isIcon(name));
+              const keys = (texts) => Object.entries(texts).map(([key, value]) =>
+                `${key}:${typeof value === "object" ? keys(value) : typeof value}`).sort().join();
+              for (const name of ["ar", "de", "es", "fr", "ja", "pt"]) {
+                const { default: texts } = await import(`/web/texts-${name}.js`);
+                if (keys(texts) !== keys(en)) lost.push(name);
+              }
+              return lost;
+            });
+            """)
+        #expect(missing.strings == [])
     }
 }

@@ -55,10 +55,7 @@ struct WebInboxConnectionTests {
 
     /// Runs a script that uses the fake gateway, and returns the texts that it returns.
     private func runWithFakeGateway(_ script: String) async throws -> [String]? {
-        try await Stack.withBrowser { _, gateway, browser in
-            try await browser.open("http://127.0.0.1:\(gateway.port)/")
-            return try await browser.run("return (async () => { \(Self.fakeGateway)\n\(script) })()").strings
-        }
+        try await Stack.runScript("return (async () => { \(Self.fakeGateway)\n\(script) })()").strings
     }
 
     @Test("a reload that fails after a reset is tried again, and until then no version is resumed")

@@ -67,10 +67,7 @@ struct WebInboxPushTests {
 
     /// Runs a script with the fakes, and returns the texts that it returns.
     private func run(_ script: String) async throws -> [String]? {
-        try await Stack.withBrowser { _, gateway, browser in
-            try await browser.open("http://127.0.0.1:\(gateway.port)/")
-            return try await browser.run("return (async () => { \(Self.fakes)\n\(script) })()").strings
-        }
+        try await Stack.runScript("return (async () => { \(Self.fakes)\n\(script) })()").strings
     }
 
     @Test("a page registers its device again when that is due, and shows push as on only if that succeeds")

@@ -381,40 +381,34 @@ struct WebInboxTests {
 
     @Test("reading or deleting all up to a version leaves later notifications alone")
     func upToVersion() async throws {
-        try await Stack.withBrowser { _, gateway, browser in
-            try await browser.open("http://127.0.0.1:\(gateway.port)/")
-            let left = try await browser.run(
-                """
-                return import("/web/inbox-store.js").then(({ InboxStore }) => {
-                  const store = new InboxStore();
-                  const item = (id, version) => ({ id, version, read_at: null });
-                  store.replace({ notifications: [item("a", 3), item("b", 9)], next_cursor: null, version: 4, unread: 2, total: 2 });
-                  const change = { up_to_version: 5, at: "2026-01-01T00:00:00Z" };
-                  store.apply({ type: "read", version: 5, unread: 1, change: { ...change, all: true } });
-                  const unread = store.list({ isUnread: true }).map(({ id }) => id);
-                  store.apply({ type: "deleted", version: 6, unread: 1, change: { ...change, all_read: true } });
-                  return [...unread, "|", ...store.list().map(({ id }) => id), store.total];
-                });
-                """)
-            #expect(left.array == [.string("b"), .string("|"), .string("b"), .number("1")])
-        }
+        let left = try await Stack.runScript(
+            """
+            return import("/web/inbox-store.js").then(({ InboxStore }) => {
+              const store = new InboxStore();
+              const item = (id, version) => ({ id, version, read_at: null });
+              store.replace({ notifications: [item("a", 3), item("b", 9)], next_cursor: null, version: 4, unread: 2, total: 2 });
+              const change = { up_to_version: 5, at: "2026-01-01T00:00:00Z" };
+              store.apply({ type: "read", version: 5, unread: 1, change: { ...change, all: true } });
+              const unread = store.list({ isUnread: true }).map(({ id }) => id);
+              store.apply({ type: "deleted", version: 6, unread: 1, change: { ...change, all_read: true } });
+              return [...unread, "|", ...store.list().map(({ id }) => id), store.total];
+            });
+            """)
+        #expect(left.array == [.string("b"), .string("|"), .string("b"), .number("1")])
     }
 
     @Test("an answer with the unread count, which may be older, leaves the count of the last change")
     func olderCount() async throws {
-        try await Stack.withBrowser { _, gateway, browser in
-            try await browser.open("http://127.0.0.1:\(gateway.port)/")
-            let count = try await browser.run(
-                """
-                return import("/web/inbox-store.js").then(({ InboxStore }) => {
-                  const store = new InboxStore();
-                  store.replace({ notifications: [], next_cursor: null, version: 4, unread: 2, total: 2 });
-                  store.apply({ type: "unread", unread: 9 });
-                  return store.unread;
-                });
-                """)
-            #expect(count == .number("2"))
-        }
+        let count = try await Stack.runScript(
+            """
+            return import("/web/inbox-store.js").then(({ InboxStore }) => {
+              const store = new InboxStore();
+              store.replace({ notifications: [], next_cursor: null, version: 4, unread: 2, total: 2 });
+              store.apply({ type: "unread", unread: 9 });
+              return store.unread;
+            });
+            """)
+        #expect(count == .number("2"))
     }
 
     @Test("a row's buttons never cover the day's heading, and the row names its type")

@@ -56,7 +56,7 @@ struct WebSocketTarget: FuzzTarget {
         func webSocketReceived(text: String) {}
         func webSocketReceived(binary: [UInt8]) {}
         func webSocketReceivedPing() -> Bool { true }
-        func webSocketReceived(pong: [UInt8]) {}
+        func webSocketProven(_ sequence: UInt64) {}
         func webSocketIsTooSlow() {}
         func webSocketReadComplete() {}
         func webSocketClosed() { self.closed += 1 }

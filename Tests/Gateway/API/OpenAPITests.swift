@@ -97,20 +97,31 @@ struct OpenAPITests {
         #expect(Set(properties.map(\.key)) == Set(names))
     }
 
-    @Test("docs/rest.md lists every operation, and no other")
+    @Test("docs/rest.md lists every operation with its scope, and no other")
     func reference() async throws {
-        var described: Set<String> = []
+        var described: [String: String] = [:]
         for document in DescribedDocument.allCases {
             for operation in DescribedDocument.operations(try await document.make()) {
-                described.insert(Self.call(operation.method[...], operation.path[...]))
+                let scope = operation.value["x-scope"]?.string ?? "user"
+                #expect((scope == "admin") == operation.path.hasPrefix("/v1/admin/"), "\(operation.name)")
+                described[Self.call(operation.method[...], operation.path[...])] = scope
             }
         }
         let file = URL(filePath: #filePath).appending(path: "../../../../docs/rest.md").standardized
-        let rows = try String(contentsOf: file, encoding: .utf8).split(separator: "\n").filter { $0.hasPrefix("| `") }
-        let listed = Set(rows.flatMap { Self.calls(of: $0) })
+        var listed: [String: String] = [:]
+        var usual = "user"
+        for row in try String(contentsOf: file, encoding: .utf8).split(separator: "\n") {
+            if row.hasPrefix("| call") { usual = row.hasPrefix("| call (all admin)") ? "admin" : "user" }
+            guard row.hasPrefix("| `") else { continue }
+            let mark = row.prefixMatch(of: #/\| [^|]*\((service|admin)\)/#)?.output.1
+            for call in Self.calls(of: row) { listed[call] = mark.map { String($0) } ?? usual }
+        }
         #expect(listed.count > 100)
-        #expect(described.subtracting(listed).isEmpty, "add these to docs/rest.md")
-        #expect(listed.subtracting(described).isEmpty, "no route serves these")
+        #expect(Set(described.keys).subtracting(listed.keys).isEmpty, "add these to docs/rest.md")
+        #expect(Set(listed.keys).subtracting(described.keys).isEmpty, "no route serves these")
+        for (call, scope) in described {
+            #expect((listed[call] ?? scope) == scope, "correct the scope of \(call) in docs/rest.md")
+        }
     }
 
     /// The calls in a row's first column, as "`GET`, `PUT /path`" or "`GET /path`, `/other`".

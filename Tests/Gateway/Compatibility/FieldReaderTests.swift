@@ -230,6 +230,18 @@ struct ErrorStyleTests {
         #expect(edge["hint"] == .null)
     }
 
+    @Test(
+        "applies to the longest path above a request",
+        arguments: [
+            ("/api/push", "socketio-hybrid"), ("/api/push/apns/7", "task-reminders"),
+            ("/api/push/apns-token", "socketio-hybrid"), ("/api/v1/devices/7", "allowance"), ("/api/v1", nil),
+            ("/rest/v1/tokens", "edge-scheduler"), ("/v1/inbox", nil),
+        ]
+    )
+    func paths(path: String, system: String?) {
+        #expect(ErrorStyle.of(path)?.system == system)
+    }
+
     @Test("groups many faults in the order of their fields")
     func manyFaults() throws {
         let faults = (0..<20_000).map { JobFault("f\($0 % 10_000)", $0 < 10_000 ? "is odd" : "is old") }
