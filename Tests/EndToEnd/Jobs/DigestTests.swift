@@ -221,11 +221,13 @@ struct DigestTests {
                 CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
                 BEGIN RAISE numeric_value_out_of_range; END $$
                 """)
-            _ = try await stack.query(
-                """
-                CREATE TRIGGER refuse BEFORE INSERT ON carillon.digest_items FOR EACH ROW
-                WHEN (NEW.title = 'bad') EXECUTE FUNCTION carillon.refuse()
-                """)
+            for table in ["digest_items", "notifications"] {
+                _ = try await stack.query(
+                    """
+                    CREATE TRIGGER refuse BEFORE INSERT ON carillon.\(table) FOR EACH ROW
+                    WHEN (NEW.title = 'bad') EXECUTE FUNCTION carillon.refuse()
+                    """)
+            }
             try await stack.append([
                 ("users", #"["nia","ole"]"#), ("type", "reply"), ("title", "good"), ("digest", "k"),
             ])

@@ -192,14 +192,6 @@ struct LargeJobTests {
 /// Jobs that come while a batch is stored wait in Redis, and are stored together.
 @Suite(.timeLimit(.minutes(10)))
 struct LaneBatchTests {
-    /// The entries that dispatchers have taken and not acknowledged.
-    private static func taken(_ stack: Stack) async throws -> Int64 {
-        // A dispatcher creates the group with its first read, and until then Redis refuses.
-        let reply = try? await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
-        guard var cursor = try reply?.cursor(), try cursor.array() != nil else { return 0 }
-        return try cursor.integer()
-    }
-
     @Test("jobs that come while others are stored are taken as one batch")
     func gathers() async throws {
         try await Stack.with { stack in
@@ -212,7 +204,7 @@ struct LaneBatchTests {
             try await pool.transaction { transaction in
                 try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
                 try await append("first")
-                try await eventually("the first job is taken") { try await Self.taken(stack) == 1 }
+                try await eventually("the first job is taken") { try await stack.taken() == 1 }
                 for number in 1...5 { try await append("later \(number)") }
             }
             try await eventually("all are stored") { try await stack.statuses(user: "ada").count == 6 }

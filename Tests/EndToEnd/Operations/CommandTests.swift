@@ -174,7 +174,7 @@ struct CommandTests {
                 let later = try await follow("later-\(number)", more: ["--field", time])
                 #expect(later.code == 0 && later.output.contains("scheduled for 2099-01-01T08:00"), "\(later)")
             }
-            let gathered = try await follow("c1", type: "comment")
+            let gathered = try await follow("c1", type: "comment", more: ["--field", "digest=post"])
             #expect(gathered.code == 0 && gathered.output.contains("gathered by a digest"), "\(gathered)")
             _ = try await dispatcher.stop()
             let stuck = try await follow("j2")

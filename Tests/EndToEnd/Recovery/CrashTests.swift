@@ -166,9 +166,7 @@ struct CrashTests {
                 try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "held")])
                 try await eventually("the job is taken") {
-                    let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
-                    guard var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
-                    return try cursor.integer() == 1
+                    try await stack.taken() == 1
                 }
                 stalled.send(SIGSTOP)
             }
@@ -176,9 +174,7 @@ struct CrashTests {
             try await eventually("the second one delivers it") { socket.titles == ["held"] }
             stalled.send(SIGCONT)
             try await eventually("nothing is pending") {
-                let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
-                guard var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
-                return try cursor.integer() == 0
+                try await stack.taken() == 0
             }
             #expect(socket.titles == ["held"])
             #expect(try await stack.statuses(user: "ada").count == 1)
@@ -311,10 +307,7 @@ struct StopTests {
             #expect(first.exit == .code(0))
             // It settled everything it had taken before it left.
             for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:{fcm}:deliveries:normal"] {
-                let pending = try? await stack.connection.send("XPENDING", .text(stream), "dispatchers")
-                guard var cursor = try pending?.cursor(), try cursor.array() != nil else { continue }
-                let taken = try cursor.integer()
-                #expect(taken == 0, "\(stream)")
+                #expect(try await stack.taken(of: stream) == 0, "\(stream)")
             }
 
             let second = try await stack.startDispatcher(name: "second")

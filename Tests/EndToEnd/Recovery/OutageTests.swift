@@ -116,11 +116,8 @@ struct OutageTests {
                                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
                             """
                         )
-                        let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
-                        guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else {
-                            return false
-                        }
-                        return try cursor.integer() == 1
+                        guard !waiting.isEmpty else { return false }
+                        return try await stack.taken() == 1
                     }
                     try await server.kill()
                 }

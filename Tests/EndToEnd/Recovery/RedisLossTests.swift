@@ -476,9 +476,8 @@ struct SweepTests {
                         AND query LIKE '%INSERT INTO carillon.inboxes%'
                     """
                 )
-                let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
-                guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
-                return try cursor.integer() == 1
+                guard !waiting.isEmpty else { return false }
+                return try await stack.taken() == 1
             }
             // PostgreSQL commits only what it has got to the end.
             try await eventually("the dispatcher has sent all of it") {

@@ -226,6 +226,14 @@ final class Stack: Sendable {
         return try await self.connection.send(arguments).string() ?? ""
     }
 
+    /// The number of entries that dispatchers have taken of a stream and not acknowledged.
+    func taken(of stream: String = "carillon:jobs") async throws -> Int64 {
+        // A dispatcher creates the group with its first read, and until then Redis refuses.
+        let reply = try? await self.connection.send("XPENDING", .text(stream), "dispatchers")
+        guard var cursor = try reply?.cursor(), try cursor.array() != nil else { return 0 }
+        return try cursor.integer()
+    }
+
     /// Reasons in the dead-letter stream, by the original entry id.
     func deadReasons() async throws -> [String: String] {
         var reasons: [String: String] = [:]
