@@ -14,6 +14,8 @@ class Feed:
     def __init__(self):
         self.stories = {}
         self.looks = 0
+        # Stories that may not be changed.
+        self.locked = set()
         self._lock = threading.Lock()
         feed = self
 
@@ -26,8 +28,11 @@ class Feed:
 
             def do_PATCH(self):
                 change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                id = self.path.rsplit("/", 1)[1]
+                if id in feed.locked:
+                    return self._answer(403, b"{}")
                 with feed._lock:
-                    feed.stories[self.path.rsplit("/", 1)[1]] |= change
+                    feed.stories[id] |= change
                 self._answer(200, b"{}")
 
             def _answer(self, status, body):
@@ -44,8 +49,8 @@ class Feed:
         self.url = f"http://127.0.0.1:{self._server.server_port}/stories"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def breaks(self, id, title, category, ago=timedelta()):
-        first_seen = (datetime.now(timezone.utc) - ago).isoformat()
+    def breaks(self, id, title, category, ago=timedelta(), first_seen=None):
+        first_seen = first_seen or (datetime.now(timezone.utc) - ago).isoformat()
         with self._lock:
             self.stories[id] = {"id": id, "title": title, "category": category, "status": "BREAKING",
                                 "first_seen": first_seen, "source_count": 5, "revision": 0, "update": ""}

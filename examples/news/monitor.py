@@ -6,7 +6,7 @@
     monitor.py --feed https://stories.example.com/stories [--every 300] [--verify-after 1800]
 
 Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token that can do only this, and
-restart the monitor with a new one before it expires: it exits with 1 when its token is refused.
+restart the monitor with a new one before it expires: it exits with 1 when the gateway refuses it.
 
     gateway token --user news-monitor --scope service --types breaking_news,developing_stories \
         --audiences topic,all --ttl 30d
@@ -40,7 +40,7 @@ class Monitor:
         self.verify_after = verify_after
 
     def look(self, now):
-        """Sends every story that is not verified yet, and marks older ones as verified."""
+        """Sends every story that is not verified yet, and verifies older ones once sent."""
         stories = self._call("GET", self.feed)["stories"]
         for story in stories:
             try:
@@ -49,13 +49,22 @@ class Monitor:
             except (ValueError, KeyError, TypeError) as error:
                 # The fault is in this story; those behind it must not wait.
                 say(f"skipped {story}: {type(error).__name__}: {error}")
+            except urllib.error.HTTPError as error:
+                # The answer is about this story, unless a server is busy or refuses the token.
+                if self.is_refused(error) or error.code == 429 or error.code >= 500:
+                    raise
+                say(describe(error))
+
+    def is_refused(self, error):
+        """Whether the gateway refuses the token."""
+        return error.code in (401, 403) and error.url.startswith(f"{self.gateway}/v1/")
 
     def _handle(self, story, now):
+        age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
         # An old story, too: this monitor may have been down while it was fresh.
         self._send(self.breaking(story))
         if story.get("revision"):
             self._send(self.developing(story))
-        age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
         if age >= self.verify_after:
             self._call("PATCH", f"{self.feed}/{quoted(story['id'])}", {"status": "VERIFIED"})
             say(f"verified {story['id']}, {self._report(story)}")
@@ -87,15 +96,8 @@ class Monitor:
         }
 
     def _send(self, job):
-        try:
-            answer = self._call("POST", f"{self.gateway}/v1/jobs", job, self.token)
-        except urllib.error.HTTPError as error:
-            # The fault is in this job; those behind it must not wait.
-            if error.code not in (413, 422):
-                raise
-            say(describe(error))
-        else:
-            say(f"sent {answer['id']}")
+        answer = self._call("POST", f"{self.gateway}/v1/jobs", job, self.token)
+        say(f"sent {answer['id']}")
 
     def _report(self, story):
         """Returns how many readers got the story."""
@@ -152,7 +154,7 @@ def main():
         try:
             monitor.look(datetime.now(timezone.utc))
         except urllib.error.HTTPError as error:
-            if error.code in (401, 403):
+            if monitor.is_refused(error):
                 return f"{describe(error)}; start the monitor again with a new token"
             # 429 and 503 say when to retry. The next poll retries.
             say(describe(error))
