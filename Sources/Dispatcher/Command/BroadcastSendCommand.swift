@@ -120,7 +120,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
         while true {
             var progress = try await database.broadcasts.find(name)
             if let broadcast = progress?.broadcast, broadcast.entry != Self.origin(place),
-                try await Self.isWaiting(place, redis)
+                try await place.isWaiting(redis)
             {
                 // An older broadcast has the id; the dispatcher decides whether it is the same one.
                 progress = nil
@@ -147,12 +147,6 @@ struct BroadcastSendCommand: AsyncParsableCommand {
             // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
             try await Task.sleep(for: Self.interval)
         }
-    }
-
-    /// Whether no dispatcher has finished the job's entry; its dead letter is stored before that.
-    private static func isWaiting(_ place: JobPlace, _ redis: RedisClient) async throws -> Bool {
-        var found = try await redis.send("XRANGE", .text(place.stream), .text(place.entry), .text(place.entry)).cursor()
-        return try found?.array() ?? 0 > 0
     }
 
     private func end(_ progress: Broadcast.Progress, _ place: JobPlace) throws {

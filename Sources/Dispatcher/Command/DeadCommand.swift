@@ -97,8 +97,13 @@ struct DeadCommand: AsyncParsableCommand {
     }
 
     /// Throws if a filter names a letter by its number and there is none.
+    ///
+    /// A letter that the rest of the filter leaves out exists.
     private static func checkNumber(_ filter: DeadLetterStore.Filter, _ store: DeadLetterStore) async throws {
-        guard let id = filter.id, try await store.list(filter, limit: 1).isEmpty else { return }
+        guard let id = filter.id else { return }
+        var number = DeadLetterStore.Filter()
+        number.id = id
+        guard try await store.list(number, limit: 1).isEmpty else { return }
         throw Self.missing(id)
     }
 

@@ -64,7 +64,8 @@ enum DispatcherComposition {
         let startup = Startup()
         let work = Startup.Work(after: startup) { port in
             let lease = LeaseService(dispatcher: dispatcher)
-            guard try await self.take(lease) else { return }
+            // The shutdown may come after the lease was taken.
+            guard try await self.take(lease) else { return await lease.release() }
             let deliveries = try self.deliveries(dispatcher, settings, clients)
             let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
             // Before anything is sent to an account that another dispatcher was asked to pause.

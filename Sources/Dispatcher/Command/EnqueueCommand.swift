@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Core
 import Operations
 import Storage
@@ -69,13 +70,16 @@ struct EnqueueCommand: AsyncParsableCommand {
                 others: self.text.fields
             )
             let reader = try self.options.reader()
+            let redis = CommandClients.redis(reader, name: "enqueue")
             let database = self.follow ? CommandClients.database(reader, name: "enqueue") : nil
             let place = try await submission.submit(reader)
             if let database {
                 Terminal.line(place.name)
                 return try await CommandClients.withDatabase(database) { pool in
-                    var followed = FollowedJob(Database(pool), submission, at: place)
-                    try await followed.show()
+                    try await CommandClients.withRedis(redis) { connection in
+                        var followed = FollowedJob(Database(pool), connection, submission, at: place)
+                        try await followed.show()
+                    }
                 }
             }
             guard self.output.json else { return Terminal.line(place.name) }
@@ -165,6 +169,14 @@ struct JobSubmission {
         }
         guard case .notification(let content) = self.job.payload else { return .normal }
         return catalog?.lane(of: content) ?? content.lane ?? .normal
+    }
+}
+
+extension JobPlace {
+    /// Whether a dispatcher has yet to finish the entry; the result is stored before that.
+    func isWaiting(_ redis: RedisClient) async throws -> Bool {
+        var found = try await redis.send("XRANGE", .text(self.stream), .text(self.entry), .text(self.entry)).cursor()
+        return try found?.array() ?? 0 > 0
     }
 }
 

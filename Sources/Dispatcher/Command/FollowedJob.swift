@@ -1,6 +1,7 @@
 // Carillon · FollowedJob.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Operations
 import Storage
@@ -17,6 +18,7 @@ struct FollowedJob {
     private static let mostFollowed = 20
 
     private let database: Database
+    private let redis: RedisClient
     private let submission: JobSubmission
     private let place: JobPlace
     /// The job by its entry alone, even if it has an id.
@@ -26,8 +28,9 @@ struct FollowedJob {
     private var shown: [NotificationID: Set<String>] = [:]
 
     /// - Parameter place: the job's entry.
-    init(_ database: Database, _ submission: JobSubmission, at place: JobPlace) {
+    init(_ database: Database, _ redis: RedisClient, _ submission: JobSubmission, at place: JobPlace) {
         self.database = database
+        self.redis = redis
         self.submission = submission
         self.place = place
         let entry = "\(place.stream)/\(place.entry)"
@@ -77,15 +80,17 @@ struct FollowedJob {
     ///
     /// - Throws: ``CommandFailure`` if the job is a dead letter.
     private func wait() async throws -> String? {
+        // Until a dispatcher has finished the entry, a schedule may belong to an older job with the
+        // same id. Check this first: a dead letter is stored before the entry leaves the stream.
+        let isWaiting = try await self.place.isWaiting(self.redis)
         let (stream, entry) = (self.place.stream, self.place.entry)
         if let reason = try await self.database.deadLetters.reason(stream: stream, entry: entry) {
             throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
         }
-        if let due = self.due, try await self.database.schedules.count(self.name) > 0 {
+        if !isWaiting, let due = self.due, try await self.database.schedules.count(self.name) > 0 {
             return "scheduled for \(due); `dispatcher schedules list` shows it"
         }
-        let tally = try await self.database.cancellations.tally(self.entry)
-        guard tally.counts[.deferred, default: 0] > 0 else { return nil }
+        guard try await self.database.cancellations.isHeld(self.entry) else { return nil }
         return "gathered by a digest; `dispatcher job \(self.name.arguments)` shows it"
     }
 
@@ -97,13 +102,16 @@ struct FollowedJob {
 
     /// Returns why nothing is stored of a job.
     private func nothing() async throws -> CommandFailure {
-        let first = try await self.database.jobs.notifications(of: self.name, status: nil, after: "", limit: 1)
-        guard !first.isEmpty else {
+        if try await self.place.isWaiting(self.redis) {
             return CommandFailure(ExitStatus.no, "nothing is stored yet; is a dispatcher running?")
         }
+        let command = "`dispatcher job \(self.name.arguments)`"
+        // Counts notifications and those that digests hold.
+        guard try await self.database.cancellations.tally(self.name).total > 0 else {
+            return CommandFailure(ExitStatus.no, "nothing is stored yet; \(command) shows more")
+        }
         return CommandFailure(
-            ExitStatus.no,
-            "nothing is stored: its id was used before; `dispatcher job \(self.name.arguments)` shows that job")
+            ExitStatus.no, "nothing is stored: its id was used before; \(command) shows that job")
     }
 
     /// Prints the steps that are new; returns whether there were any.

@@ -174,11 +174,16 @@ struct CommandTests {
                 let later = try await follow("later-\(number)", more: ["--field", time])
                 #expect(later.code == 0 && later.output.contains("scheduled for 2099-01-01T08:00"), "\(later)")
             }
+            let moved = try await follow("later-0", more: ["--field", "deliver_at=2099-01-02T08:00:00Z"])
+            #expect(moved.code == 1 && moved.errors.contains("dead letter: id: is scheduled already"), "\(moved)")
             let gathered = try await follow("c1", type: "comment", more: ["--field", "digest=post"])
             #expect(gathered.code == 0 && gathered.output.contains("gathered by a digest"), "\(gathered)")
+            let again = try await follow("c1", type: "comment", more: ["--field", "digest=post"])
+            #expect(again.code == 1 && again.errors.contains("its id was used before; `dispatcher job c1`"), "\(again)")
             _ = try await dispatcher.stop()
-            let stuck = try await follow("j2")
-            #expect(stuck.code == 1 && stuck.errors.contains("nothing is stored yet"), "\(stuck)")
+            // An older job with the id is stored, but this one is not.
+            let stuck = try await follow("j1")
+            #expect(stuck.code == 1 && stuck.errors.contains("is a dispatcher running?"), "\(stuck)")
         }
     }
 
@@ -370,6 +375,10 @@ struct CommandTests {
             // The output is not a terminal, so no line is cut.
             #expect(lines.last?.contains(String(repeating: "long ", count: 60).dropLast()) == true)
             #expect(!dead.output.contains("\u{1B}"))
+            // A letter that the filter leaves out exists.
+            let number = try #require(lines.last?.split(separator: " ").first)
+            let others = try await stack.command(["dead", "replay", "\(number)", "--type", "nosuch"])
+            #expect(others.code == 0 && others.output == "0 will be replayed\n", "\(others)")
             let replayed = try await stack.command(["dead", "replay", "--all"])
             #expect(replayed.output.hasPrefix("1 will be replayed, the last at "), "\(replayed)")
             for command in ["show", "replay", "discard"] {

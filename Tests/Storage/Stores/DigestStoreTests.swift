@@ -390,11 +390,13 @@ struct DigestStoreTests {
                 CancellationStore.Name(org: "", id: "late"),
                 CancellationStore.Name(org: "", id: "3", entries: ["jobs/3"], addedAt: Samples.start),
             ]
+            #expect(try await cancellations.isHeld(names[1]))
             for name in names {
                 #expect(try await cancellations.tally(name).counts == [.deferred: 1])
                 try await cancellations.record(name, at: Self.now)
                 #expect(try await cancellations.tally(name).counts == [.cancelled: 1])
             }
+            #expect(try await cancellations.isHeld(names[1]) == false)
             // The same job id in another organisation.
             try await cancellations.record(.init(org: "acme", id: "kept"), at: Self.now)
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)

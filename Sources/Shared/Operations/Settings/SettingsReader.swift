@@ -81,7 +81,7 @@ package final class SettingsReader {
         for (name, meant) in self.misspellings {
             logger.warning(
                 "ignored an unknown setting in the file of --config",
-                metadata: ["setting": "\(name)", "error": "did you mean \(meant)?"])
+                metadata: ["setting": "\(name)", "reason": "did you mean \(meant)?"])
         }
     }
 

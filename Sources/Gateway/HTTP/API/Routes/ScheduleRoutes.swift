@@ -193,10 +193,7 @@ struct ScheduleBody {
                 body.fault("job.\(name)", "cannot be combined with cron: later occurrences would come after it")
             }
         }
-        try body.finish()
-        guard let job, let due = at ?? first?.at else {
-            throw Problem(.unprocessableContent, "some fields are invalid")
-        }
+        guard body.faults.isEmpty, let job, let due = at ?? first?.at else { throw Problem(faults: body.faults) }
 
         var schedule = Schedule(id: id, fields: fields, dueAt: due, createdAt: self.now)
         schedule.org = job.org
