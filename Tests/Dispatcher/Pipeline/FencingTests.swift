@@ -38,7 +38,8 @@ struct FencingTests {
             """
             INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
                 channels, title, body, status, status_reason, created_at)
-            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued', now()
+            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
+                to_timestamp(1795000000)
             """,
             .array(PostgresArray(uuids: (1...3).map { Self.notification($0).halves }))
         )

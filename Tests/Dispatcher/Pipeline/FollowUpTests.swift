@@ -134,6 +134,39 @@ struct PostponementTests {
         }
     }
 
+    @Test("says nothing of unserved devices when quiet hours hold a connected user's push back for good")
+    func unservedAttention() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                var type = NotificationType(name: "news")
+                type.quietHours = .inAppOnly
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [type], FakeChannel())
+                let browser = Device(
+                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
+                    platform: .web, provider: .webpush, app: "default", environment: .production, token: "browser",
+                    registeredAt: TestDispatcher.now)
+                for device in [TestDispatcher.phone(), browser] {
+                    _ = try await dispatcher.database.devices.register(device)
+                }
+                var settings = UserSettings()
+                settings.quietHours = QuietHours(start: 1, end: 0)
+                try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+                var notification = Self.notification(1, user: "ada")
+                notification.channels = [.inApp, .push]
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .attention, due: due, reason: "idle")
+                ])
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let skipped = try await database.pool.query(
+                    "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'")
+                #expect(skipped.isEmpty)
+            }
+        }
+    }
+
     private static func notification(_ number: Int, user: String) -> Notification {
         Notification(
             id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
@@ -237,6 +270,77 @@ struct FailedMailTests {
                 #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["failed no_device"])
             }
         }
+    }
+
+    @Test("fails a deferred notification outside the inbox whose release and mail are due together but cannot go out")
+    func together() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                    FakeChannel(provider: .email))
+                try await dispatcher.database.preferences.set(
+                    user: "ada", preferences: ["news": TypePreference(email: true)])
+                let notification = Self.notification
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone(
+                    [FollowUp.release, .email].map {
+                        Postponement(notification: notification, kind: $0, due: due, reason: "delay")
+                    })
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 2)
+                let record = try #require(try await dispatcher.database.traces.record(notification.id, user: "ada"))
+                #expect(record.notification.status == .failed)
+                #expect(record.notification.statusReason == "no_device")
+                #expect(record.followUps.isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "ends a deferred notification outside the inbox as its mail ended when the gate refuses its release",
+        arguments: [(true, "sent email"), (false, "suppressed")])
+    func refused(wasMailed: Bool, state: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                    eventsLength: 100)
+                try await dispatcher.database.preferences.set(
+                    user: "ada", preferences: ["news": TypePreference(push: false)])
+                let notification = Self.notification
+                let store = dispatcher.database.notifications
+                _ = try await store.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+                ])
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: try await store.clock(), user: "ada", notification: notification.id,
+                        device: Device.emailAddress, provider: .email, kind: "email", attempt: 1,
+                        outcome: wasMailed ? .accepted : .failed)
+                ]
+                try await dispatcher.database.deliveries.settle(settlement)
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let states = try await database.pool.query(
+                    "SELECT concat_ws(' ', status, sent_via) FROM carillon.notifications")
+                #expect(try states.map { try $0.text(0) } == [state])
+                // An accepted mail has had its event.
+                let events = try await redis.send("XLEN", .text(dispatcher.keys.events)).integer()
+                #expect(events == (wasMailed ? 0 : 1))
+            }
+        }
+    }
+
+    private static var notification: Notification {
+        var notification = Notification(
+            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+            type: "news", createdAt: TestDispatcher.now)
+        notification.channels = [.push, .email]
+        return notification
     }
 }
 

@@ -24,15 +24,19 @@ struct CancellationStoreTests {
             let batch = users.enumerated().map { index, user in
                 Samples.notification(index, user: user, job: "j") {
                     if ["unlisted", "pushless"].contains(user) { $0.channels = [.push] }
-                    if ["queued", "tried", "failed", "late", "seen"].contains(user) { $0.channels = [.inApp, .push] }
+                    if ["queued", "tried", "failed", "seen"].contains(user) { $0.channels = [.inApp, .push] }
+                    if user == "late" { $0.channels = [.inApp, .push, .email] }
                     if ["mailed", "bounced", "written"].contains(user) { $0.channels = [.inApp, .email] }
                 }
             }
             try await database.pool.query(
-                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('mailed', 'm@host'), ('bounced', 'b@host')"
+                """
+                INSERT INTO carillon.user_settings (user_id, email)
+                VALUES ('mailed', 'm@host'), ('bounced', 'b@host'), ('late', 'l@host')
+                """
             )
             var phones: [String: NotificationID] = [:]
-            for user in ["queued", "tried", "failed"] {
+            for user in ["queued", "tried", "failed", "late"] {
                 phones[user] = try await database.devices.register(Samples.device(user: user, token: user)).device.id
             }
             _ = try await store.store(batch, areRepeats: false)
@@ -96,7 +100,8 @@ struct CancellationStoreTests {
             tally.counts = [.cancelled: 9, .sent: 2, .delivered: 1, .failed: 2]
             // `seen` has read it.
             tally.reached = 1
-            // The queued one, the one to retry and the mail that the relay may have.
+            // The queued one, the one to retry and the mail that the relay may have; nothing of
+            // `late` was enqueued.
             tally.inFlight = 3
             tally.reach.stored = 14
             tally.reach.noDevice = 1
@@ -199,15 +204,22 @@ struct CancellationStoreTests {
         arguments: ["quiet_hours", "under_way"])
     func queuedAgain(reason: String) async throws {
         try await Samples.withStores { database in
-            let phone = try await database.devices.register(Samples.device(user: "u", token: "phone")).device
+            let devices = database.devices
+            let phone = try await devices.register(Samples.device(user: "u", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "u", token: "tablet", name: "tablet")).device
             let notification = try await Self.queued(database)
-            try await Self.refuse(notification, on: phone, as: reason, database)
+            let now = try await database.notifications.clock()
+            for device in [phone, tablet] {
+                try await Self.refuse(notification, on: device, as: reason, at: now + .seconds(-3_600), database)
+            }
             try await database.notifications.mark([("u", notification.id, .pending, "queued", nil)])
             let cancellations = database.cancellations
             let name = CancellationStore.Name(org: "", id: "j")
             _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
             #expect(try await cancellations.tally(name).inFlight == 1)
-            try await Self.refuse(notification, on: phone, as: reason, database)
+            try await Self.refuse(notification, on: tablet, database)
+            #expect(try await cancellations.tally(name).inFlight == 1, "the phone's call is under way")
+            try await Self.refuse(notification, on: phone, as: reason, at: now, database)
             // Quiet hours have postponed the push; a twin of it is still under way.
             #expect(try await cancellations.tally(name).inFlight == (reason == "quiet_hours" ? 0 : 1))
             try await Self.refuse(notification, on: phone, database)
@@ -229,12 +241,13 @@ struct CancellationStoreTests {
         _ notification: Notification,
         on device: Device,
         as reason: String = "cancelled",
+        at moment: Timestamp = CancellationStoreTests.later,
         _ database: Database
     ) async throws {
         var settlement = DeliveryStore.Settlement()
         settlement.attempts = [
             DeliveryStore.Attempt(
-                at: Self.later, user: "u", notification: notification.id, device: device.id, provider: .fcm,
+                at: moment, user: "u", notification: notification.id, device: device.id, provider: .fcm,
                 kind: "push", attempt: 1, outcome: .skipped, reason: reason)
         ]
         if reason == "cancelled" { settlement.dropped = [("u", notification.id, reason)] }

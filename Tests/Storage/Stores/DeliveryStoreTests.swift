@@ -446,7 +446,7 @@ struct DeliveryStoreTests {
                 #expect(try await state() == ["deferred"])
             }
             var settlement = DeliveryStore.Settlement()
-            settlement.leftToMail = [("a", notification.id, "no_device")]
+            settlement.leftToMail = [("a", notification.id, "no_device", .failed)]
             let ended = try await deliveries.settle(settlement).ended
             // The relay's answer has had its event.
             #expect(ended.compactMap { $0.event(at: now) }.count == (hasEnded && !isAccepted ? 1 : 0))
@@ -480,7 +480,7 @@ struct DeliveryStoreTests {
             }
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [skip("push", phone.id, "quiet_hours")]
-            settlement.leftToMail = [("a", notification.id, "capped_by_user")]
+            settlement.leftToMail = [("a", notification.id, "capped_by_user", .failed)]
             try await deliveries.settle(settlement)
             #expect(try await database.notifications.load([("a", notification.id)]).first?.status == .pending)
             settlement = DeliveryStore.Settlement()

@@ -45,6 +45,24 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("counts a postponed push as recorded only once its notification is deferred, whatever its attention call")
+    func recorded() async throws {
+        try await Samples.withStores { database in
+            let store = database.followUps
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let due = Self.now + .seconds(60)
+            func recorded(_ kind: FollowUp) async throws -> Set<NotificationID> {
+                try await store.recorded([(Self.item(notification, kind), due)], now: Self.now)
+            }
+            try await store.put([(Self.item(notification, .attention), due, "quiet_hours")], now: Self.now)
+            #expect(try await recorded(.attention) == [notification.id])
+            #expect(try await recorded(.release).isEmpty)
+            try await store.put([(Self.item(notification), due, "quiet_hours")], now: Self.now)
+            #expect(try await recorded(.release) == [notification.id])
+        }
+    }
+
     @Test("a deferred notification stays so when the mark of its earlier push comes late, until its release")
     func lateMark() async throws {
         try await Samples.withStores { database in

@@ -155,7 +155,7 @@ struct DeliverySettler: Sendable {
         let now = self.dispatcher.now()
         let recorded = try await self.dispatcher.untilDone("look up postponements") {
             try await self.dispatcher.database.followUps.recorded(
-                postponements.map { ($0.notification.id, $0.due) }, now: now)
+                postponements.map { ($0.item, $0.due) }, now: now)
         }
         try await self.dispatcher.postpone(postponements, recorded: recorded)
         guard self.dispatcher.events.isOn else { return }

@@ -102,10 +102,12 @@ package struct FollowUpService: Service {
     /// Returns the notifications that stay postponed as they were, as when settings or zone rules
     /// changed without effect on them.
     private func recorded(_ items: [RoutedNotification], _ facts: RouteFacts) async throws -> Set<NotificationID> {
-        var again: [(id: NotificationID, due: Timestamp)] = []
+        var again: [(item: FollowUpStore.Item, due: Timestamp)] = []
         for (index, item) in items.enumerated() {
-            for case .postpone(_, let until, .quietHours) in decide(facts.facts(item, at: index)) {
-                again.append((item.notification.id, until))
+            let notification = item.notification
+            for case .postpone(let kind, let until, .quietHours) in decide(facts.facts(item, at: index)) {
+                again.append(
+                    (FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind), until))
             }
         }
         let postponements = again
@@ -140,8 +142,8 @@ package struct FollowUpService: Service {
         return gate(gateFacts, now: facts.now)
     }
 
-    /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, or ends
-    /// if mail was all there is.
+    /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, ends if
+    /// mail was all there is, or is left to its mail.
     private func settle(
         _ notification: Notification,
         _ refusal: GateRefusal,
@@ -152,19 +154,20 @@ package struct FollowUpService: Service {
         let waitsForMail =
             kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
             && !notification.isQueued
-        if kind == .email, !waitsForMail {
-            let now = self.dispatcher.now()
-            if notification.isQueued {
-                plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: now)
-            } else if refusal != .read, refusal != .deleted {
-                // The notification keeps its status, so only an attempt shows it. It also ends the
-                // flight of a cancelled one.
-                plan.skip(notification, device: nil, reason: refusal.rawValue, at: now)
-            }
+        let rests = notification.channels.contains(.inApp)
+        // Most mail is skipped because the notification was read in the inbox; it ends nothing.
+        let endsNothing = rests && !notification.isQueued && (refusal == .read || refusal == .deleted)
+        if kind == .email, !waitsForMail, !endsNothing {
+            // If the notification keeps its status, only an attempt shows it. It also ends the
+            // flight of a cancelled one.
+            plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: self.dispatcher.now())
         }
         guard waitsForRelease || waitsForMail else { return }
-        let rests = notification.channels.contains(.inApp)
         let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
+        if waitsForRelease, !rests, notification.channels.contains(.email), refusal != .deleted, refusal != .replaced {
+            plan.leaveToMail(notification, reason: refusal.rawValue, otherwise: status)
+            return
+        }
         plan.end(
             notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil,
             at: self.dispatcher.now())

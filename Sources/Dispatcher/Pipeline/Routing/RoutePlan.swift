@@ -35,10 +35,10 @@ struct RoutePlan {
     /// Notifications and the summaries that replace their pushes.
     private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
-    /// Skipped mail of notifications that may wait only for it.
+    /// Skipped follow-up mail, for which notifications may wait.
     private(set) var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
     /// Deferred notifications that only their mail can end.
-    private(set) var leftToMail: [(user: String, id: NotificationID, reason: String)] = []
+    private(set) var leftToMail: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)] = []
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var messages: NodeMessages
 
@@ -158,8 +158,14 @@ struct RoutePlan {
     }
 
     /// Ends a deferred notification with its mail, which may have ended before.
-    mutating func leaveToMail(_ notification: Notification, reason: String) {
-        self.leftToMail.append((notification.user, notification.id, reason))
+    ///
+    /// - Parameter status: the status if the mail did not go out.
+    mutating func leaveToMail(
+        _ notification: Notification,
+        reason: String,
+        otherwise status: NotificationStatus = .failed
+    ) {
+        self.leftToMail.append((notification.user, notification.id, reason, status))
     }
 
     /// Ends a notification that a summary replaces.

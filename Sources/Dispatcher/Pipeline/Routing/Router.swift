@@ -140,9 +140,9 @@ struct Router: Sendable {
                 break
             }
         }
-        guard notification.channels.contains(.push), item.progress != .due(.email), Self.isPushDue(steps) else {
-            return
-        }
+        guard notification.channels.contains(.push), item.progress != .due(.email),
+            Self.isPushDue(item, steps)
+        else { return }
         for device in devices where !self.dispatcher.channels.serves(device) {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
             plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
@@ -150,8 +150,9 @@ struct Router: Sendable {
     }
 
     /// Whether its push goes out now, or would if a provider served one of its user's devices.
-    private static func isPushDue(_ steps: [Step]) -> Bool {
-        !steps.contains { step in
+    private static func isPushDue(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
+        if item.progress == .due(.attention), steps.isEmpty { return false }
+        return !steps.contains { step in
             switch step {
             case .awaitProof, .note, .wait: true
             case .postpone(let kind, _, _): kind != .email
@@ -241,6 +242,9 @@ struct Router: Sendable {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = plan.skipped
             settlement.secondary = plan.unmailed
+            settlement.ended = plan.unmailed.map {
+                (user: $0.user, id: $0.id, kind: FollowUp.email, isAccepted: false)
+            }
             settlement.leftToMail = plan.leftToMail
             let skipped = settlement
             let effects = try await self.dispatcher.untilDone("record attempts") {

@@ -19,8 +19,6 @@ struct ZoneWatch: Sendable {
         fileprivate var isCurrent = false
         /// Whether the rules changed while this dispatcher ran.
         fileprivate var hasChanged = false
-        /// Whether they did so under the same version.
-        fileprivate var isPatched = false
     }
 
     let dispatcher: Dispatcher
@@ -45,21 +43,18 @@ struct ZoneWatch: Sendable {
     func look(_ state: inout State) async throws {
         let zones = self.dispatcher.zones.database
         let schedules = self.dispatcher.database.schedules
-        let before = zones.version
         if zones.refresh() {
             state.isCurrent = false
             state.hasChanged = true
-            if zones.version == before { state.isPatched = true }
             self.dispatcher.logger.notice("time-zone data changed", metadata: ["zones.version": "\(zones.version)"])
         }
         guard !state.isCurrent else { return }
         let version = zones.version
         let isNew = try await schedules.zoneVersion() != version
-        // Another dispatcher may have been first, but this one may have stored schedules by the
-        // old rules since.
-        if isNew || state.hasChanged { try await self.recompute() }
-        // One dispatcher is enough here: a release decides again anyway when it is due.
-        if isNew || state.isPatched {
+        // Another dispatcher may have been first, but this one may have stored schedules and
+        // releases by the old rules since.
+        if isNew || state.hasChanged {
+            try await self.recompute()
             try await self.dispatcher.database.followUps.reconsiderReleases(
                 now: self.dispatcher.now(), over: Self.releaseSpan)
         }

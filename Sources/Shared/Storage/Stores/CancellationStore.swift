@@ -234,6 +234,15 @@ package struct CancellationStore: Sendable {
         return tally
     }
 
+    /// Whether an open digest holds notifications of the entry that names a job.
+    package func isHeld(_ name: Name) async throws(PostgresError) -> Bool {
+        var tally = Tally()
+        let result = try await self.pool.query(
+            CancellationSQL.tallyHeldOfEntry, .text(name.org), .texts(name.entries))
+        try tally.add(result, hasReach: false)
+        return tally.counts[.deferred, default: 0] > 0
+    }
+
     private static func entryParameters(_ name: Name) -> [PostgresValue] {
         let (from, until) = name.span
         return [.text(name.org), .texts(name.entries), .timestamp(from), .timestamp(until)]
@@ -392,9 +401,10 @@ enum CancellationSQL {
     /// locked.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
-    /// a retry may have arrived; `in_flight` is set until its deliveries settle. One that has
-    /// reached a device loses its waiting mail, which may be due when the cancellation is
-    /// forgotten. Rows: the label's columns; for listed ones version and unread count.
+    /// a retry may have arrived; `in_flight` is set until its deliveries settle. One that expired
+    /// before anything was enqueued has none. One that has reached a device loses its waiting mail,
+    /// which may be due when the cancellation is forgotten. Rows: the label's columns; for listed
+    /// ones version and unread count.
     static let cancel = Self.cancellation(and: "")
 
     /// The same, and records the progress of a broadcast.
@@ -407,8 +417,10 @@ enum CancellationSQL {
         """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
-                (n.status = 'pending' AND n.status_reason = 'queued' OR n.status IN ('failed', 'expired'))
-                    AND \(DeliverySQL.mayBePushed) OR \(Self.mayBeMailed(at: "$3")) AS may_be_sent
+                (n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed'
+                    OR n.status = 'expired' AND \(DeliverySQL.wasTried)) AND \(DeliverySQL.mayBePushed)
+                OR (n.status <> 'expired' OR \(DeliverySQL.waitsForMail)) AND \(Self.mayBeMailed(at: "$3"))
+                    AS may_be_sent
             FROM unnest($1, $2) AS k (user_id, id)
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
             WHERE \(Self.isOpen)

@@ -132,14 +132,21 @@ enum DeliverySQL {
     /// A cancelled notification that did not reach the provider is no longer in flight, unless
     /// another device or its mail may be.
     ///
-    /// Quiet hours that postpone its push end it, as the release finds it cancelled.
+    /// Quiet hours that postpone its push end it, as the release finds it cancelled. Those from
+    /// before its last release do not; 15 s are for clocks that differ.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
         FROM unnest($1, $2) AS s (user_id, id)
         WHERE \(NotificationSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
-            AND NOT \(Self.isOpen(until: "a.outcome <> 'retry' AND coalesce(a.reason, '') <> 'under_way'"))
+            AND NOT \(Self.isOpen(until: Self.isStopped))
             AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
+        """
+
+    private static let isStopped = """
+        a.outcome <> 'retry' AND coalesce(a.reason, '') <> 'under_way'
+        AND (a.reason IS DISTINCT FROM 'quiet_hours'
+            OR a.at >= coalesce(n.handed_at, n.stored_at) - interval '15 seconds')
         """
 
     /// Locks notifications, so that when two dispatchers end the last deliveries of one, the second
@@ -158,7 +165,7 @@ enum DeliverySQL {
     /// Whether no attempt ended the push on a device, and there was an attempt or the push was
     /// enqueued for it.
     ///
-    /// - Parameter end: whether the attempt `a` ended it.
+    /// - Parameter end: whether the attempt `a` of the notification `n` ended it.
     private static func isOpen(until end: String) -> String {
         """
         ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
@@ -167,11 +174,25 @@ enum DeliverySQL {
                 SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(end)), false) AS has_ended
                 FROM carillon.delivery_attempts a
                 WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
+                    AND a.at >= \(Self.earliest)
             ) t
             WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
                 AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at, n.stored_at))))
         """
     }
+
+    /// Whether a push of the notification `n` was tried, or refused for another reason than quiet
+    /// hours.
+    static let wasTried = """
+        EXISTS (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = n.id AND a.kind = 'push' AND a.reason IS DISTINCT FROM 'quiet_hours'
+                AND a.at >= \(Self.earliest))
+        """
+
+    /// A lower bound of the times of the attempts of the notification `n`, so that older partitions
+    /// of the audit are not read; a day is for clocks that differ.
+    private static let earliest = "n.created_at - interval '1 day'"
 
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
     /// in flight.
@@ -213,7 +234,7 @@ enum DeliverySQL {
         """
 
     /// Whether the mail of the notification `n` is still to come or has not ended.
-    private static let waitsForMail = """
+    static let waitsForMail = """
         EXISTS (
             SELECT FROM carillon.follow_ups f
             WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
@@ -237,20 +258,20 @@ enum DeliverySQL {
     /// Settles deferred notifications that get no push as their mail has ended; they wait for mail
     /// that is still to come, which a follow-up remembers.
     ///
-    /// $1 to $3: users, ids, reasons. Rows: the label's columns, status, and the reason of a
-    /// failure.
+    /// $1 to $4: users, ids, reasons, statuses unless the mail went out or is to come. Rows: the
+    /// label's columns, status, and the reason unless the mail went out.
     static let leftToMail = """
         UPDATE carillon.notifications n
         SET status = CASE
                 WHEN \(CancellationSQL.wasMailed) THEN 'sent'
                 WHEN \(Self.waitsForMail) THEN 'pending'
-                ELSE 'failed'
+                ELSE l.status
             END,
             status_reason = l.reason,
             sent_via = CASE WHEN \(CancellationSQL.wasMailed) THEN 'email' ELSE n.sent_via END
-        FROM unnest($1, $2, $3) AS l (user_id, id, reason)
+        FROM unnest($1, $2, $3, $4) AS l (user_id, id, reason, status)
         WHERE \(NotificationSQL.isNamed(by: "l")) AND n.status = 'deferred'
-        RETURNING \(LabelColumns.list), n.status, CASE WHEN n.status = 'failed' THEN n.status_reason END
+        RETURNING \(LabelColumns.list), n.status, CASE WHEN n.status <> 'sent' THEN n.status_reason END
         """
 
     /// $1 to $4: users, addresses that the relay rejected, reasons, times of sending.

@@ -104,7 +104,9 @@ package struct DeliveryStore: Sendable {
         package var secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
         /// Deferred notifications outside the inbox that get no push at their release: they end as
         /// their mail has ended, or will.
-        package var leftToMail: [(user: String, id: NotificationID, reason: String)] = []
+        ///
+        /// `status` is for those whose mail did not go out.
+        package var leftToMail: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
@@ -190,10 +192,11 @@ package struct DeliveryStore: Sendable {
         add(Self.lock(settlement))
         add(Self.accept(settlement.accepted))
         add(Self.update(settlement.failed, DeliverySQL.failed))
-        let leftToMail = add(Self.update(settlement.leftToMail, DeliverySQL.leftToMail))
         let addresses = add(Self.invalidate(settlement.deadAddresses))
         let devices = add(Self.switchOff(settlement.deadTokens))
         if !settlement.ended.isEmpty { add([Self.end(settlement.ended)]) }
+        // After the end of mail, which it would wait for.
+        let leftToMail = add(Self.leave(settlement.leftToMail))
         let dropped = add(Self.drop(settlement.dropped, secondary: settlement.secondary))
         // Last, so that it sees cancellations that held the locks.
         add(Self.stop(settlement.attempts))
@@ -251,6 +254,20 @@ package struct DeliveryStore: Sendable {
         guard !rows.isEmpty else { return [] }
         return [
             PostgresStatement(sql, [.texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason))])
+        ]
+    }
+
+    private static func leave(
+        _ rows: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)]
+    ) -> [PostgresStatement] {
+        guard !rows.isEmpty else { return [] }
+        return [
+            PostgresStatement(
+                DeliverySQL.leftToMail,
+                [
+                    .texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason)),
+                    .texts(rows.map(\.status.rawValue)),
+                ])
         ]
     }
 

@@ -90,13 +90,17 @@ package struct FollowUpStore: Sendable {
 
     /// Returns the notifications whose last postponement by quiet hours, as the audit has it, ends
     /// at the given moment.
+    ///
+    /// A release counts only if its notification is `deferred`, as the audit does not tell it from
+    /// an attention call.
     package func recorded(
-        _ postponements: [(id: NotificationID, due: Timestamp)],
+        _ postponements: [(item: Item, due: Timestamp)],
         now: Timestamp
     ) async throws(PostgresError) -> Set<NotificationID> {
         guard !postponements.isEmpty else { return [] }
+        let (users, ids, kinds) = Self.columns(postponements.map(\.item))
         let result = try await self.pool.query(
-            Self.findRecorded, .ids(postponements.map(\.id)), .timestamps(postponements.map(\.due)), .timestamp(now))
+            Self.findRecorded, users, ids, kinds, .timestamps(postponements.map(\.due)), .timestamp(now))
         return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
     }
 
@@ -359,16 +363,19 @@ package struct FollowUpStore: Sendable {
     /// Finds the last row by an aggregate, because ORDER BY with LIMIT could scan the index on the
     /// time.
     ///
-    /// The audit has lengths in whole milliseconds. $1, $2: ids, moments; $3: now.
+    /// The audit has lengths in whole milliseconds. $1 to $4: users, ids, kinds, moments; $5: now.
     private static let findRecorded = """
-        SELECT d.id FROM unnest($1, $2) AS d (id, due_at)
+        SELECT d.id FROM unnest($1, $2, $3, $4) AS d (user_id, id, kind, due_at)
         CROSS JOIN LATERAL (
             SELECT (array_agg(a.at + a.duration_ms * interval '1 millisecond' ORDER BY a.at DESC))[1] AS until
             FROM carillon.delivery_attempts a
             WHERE a.notification_id = d.id AND a.kind = '\(AuditStep.kind)'
-                AND a.outcome = '\(AuditStep.deferred.rawValue)' AND a.at >= $3::timestamptz - interval '7 days'
+                AND a.outcome = '\(AuditStep.deferred.rawValue)' AND a.at >= $5::timestamptz - interval '7 days'
         ) latest
         WHERE latest.until BETWEEN d.due_at - interval '1 millisecond' AND d.due_at + interval '1 millisecond'
+            AND (d.kind <> '\(FollowUp.release.rawValue)' OR EXISTS (
+                SELECT FROM carillon.notifications n
+                WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'deferred'))
         """
 
     /// $1: now, $2: next due time, $3: number of rows.
