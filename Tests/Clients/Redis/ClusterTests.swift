@@ -459,11 +459,13 @@ struct ClusterSubscriptionTests {
     private final class Reports: Sendable {
         let messages = Mutex<[String]>([])
         let subscriptions = Mutex(0)
+        let resumptions = Mutex(0)
 
         func note(_ event: RedisSubscription.Event) {
             switch event {
             case .subscribed: self.subscriptions.withLock { $0 += 1 }
-            case .resumed, .lost: break
+            case .resumed: self.resumptions.withLock { $0 += 1 }
+            case .lost: break
             case .message(_, let payload):
                 self.messages.withLock { $0.append(String(decoding: payload, as: UTF8.self)) }
             }
@@ -503,6 +505,17 @@ struct ClusterSubscriptionTests {
             try await eventually("it is subscribed again") { reports.subscriptions.withLock { $0 } > 1 }
             try await Self.expectAll("second ", reports, redis)
         }
+        await subscription.close()
+    }
+
+    @Test("tells of the channels that it hears while a master is away from the start")
+    func absentFromTheStart() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await cluster.lose(cluster.number(ofKey: "{c}"))
+        let reports = Reports()
+        let subscription = try Self.subscribe(try cluster.configuration(), reports)
+        try await eventually("some are subscribed") { reports.resumptions.withLock { $0 } > 0 }
+        #expect(reports.subscriptions.withLock { $0 } == 0)
         await subscription.close()
     }
 

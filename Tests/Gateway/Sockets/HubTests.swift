@@ -86,6 +86,21 @@ struct HubTests {
         #expect(session.lastVersion == 9)
     }
 
+    @Test("awaits no proof of what a first sync left out", arguments: [false, true])
+    func cutOff(hasMore: Bool) throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open("a", .native)
+        // Published while the inbox was read.
+        harness.deliver((3...4).map { HubHarness.notification("a", $0) })
+        var first = InboxSnapshot(version: 4, unread: 2, total: 2, items: [HubHarness.item(4)])
+        first.hasMore = hasMore
+        session.opened(first)
+        harness.deliver([HubHarness.notification("a", 5)])
+        #expect(wire.syncs == [4] && wire.versions == [5])
+        let awaited = session.proofs.confirm(session.proofs.nextSequence())
+        #expect(awaited.map(\.id.low) == (hasMore ? [5] : [3, 4, 5]))
+    }
+
     @Test("ignores changes since a version that a reset has taken from the client")
     func takenBack() throws {
         let harness = try HubHarness()

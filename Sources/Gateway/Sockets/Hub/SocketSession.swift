@@ -43,6 +43,8 @@ final class SocketSession {
     var phase: Phase
     var identity: SocketIdentity?
     private var sequence = InboxSequence()
+    /// The version of the last snapshot that did not have all unread notifications.
+    private var cutVersion: Int64 = 0
     var proofs = ProofLedger()
     /// Changes that wait for the sync or for an earlier change.
     private var held: [LoopFrame] = []
@@ -253,6 +255,7 @@ final class SocketSession {
         let overtaking = isWhole ? self.sequence.last : nil
         if isWhole { self.sequence.reset(to: snapshot.version) }
         self.sequence.advance(to: snapshot.version)
+        if snapshot.hasMore { self.cutVersion = snapshot.version }
         self.wire?.sync(snapshot, answering: resumption?.reference)
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         if self.client != nil { self.mustProve = true }
@@ -300,8 +303,10 @@ final class SocketSession {
             self.transmit(change)
             if isNew, !self.held.isEmpty { self.releaseHeld() }
         case .known:
-            // It was sent before; the next proof covers it again.
-            if change.frame.isNotification { self.awaitProof(change.frame.id, lane: change.frame.awaitingLane) }
+            // It was sent before; the next proof covers it again. A snapshot may have left it out.
+            if change.frame.isNotification, version > self.cutVersion {
+                self.awaitProof(change.frame.id, lane: change.frame.awaitingLane)
+            }
         case .hold:
             self.hold(change)
         }

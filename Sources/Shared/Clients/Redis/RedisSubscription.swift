@@ -14,7 +14,7 @@ package actor RedisSubscription {
     package enum Event: Sendable {
         /// Every channel is subscribed; `isFirst` is false after a loss.
         case subscribed(isFirst: Bool)
-        /// Some channels are subscribed again, while others are not.
+        /// Some channels have just been subscribed, while others are not.
         case resumed
         /// Some channel is not subscribed any more; the text is the reason.
         case lost(String)
@@ -151,7 +151,7 @@ package actor RedisSubscription {
         let count = self.links.values.reduce(0) { $0 + ($1.isSubscribed ? $1.channels.count : 0) }
         let isComplete = count == self.channels.count
         guard isComplete != self.isComplete else {
-            if !isComplete, self.wasComplete, hasResumed { self.handle(.resumed) }
+            if !isComplete, hasResumed { self.handle(.resumed) }
             return
         }
         self.isComplete = isComplete
