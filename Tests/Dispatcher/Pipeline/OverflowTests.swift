@@ -50,6 +50,12 @@ struct OverflowGuardTests {
                 #expect(try await kept(100, of: "other") == 100)
                 #expect(try await kept(100, of: "loud") == 0)
 
+                // A dispatcher that has just started finds the limit in Redis.
+                let restarted = OverflowGuard(dispatcher: dispatcher, policy: policy)
+                try await restarted.look()
+                let batch = Self.batch(100, of: "loud", in: keys.jobs(.normal), dispatcher)
+                #expect(restarted.excess(of: batch).count == 100 - Self.share)
+
                 // Once that has been worked off, it is like any other.
                 try await redis.send("DEL", .text(keys.overflow("loud")))
                 try await dispatcher.live.overflows.dropIfEmpty("loud")

@@ -353,9 +353,10 @@ struct AbsentServerTests {
         try await TestRedis.with(configuration) { redis in
             try await TestRedis.with(configuration) { own in
                 let live = Live(redis, keys: Self.keys, replicated: ReplicatedWrites(replicas: 1, on: own))
-                func refusal(of user: String) async -> RedisError? {
+                func refusal(of users: String...) async -> RedisError? {
                     do throws(RedisError) {
-                        _ = try await live.jobs.append([(.normal, [(name: "user", value: Array(user.utf8))])])
+                        _ = try await live.jobs.append(
+                            users.map { (lane: .normal, fields: [(name: "user", value: Array($0.utf8))]) })
                         return nil
                     } catch {
                         return error
@@ -363,10 +364,15 @@ struct AbsentServerTests {
                 }
                 let lagging = try Self.user(of: 0, cluster)
                 let other = try Self.user(of: 1, cluster)
+                // Reads which master has which keys.
+                try await own.send("PING")
                 // The replica of the first master.
                 try await cluster.servers[3].stall()
-                #expect(await refusal(of: lagging)?.code == .notReplicated)
+                // One list for both masters.
+                #expect(await refusal(of: lagging, other)?.code == .notReplicated)
                 // It may wait for its own replica, but not be refused unsent.
+                #expect(await refusal(of: other)?.message != "the replicas are not up to date")
+                #expect(await refusal(of: lagging)?.code == .notReplicated)
                 #expect(await refusal(of: other)?.message != "the replicas are not up to date")
                 cluster.servers[3].resume()
             }

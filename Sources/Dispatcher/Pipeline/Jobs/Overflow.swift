@@ -42,11 +42,13 @@ final class OverflowGuard: Sendable {
     private struct State {
         var windows: [Lane: OrgWindow] = [:]
         var backlogs: [Lane: Int] = [:]
-        /// Organisations with jobs in their overflow at the last look, and those moved since.
+        /// Organisations with jobs in their overflow at the last look, and those in `moved`.
         ///
         /// Their excess follows while the lane is short, too. Otherwise a flood would come back as
         /// soon as its first part has been moved.
         var overflowing: Set<String> = []
+        /// Organisations whose jobs were moved since the last look began; it may have missed them.
+        var moved: Set<String> = []
         /// Organisations whose overflow was full at the last look.
         var full: Set<String> = []
         /// Whether a batch came since the last look.
@@ -87,6 +89,7 @@ final class OverflowGuard: Sendable {
 
     /// Reads the length of the lanes, and the organisations with an overflow.
     func look() async throws(RedisError) {
+        self.state.withLock { $0.moved = [] }
         let lengths = try await self.dispatcher.live.jobs.lengths(skipsAbsent: true)
         var found: Set<String> = []
         var isComplete = true
@@ -101,7 +104,8 @@ final class OverflowGuard: Sendable {
         self.state.withLock { state in
             state.backlogs = lengths
             state.full = []
-            if knowsAll { state.overflowing.formIntersection(orgs) }
+            if knowsAll { state.overflowing = state.moved }
+            state.overflowing.formUnion(orgs)
         }
     }
 
@@ -145,6 +149,7 @@ final class OverflowGuard: Sendable {
             for (org, length) in lengths {
                 if length >= OverflowStreams.bound { state.full.insert(org) }
                 state.overflowing.insert(org)
+                state.moved.insert(org)
             }
         }
         PipelineMetrics.overflowed.increment(by: excess.count)

@@ -10,7 +10,8 @@ import Synchronization
 ///
 /// WAIT holds up its whole connection, so these writes have their own. While replicas are missing,
 /// writes to the same master fail at once instead of waiting one after the other. In a cluster,
-/// those to other masters go on.
+/// those to other masters go on. WAIT does not tell which of a batch's masters lacks replicas, so
+/// after a batch to several masters, only batches to all of these fail at once.
 package final class ReplicatedWrites: Sendable {
     /// How long a write waits for its replicas.
     private static let patience: Duration = .seconds(1)
@@ -19,8 +20,8 @@ package final class ReplicatedWrites: Sendable {
 
     private let replicas: Int
     private let connection: RedisClient
-    /// Until when writes to a master are refused.
-    private let pauses = Mutex<[String: ContinuousClock.Instant]>([:])
+    /// Until when batches to all of these masters are refused.
+    private let pauses = Mutex<[Set<String>: ContinuousClock.Instant]>([:])
 
     /// - Parameters:
     ///   - replicas: how many replicas must have a write.
@@ -34,13 +35,14 @@ package final class ReplicatedWrites: Sendable {
     ///
     /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
     /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
-    ///   has then run, unless an earlier one to its master failed in the last second.
+    ///   has then run, unless an earlier one to its masters, or to some of them, failed in the last
+    ///   second.
     func send(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
         let masters = self.connection.masters(of: batch)
         let isPaused = self.pauses.withLock { pauses in
             let now = ContinuousClock.now
             pauses = pauses.filter { $0.value > now }
-            return masters.contains { pauses[$0] != nil }
+            return pauses.keys.contains { $0.isSubset(of: masters) }
         }
         guard !isPaused else { throw RedisError(.notReplicated, "the replicas are not up to date") }
         var batch = batch
@@ -56,9 +58,7 @@ package final class ReplicatedWrites: Sendable {
         } catch {
             if error.code == .notReplicated || error.code == .timeout {
                 let end = ContinuousClock.now + Self.pause
-                self.pauses.withLock { pauses in
-                    for master in masters { pauses[master] = end }
-                }
+                self.pauses.withLock { $0[masters] = end }
             }
             throw error
         }
