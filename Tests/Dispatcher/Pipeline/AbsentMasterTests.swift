@@ -134,6 +134,30 @@ struct AbsentMasterTests {
         }
     }
 
+    @Test("due retries of the other masters move soon while one is away")
+    func retries() async throws {
+        try await Self.with { scene in
+            let kept = try scene.kept
+            let work = DeliveryWork(
+                notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001),
+                device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
+                user: try scene.user(in: kept), attempt: 1, isRepeat: true)
+            var batch = RedisBatch()
+            scene.dispatcher.live.retries.add(
+                work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            try await scene.redis.run(batch)
+            try await scene.loseMaster()
+            let service = DeliveriesService(dispatcher: scene.dispatcher, provider: .fcm, calls: 8, readers: [])
+            let mover = RetryService(dispatcher: scene.dispatcher, deliveries: [service])
+            try await eventually("a look takes less time than one call to the absent master") {
+                let start = ContinuousClock.now
+                await mover.poll()
+                return ContinuousClock.now - start < .seconds(4)
+            }
+            #expect(try await scene.deliveries(in: kept) == 1)
+        }
+    }
+
     @Test("rows of an outbox for the other masters move once, in order, while one is away, and the rest waits")
     func outbox() async throws {
         try await Self.with { scene in

@@ -5,12 +5,13 @@ import Clients
 import Core
 import Providers
 import Support
+import Synchronization
 import Testing
 
 @testable import Pipeline
 @testable import Storage
 
-/// Deliveries that kill every dispatcher that works on them.
+/// Deliveries that dead dispatchers left.
 @Suite(.timeLimit(.minutes(10)))
 struct ClaimServiceTests {
     /// A queued notification whose delivery a dead dispatcher left pending.
@@ -22,16 +23,24 @@ struct ClaimServiceTests {
         let keys: Keyspace
         let notification: Notification
 
-        var stream: String { self.keys.deliveries(.fcm, .normal) }
+        var stream: String { self.stream(of: "ada", .normal) }
 
-        /// Waits until the claim service has settled every entry of the stream.
-        func takeOver() async throws {
+        func stream(of user: String, _ lane: Lane) -> String { self.keys.part(of: user).deliveries(.fcm, lane) }
+
+        /// Stores a notification of a user, whose delivery a dead dispatcher left pending.
+        func leave(_ number: UInt64, of user: String, _ lane: Lane = .normal) async throws {
+            let work = try await ClaimServiceTests.store(number, of: user, self.dispatcher.database).work
+            try await ClaimServiceTests.leave(work.bytes, in: self.stream(of: user, lane), deliveries: "1", self.redis)
+        }
+
+        /// Waits until the claim service has settled every entry of a stream; nil for that of Ada.
+        func takeOver(_ stream: String? = nil) async throws {
             self.dispatcher.leaseClock.renewed(at: .now)
             let claims = ClaimService(dispatcher: self.dispatcher, deliveries: [self.service])
             let running = Task { try await claims.run() }
             defer { running.cancel() }
             try await eventually("the stream is empty") {
-                try await self.redis.send("XLEN", .text(self.stream)).integer() == 0
+                try await self.redis.send("XLEN", .text(stream ?? self.stream)).integer() == 0
             }
         }
 
@@ -48,40 +57,62 @@ struct ClaimServiceTests {
     private static func with(
         deliveries: String,
         text: String? = nil,
+        parts: Int = 1,
+        channel: FakeChannel = .accepting(),
         _ body: (Scene) async throws -> Void
     ) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
+                let keys = Keyspace(prefix: prefix, parts: parts)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting(),
-                    eventsLength: 100)
-                let phone = try await Database(database.pool).devices.register(TestDispatcher.phone()).device
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
-                notification.jobEntry = "jobs/1-0"
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                try await dispatcher.database.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
-                let stream = keys.deliveries(.fcm, .normal)
-                let work = DeliveryWork(
-                    notification: notification.id, device: phone.id, user: "ada", attempt: 0, isRepeat: false)
-                let gone = ConsumerGroup(stream: stream, consumer: "gone", connection: redis)
-                try await gone.create()
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel, eventsLength: 100)
+                let (notification, work) = try await Self.store(1, of: "ada", dispatcher.database)
+                let scene = Scene(
+                    dispatcher: dispatcher,
+                    service: DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: []),
+                    pool: database.pool, redis: redis, keys: keys, notification: notification)
                 let bytes = text.map { Array($0.utf8) } ?? work.bytes
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(bytes))
-                let entry = try #require(try await gone.takeWaiting(count: 1).first)
-                try await redis.send(
-                    "XCLAIM", .text(stream), "dispatchers", "gone", "0", .text(entry.id), "IDLE", "60000",
-                    "RETRYCOUNT", .text(deliveries), "JUSTID")
-                try await body(
-                    Scene(
-                        dispatcher: dispatcher,
-                        service: DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: []),
-                        pool: database.pool, redis: redis, keys: keys, notification: notification))
+                try await Self.leave(bytes, in: scene.stream, deliveries: deliveries, redis)
+                try await body(scene)
             }
         }
+    }
+
+    /// Stores a user's phone and queued notification.
+    private static func store(
+        _ number: UInt64,
+        of user: String,
+        _ database: Database
+    ) async throws -> (notification: Notification, work: DeliveryWork) {
+        let phone = try await database.devices.register(
+            TestDispatcher.phone(number, of: user, token: "phone-\(number)")
+        ).device
+        var notification = Notification(
+            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: user,
+            type: "news", createdAt: TestDispatcher.now)
+        notification.channels = [.inApp, .push]
+        notification.jobEntry = "jobs/\(number)-0"
+        _ = try await database.notifications.store([notification], areRepeats: false)
+        try await database.notifications.mark([(user, notification.id, .pending, "queued", nil)])
+        let work = DeliveryWork(
+            notification: notification.id, device: phone.id, user: user, attempt: 0, isRepeat: false)
+        return (notification, work)
+    }
+
+    /// Appends a delivery that a dead dispatcher was handed this often.
+    private static func leave(
+        _ bytes: [UInt8],
+        in stream: String,
+        deliveries: String,
+        _ redis: RedisClient
+    ) async throws {
+        let gone = ConsumerGroup(stream: stream, consumer: "gone", connection: redis)
+        try await gone.create()
+        try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(bytes))
+        let entry = try #require(try await gone.takeWaiting(count: 1).first)
+        try await redis.send(
+            "XCLAIM", .text(stream), "dispatchers", "gone", "0", .text(entry.id), "IDLE", "60000",
+            "RETRYCOUNT", .text(deliveries), "JUSTID")
     }
 
     @Test(
@@ -154,6 +185,70 @@ struct ClaimServiceTests {
             #expect(try await scene.stored()?.status == .sent)
             #expect(try await scene.stored()?.statusReason == "read")
             #expect(try await scene.texts("SELECT reason FROM carillon.dead_letters").isEmpty)
+        }
+    }
+
+    @Test("takes over the critical deliveries of all parts before the bulk ones of any")
+    func lanes() async throws {
+        let users = Mutex<[String]>([])
+        let channel = FakeChannel { _, device in
+            users.withLock { $0.append(device.user) }
+            return .answered(.accepted(id: "1"))
+        }
+        try await Self.with(deliveries: "1", parts: 4, channel: channel) { scene in
+            let names = (0..<1_000).map { "user-\($0)" }
+            let first = try #require(names.first { scene.keys.part(of: $0).index == 0 })
+            let last = try #require(names.first { scene.keys.part(of: $0).index == 3 })
+            try await scene.leave(2, of: first, .bulk)
+            try await scene.leave(3, of: last, .critical)
+            try await scene.takeOver(scene.stream(of: first, .bulk))
+            #expect(users.withLock { $0 } == [last, "ada", first])
+        }
+    }
+
+    @Test("an error during a takeover cancels no call to the provider")
+    func callsInFlight() async throws {
+        let calls = Mutex(0)
+        let cancelled = Mutex(0)
+        let (first, others) = (Gate(), Gate())
+        let channel = FakeChannel.accepting { _ in
+            let number = calls.withLock { count in
+                count += 1
+                return count
+            }
+            await (number == 1 ? first : others).wait()
+            if Task.isCancelled { cancelled.withLock { $0 += 1 } }
+        }
+        try await Self.with(deliveries: "1", channel: channel) { scene in
+            // One more than are called at once.
+            for number in 2...17 { try await scene.leave(UInt64(number), of: "user-\(number)") }
+            func errors() async throws -> Substring? {
+                let text = try await scene.redis.send("INFO", "errorstats").string() ?? ""
+                return text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("errorstat_NOGROUP") }
+            }
+            scene.dispatcher.leaseClock.renewed(at: .now)
+            let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
+            let running = Task { try await claims.run() }
+            defer { running.cancel() }
+            try await eventually("16 calls are in flight") {
+                scene.dispatcher.leaseClock.renewed(at: .now)
+                return calls.withLock { $0 } == 16
+            }
+            // The last delivery cannot be claimed.
+            try await scene.redis.send("XGROUP", "DESTROY", .text(scene.stream), "dispatchers")
+            let before = try await errors()
+            scene.dispatcher.leaseClock.renewed(at: .now)
+            await first.open()
+            try await eventually("the claim has failed") {
+                scene.dispatcher.leaseClock.renewed(at: .now)
+                return try await errors() != before
+            }
+            await others.open()
+            try await eventually("the calls are settled") {
+                try await scene.redis.send("XLEN", .text(scene.stream)).integer() == 1
+            }
+            #expect(calls.withLock { $0 } == 16)
+            #expect(cancelled.withLock { $0 } == 0)
         }
     }
 }

@@ -146,6 +146,30 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("renews its turn while it routes unowned notifications")
+    func renewedTurn() async throws {
+        try await Self.with { scene in
+            try await scene.pool.query(
+                "UPDATE carillon.notifications SET status_reason = NULL, stored_at = now() - interval '10 minutes'")
+            try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await scene.forget(beat: 20)
+            let turn = RedisArgument.text(scene.keys.sweepTurn)
+            let sweeper = scene.sweeper
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    // The sweep cannot mark the notification.
+                    try await transaction.query("SELECT FROM carillon.notifications FOR UPDATE")
+                    group.addTask { try await sweeper.sweep() }
+                    try await eventually("it is appended") { try await scene.appended().count == 1 }
+                    // Longer than a turn, so that the renewal shows.
+                    try await scene.redis.send("SET", turn, .text(scene.dispatcher.name), "PX", 3_600_000)
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await scene.redis.send("PTTL", turn).integer() <= 19_000)
+        }
+    }
+
     @Test("counts from the enqueue, not from the insert")
     func window() async throws {
         try await Self.with { scene in

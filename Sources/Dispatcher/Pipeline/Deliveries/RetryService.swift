@@ -77,7 +77,8 @@ package struct RetryService: Service {
     /// Moves what is due of all providers, and notes when to look again.
     ///
     /// - Returns: why something was not moved; nil if all was.
-    private func poll() async -> (any Error)? {
+    @discardableResult
+    func poll() async -> (any Error)? {
         let alarm = self.dispatcher.alarms.retries
         var failure: (any Error)?
         for keys in self.dispatcher.share.parts {

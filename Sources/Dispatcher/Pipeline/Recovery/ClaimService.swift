@@ -95,8 +95,8 @@ package struct ClaimService: Service {
 
     private func claimJobs() async {
         let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherSources
-        for keys in sources {
-            for lane in Lane.allCases { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
+        for lane in Lane.allCases {
+            for keys in sources { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
         }
         for keys in sources {
             for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] {
@@ -114,8 +114,9 @@ package struct ClaimService: Service {
     }
 
     private func claimDeliveries(_ service: DeliveriesService) async {
-        for keys in self.dispatcher.share.knownParts {
-            for lane in Lane.allCases {
+        let parts = self.dispatcher.share.knownParts
+        for lane in Lane.allCases {
+            for keys in parts {
                 await self.claimDeliveries(
                     self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys), lane, service)
             }
@@ -254,18 +255,24 @@ package struct ClaimService: Service {
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             var isProgressing = false
             var running = 0
-            for item in items where isRunning {
-                // Claimed only when its turn comes; an entry that idles may be claimed by others.
-                if running == width {
-                    try await tasks.next()
-                    running -= 1
+            do {
+                for item in items where isRunning {
+                    // Claimed only when its turn comes; others may claim an entry that idles.
+                    if running == width {
+                        try await tasks.next()
+                        running -= 1
+                    }
+                    guard let term = try await self.term(toTakeOver: consumer) else { break }
+                    guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
+                    isProgressing = true
+                    running += 1
+                    PipelineMetrics.claimed.increment()
+                    tasks.addTask { try await work([entry], term) }
                 }
-                guard let term = try await self.term(toTakeOver: consumer) else { break }
-                guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
-                isProgressing = true
-                running += 1
-                PipelineMetrics.claimed.increment()
-                tasks.addTask { try await work([entry], term) }
+            } catch {
+                // An error that leaves the group cancels calls that the provider may have accepted.
+                try? await tasks.waitForAll()
+                throw error
             }
             try await tasks.waitForAll()
             return isProgressing

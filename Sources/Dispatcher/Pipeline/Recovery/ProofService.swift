@@ -97,7 +97,10 @@ package struct ProofService: Service {
             limit: Self.batchSize
         )
         guard !due.isEmpty else { return 0 }
-        let notifications = try await self.dispatcher.database.notifications.load(due.map { ($0.user, $0.id) })
+        // Repeated, because those claimed are due again only after half a minute.
+        let notifications = try await self.dispatcher.untilDone("look up unproven notifications") {
+            try await self.dispatcher.database.notifications.load(due.map { ($0.user, $0.id) })
+        }
         let unproven = notifications.filter { notification in
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
         }

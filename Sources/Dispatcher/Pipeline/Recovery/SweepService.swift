@@ -91,13 +91,16 @@ package struct SweepService: Service {
             last = page.last
             guard last != nil else { break }
             let reachable = page.filter { !absent.contains($0.notification.user) }
-            guard !reachable.isEmpty else { continue }
-            try await Router(dispatcher: self.dispatcher).route(
-                reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
-            )
-            self.note(
-                "found unowned notifications; routed them again",
-                reachable.count { !Self.isLeftToSweep($0.notification.channels) })
+            if !reachable.isEmpty {
+                try await Router(dispatcher: self.dispatcher).route(
+                    reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
+                )
+                self.note(
+                    "found unowned notifications; routed them again",
+                    reachable.count { !Self.isLeftToSweep($0.notification.channels) })
+            }
+            // All pages together may take longer than a turn lasts.
+            try await self.holdTurn()
         }
         // Stops before the first row that still has no owner.
         try await self.dispatcher.database.notifications.advanceSweep(before: before)

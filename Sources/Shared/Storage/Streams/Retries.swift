@@ -46,6 +46,8 @@ package struct RetrySet: Sendable {
 
     /// Returns those of the providers for which something waits in this set or in ``HeldSets``, in
     /// one round trip.
+    ///
+    /// In a cluster, it fails at once while the part's master is away.
     package func waiting(of providers: [Provider]) async throws(RedisError) -> Set<Provider> {
         var batch = RedisBatch()
         for provider in providers {
@@ -58,7 +60,7 @@ package struct RetrySet: Sendable {
         }
         guard !batch.isEmpty else { return [] }
         var waiting: Set<Provider> = []
-        for (provider, reply) in zip(providers, try await self.live.connection.send(batch)) {
+        for (provider, reply) in zip(providers, try await self.live.connection.send(batch, isPatient: false)) {
             if try reply.integer() > 0 { waiting.insert(provider) }
         }
         return waiting
