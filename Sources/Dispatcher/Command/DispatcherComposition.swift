@@ -21,7 +21,7 @@ enum DispatcherComposition {
     /// Runs the dispatcher until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
         let clock = SteadyClock(.now())
-        let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
+        let loaded = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
         let zones = Dispatcher.Zones(ZoneDatabase(), fallback: settings.common.defaultZone)
@@ -37,8 +37,7 @@ enum DispatcherComposition {
         let transfers = self.transfers(settings, logger: logger)
         let apps = self.apps(settings, transfers: transfers, now: { clock.now }, logger: logger)
         let entries = await apps.make { reader.unusable($0, $1) }
-        try reader.finish()
-        guard let catalog else { return }
+        let catalog = try reader.finish(loaded)
         reader.logMisspellings(logger)
 
         let webhooks = try self.webhookTransfer(settings, logger: logger)
