@@ -102,10 +102,12 @@ struct OwnershipTests {
             _ = try await consumers.one.takeWaiting(count: 10)
             try await connection.send("DEL", .text(consumers.stream))
             #expect(try await consumers.one.keep(ids) == Set(ids), "there is no stream")
-            let later = try await Self.append(1, connection, keys)
+            // Redis's clock could give it the id of a lost one, within the same millisecond.
+            let later = "9999999999999-0"
+            try await connection.send("XADD", .text(consumers.stream), .text(later), "title", "later")
             #expect(try await consumers.one.keep(ids) == Set(ids), "there is no group")
             try await consumers.one.create()
-            #expect(try await consumers.one.keep(ids + later) == Set(ids))
+            #expect(try await consumers.one.keep(ids + [later]) == Set(ids))
         }
     }
 
