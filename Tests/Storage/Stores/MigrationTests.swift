@@ -22,7 +22,7 @@ struct MigrationTests {
             let labels = try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing
             let known = [
                 "1 schema", "2 layout", "3 former parts", "4 archive", "5 gather", "6 apns tokens",
-                "7 parts and gather", "8 outbox",
+                "7 parts and gather", "8 outbox", "9 row space",
             ]
             #expect(labels == known + ["1000 mood"])
             #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == labels)

@@ -46,6 +46,8 @@ package enum Migrations {
             script: String(decoding: PackageResources.V0007_parts_and_gather_sql, as: UTF8.self)),
         Migration(
             number: 8, name: "outbox", script: String(decoding: PackageResources.outbox_sql, as: UTF8.self)),
+        Migration(
+            number: 9, name: "row space", script: String(decoding: PackageResources.V0009_row_space_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.
