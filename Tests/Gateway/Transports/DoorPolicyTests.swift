@@ -31,6 +31,8 @@ struct AllowedOriginsTests {
             ("http://gateway.example.com:80", "gateway.example.com", true),
             ("wss://gateway.example.com", "gateway.example.com:80", false),
             ("http://gateway.example.com", "gateway.example.com:443", false),
+            // U+212A is no K, although it is k in lower case.
+            ("https://\u{212A}.example", "k.example", false), ("https://k.example", "\u{212A}.example", false),
         ]
         for row in table { #expect(listed.admits(row.origin, host: row.host) == row.isAdmitted, "\(row)") }
         #expect(AllowedOrigins.any.admits("https://evil.example", host: nil))
@@ -41,11 +43,24 @@ struct AllowedOriginsTests {
         let listed = AllowedOrigins.listed(["https://app.example.com"])
         #expect(listed.grant("https://app.example.com") != nil)
         #expect(listed.grant("https://evil.example") == nil)
+        #expect(AllowedOrigins.listed(["https://k.example"]).grant("https://\u{212A}.example") == nil)
         #expect(listed.grant("https://app.example.com") != AllowedOrigins.any.grant("https://app.example.com"))
         #expect(AllowedOrigins.any.grant("https://a.example") == AllowedOrigins.any.grant("https://b.example"))
         let open = AllowedOrigins.any.grant("https://app.example.com", allowsCredentials: true)
         #expect(open == listed.grant("https://app.example.com"), "but on paths that are made for it")
         #expect(listed.grant("https://evil.example", allowsCredentials: true) == nil)
+    }
+
+    @Test("lets granted pages read the fields that clients need")
+    func exposedFields() {
+        var headers = HTTPHeaders()
+        DoorPolicy().protect(&headers, AllowedOrigins.any.grant("https://app.example.com"))
+        let exposed = Set(headers[canonicalForm: "access-control-expose-headers"].map { $0.lowercased() })
+        let needed: Set = ["content-range", "etag", "location", "retry-after", "www-authenticate", "x-request-id"]
+        #expect(exposed == needed)
+        var own = HTTPHeaders()
+        DoorPolicy().protect(&own, nil)
+        #expect(!own.contains(name: "access-control-expose-headers"))
     }
 }
 

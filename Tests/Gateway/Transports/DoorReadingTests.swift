@@ -51,6 +51,126 @@ struct DoorReadingTests {
         #expect(door.reads())
     }
 
+    @Test(
+        "ignores Upgrade to another protocol and answers the requests that follow",
+        arguments: [
+            "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQBAAAA\r\n",
+            "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n",
+            "upgrade: a, b\r\nconnection: close-not ,\t UPGRADE  ,x\r\n",
+            "upgrade: a\r\nconnection: keep-alive\r\nconnection: upgrade\r\n",
+            "upgrade: a\r\nproxy-connection: upgrade\r\n",
+            "upgrade:\r\nupgrade: ,\r\nconnection: ,,upgrade\r\n",
+            // The decoder stops after none of these.
+            "upgrade: a\r\n", "connection: upgrade\r\n", "upgrade:  \r\nconnection: upgrade\r\n",
+            "upgrade: a\r\nconnection: upgrade\t\r\n", "upgrade: a\r\nconnection: upgrade \t,b\r\n",
+            "upgrade: a\r\nconnection: upgrades, upgrade b, b upgrade\r\n",
+        ])
+    func otherProtocol(fields: String) throws {
+        // The second request ends within a field, of which a stopped decoder has read nothing.
+        let (begun, rest) = (String(Self.length.prefix(34)), String(Self.length.dropFirst(34)))
+        for body in [
+            "content-length: 3\r\n\r\nabc", "transfer-encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\nx: y\r\n\r\n",
+        ] {
+            let door = try Door()
+            let request = "POST /length HTTP/1.1\r\nhost: x\r\n\(fields)\(body)"
+            try door.send(request + begun)
+            #expect(try door.answers().hasSuffix("\r\n\r\n3"), "\(request)")
+            try door.send(rest + request)
+            try door.send(request)
+            let answers = try door.answers().split(separator: "HTTP/1.1 ").map { String($0) }
+            #expect(answers.count == 3, "\(request)")
+            for answer in answers {
+                #expect(answer.hasPrefix("200 ") && answer.hasSuffix("\r\n\r\n3"), "\(request)")
+                #expect(!answer.lowercased().contains("connection: close"), "\(request)")
+            }
+            #expect(door.reads())
+        }
+    }
+
+    private static let parkWithUpgrade =
+        "GET /park HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+
+    @Test("pauses reading behind a request with Upgrade, and bounds what is pipelined behind it")
+    func otherProtocolHeld() throws {
+        let door = try Door()
+        try door.send(Self.parkWithUpgrade + Self.parkWithUpgrade + Self.length)
+        #expect(!door.reads())
+        door.lot.release()
+        #expect(try door.answers().hasSuffix("parked 0"))
+        #expect(!door.reads())
+        door.lot.release()
+        #expect(try door.answers().hasSuffix("\r\n\r\n3"))
+        #expect(door.reads())
+        try door.send(Self.parkWithUpgrade + String(repeating: Self.parkWithUpgrade, count: 600))
+        #expect(!door.channel.isActive)
+        #expect(door.lot.aborted == 1)
+    }
+
+    @Test("streams the answer to a request with Upgrade, and answers no request after it")
+    func otherProtocolStream() throws {
+        let door = try Door()
+        try door.send(Self.parkWithUpgrade + Self.length)
+        let exchange = try #require(door.lot.oldest)
+        exchange.begin(.ok, headers: [:])
+        try door.send(Self.length)
+        exchange.write(ByteBuffer(string: "event"))
+        let answer = try door.answers()
+        #expect(answer.contains("event"))
+        #expect(answer.split(separator: "HTTP/1.1 ").count == 1)
+        exchange.end()
+        _ = try door.answers()
+        #expect(!door.channel.isActive)
+    }
+
+    @Test("refuses CONNECT, and a request with Upgrade whose end is uncertain")
+    func uncertainEnd() throws {
+        let upgrade = "host: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n"
+        let table: [(request: String, reason: String)] = [
+            ("CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n", "CONNECT"),
+            ("CONNECT x:80 HTTP/1.1\r\n\(upgrade)content-length: \(Self.length.utf8.count)\r\n\r\n", "CONNECT"),
+            ("POST /length HTTP/1.1\r\n\(upgrade)transfer-encoding: gzip\r\n\r\n", "transfer coding"),
+            ("POST /nowhere HTTP/1.1\r\n\(upgrade)transfer-encoding: gzip\r\n\r\n", "transfer coding"),
+        ]
+        for (request, reason) in table {
+            let door = try Door()
+            try door.send(request + Self.length)
+            let answers = try door.answers().split(separator: "HTTP/1.1 ")
+            #expect(answers.count == 1, "\(request)")
+            #expect(answers.first?.hasPrefix("400 ") == true, "\(request)")
+            #expect(answers.first?.contains(reason) == true, "\(request)")
+            #expect(!door.channel.isActive, "\(request)")
+        }
+    }
+
+    /// Writes nothing until the connection closes, as for a client that does not read.
+    private final class WriteStopper: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+
+        private var promises: [EventLoopPromise<Void>] = []
+
+        func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+            if let promise { self.promises.append(promise) }
+        }
+
+        func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+            let promises = self.promises
+            self.promises = []
+            for promise in promises { promise.fail(ChannelError.ioOnClosedChannel) }
+            context.close(mode: mode, promise: promise)
+        }
+    }
+
+    @Test("closes a client that sends too much behind a refused handshake whose answer it does not read")
+    func refusedHandshake() throws {
+        let door = try Door()
+        try door.channel.pipeline.syncOperations.addHandler(WriteStopper(), position: .first)
+        let faulty = "GET /length HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+        try door.send(faulty + String(repeating: "x", count: 10_000))
+        #expect(door.channel.isActive)
+        for _ in 0..<20 where door.channel.isActive { try door.send(String(repeating: "x", count: 10_000)) }
+        #expect(!door.channel.isActive)
+    }
+
     @Test("pauses reading while a client does not read its answers, except within a body")
     func unread() throws {
         let door = try Door()
@@ -92,11 +212,143 @@ struct DoorReadingTests {
         let some = try Door()
         try some.send(Self.park + body + String(repeating: "x", count: 30_000))
         #expect(some.channel.isActive)
-        for flood in [body + String(repeating: "x", count: 33_000), String(repeating: Self.park, count: 129)] {
+        let chunked = "POST /length HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        for flood in [
+            body + String(repeating: "x", count: 33_000), String(repeating: Self.park, count: 1_200),
+            chunked + String(repeating: "1\r\nx\r\n", count: 4_100),
+        ] {
             let door = try Door()
             try door.send(Self.park + flood)
             #expect(!door.channel.isActive)
             #expect(door.lot.aborted == 1)
+        }
+    }
+
+    @Test("answers all requests of one read")
+    func deepPipeline() throws {
+        let door = try Door()
+        try door.send(Self.park + String(repeating: Self.length, count: 200))
+        door.lot.release()
+        #expect(try door.answers().split(separator: "HTTP/1.1 200 ").count == 201)
+        #expect(door.reads())
+    }
+
+    private static let forServer = "GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n"
+
+    @Test("hands the server one request at a time, and bounds those that wait")
+    func forServer() throws {
+        let door = try Door()
+        try door.send(Self.forServer)
+        #expect(door.reads())
+        try door.send(Self.forServer + Self.length)
+        #expect(!door.reads())
+        let answer = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
+        for isLast in [false, true] {
+            let before = door.readCount
+            try door.channel.writeOutbound(HTTPResponsePart.head(answer))
+            try door.channel.writeOutbound(HTTPResponsePart.end(nil))
+            // Only the second leaves nothing that waits.
+            #expect(door.readCount == before + (isLast ? 1 : 0))
+            let text = try door.answers()
+            #expect(text.hasPrefix("HTTP/1.1 200 "))
+            #expect(text.hasSuffix("\r\n\r\n3") == isLast)
+        }
+        let flooded = try Door()
+        try flooded.send(Self.forServer + String(repeating: Self.forServer, count: 1_100))
+        #expect(!flooded.channel.isActive)
+        // Empty fields are short on the wire; the shared budget counts their memory.
+        let emptyFields = String(repeating: "a:\r\n", count: 99)
+        let request = "GET /nowhere HTTP/1.1\r\nhost: x\r\n\(emptyFields)\r\n"
+        var policy = DoorPolicy()
+        policy.bodies = Budget(limit: 64 * 1024)
+        let full = try Door(policy: policy)
+        try full.send(Self.forServer + String(repeating: request, count: 4))
+        #expect(full.channel.isActive)
+        try full.send(String(repeating: request, count: 60))
+        #expect(!full.channel.isActive)
+    }
+
+    /// Records the input that reaches the server.
+    private final class ServerInput: ChannelInboundHandler {
+        typealias InboundIn = HTTPServerRequestPart
+        typealias InboundOut = HTTPServerRequestPart
+
+        private(set) var requests = 0
+        private(set) var hasEnded = false
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            if case .head = self.unwrapInboundIn(data) { self.requests += 1 }
+            context.fireChannelRead(data)
+        }
+
+        func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+            if case ChannelEvent.inputClosed = event { self.hasEnded = true }
+            context.fireUserInboundEventTriggered(event)
+        }
+    }
+
+    @Test("hands the server no queued request during a shutdown")
+    func shutdown() throws {
+        let door = try Door()
+        let input = ServerInput()
+        try door.channel.pipeline.syncOperations.addHandler(input)
+        try door.send(Self.forServer + Self.forServer)
+        door.channel.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
+        #expect(door.channel.isActive)
+        let answer = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
+        try door.channel.writeOutbound(HTTPResponsePart.head(answer))
+        try door.channel.writeOutbound(HTTPResponsePart.end(nil))
+        #expect(try door.answers().hasPrefix("HTTP/1.1 200 "))
+        #expect(input.requests == 1)
+        #expect(!door.channel.isActive)
+    }
+
+    @Test("serves the queued requests of a client that closes its half, then ends the server's input")
+    func halfClosed() throws {
+        let single = try Door()
+        try single.send(Self.forServer)
+        single.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(single.channel.isActive)
+        let several = try Door()
+        let input = ServerInput()
+        try several.channel.pipeline.syncOperations.addHandler(input)
+        try several.send(Self.forServer + Self.forServer)
+        several.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(several.channel.isActive)
+        #expect(input.requests == 1 && !input.hasEnded)
+        let answer = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
+        try several.channel.writeOutbound(HTTPResponsePart.head(answer))
+        try several.channel.writeOutbound(HTTPResponsePart.end(nil))
+        #expect(try several.answers().hasPrefix("HTTP/1.1 200 "))
+        #expect(input.requests == 2 && input.hasEnded)
+        // As without a queue, an endpoint answers no client that has closed its half.
+        let parked = try Door()
+        try parked.send(Self.forServer + Self.park)
+        parked.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        try parked.channel.writeOutbound(HTTPResponsePart.head(answer))
+        try parked.channel.writeOutbound(HTTPResponsePart.end(nil))
+        #expect(try parked.answers().hasPrefix("HTTP/1.1 200 "))
+        #expect(parked.lot.aborted == 1)
+        #expect(!parked.channel.isActive)
+    }
+
+    @Test("asks a client that waits for it to send the body", arguments: ["/length", "/nowhere"])
+    func expectation(path: String) throws {
+        func head(_ version: String, _ expectation: String) -> String {
+            "POST \(path) \(version)\r\nhost: x\r\nexpect: \(expectation)\r\ncontent-length: 3\r\n\r\n"
+        }
+        for expectation in ["100-continue", "100-Continue"] {
+            let door = try Door()
+            try door.send(head("HTTP/1.1", expectation))
+            #expect(try door.answers() == "HTTP/1.1 100 Continue\r\n\r\n")
+            try door.send("abc")
+            let answer = try door.answers()
+            #expect(path == "/length" ? answer.hasSuffix("\r\n\r\n3") : answer.isEmpty)
+        }
+        for request in [head("HTTP/1.0", "100-continue"), head("HTTP/1.1", "else")] {
+            let door = try Door()
+            try door.send(request)
+            #expect(try door.answers().isEmpty)
         }
     }
 
@@ -267,10 +519,15 @@ struct DoorReadingTests {
         let client = try await ClientBootstrap(group: group)
             .channelInitializer { $0.pipeline.addHandler(received) }
             .connect(host: "127.0.0.1", port: listener.localAddress?.port ?? 0).get()
-        for _ in 0..<2 {
+        // The server ignores other protocols, and WebSockets on its own paths.
+        let upgrades = ["", "connection: upgrade\r\nupgrade: h2c\r\n", "connection: upgrade\r\nupgrade: websocket\r\n"]
+        for fields in upgrades {
             received.clear()
-            try await client.writeAndFlush(ByteBuffer(string: "GET /rest HTTP/1.1\r\nhost: x\r\n\r\n")).get()
-            try await eventually("the server answers") { received.text.hasSuffix("\r\n\r\n") }
+            let request = "GET /rest HTTP/1.1\r\nhost: x\r\n\(fields)\r\n"
+            try await client.writeAndFlush(ByteBuffer(string: request + request)).get()
+            try await eventually("the server answers both") {
+                received.text.hasSuffix("\r\n\r\n") && received.text.split(separator: "HTTP/1.1 200 ").count == 2
+            }
             #expect(received.text.hasPrefix("HTTP/1.1 200 "))
         }
         received.clear()
@@ -278,14 +535,16 @@ struct DoorReadingTests {
             "GET /echo HTTP/1.1", "host: x", "upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13",
             "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==",
         ]
-        try await client.writeAndFlush(ByteBuffer(string: fields.joined(separator: "\r\n") + "\r\n\r\n")).get()
-        try await eventually("the handshake is answered") { received.text.hasSuffix("\r\n\r\n") }
+        // The text "hi", masked with zeros; the first comes together with the handshake.
+        let frame = ByteBuffer(bytes: [0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69])
+        var handshake = ByteBuffer(string: fields.joined(separator: "\r\n") + "\r\n\r\n")
+        handshake.writeImmutableBuffer(frame)
+        try await client.writeAndFlush(handshake).get()
+        try await eventually("the first text comes back") { received.bytes.suffix(4) == [0x81, 0x02, 0x68, 0x69] }
         #expect(received.text.hasPrefix("HTTP/1.1 101 "))
         // More messages than the server's input would hold.
         for _ in 0..<8 {
             received.clear()
-            // The text "hi", masked with zeros.
-            let frame = ByteBuffer(bytes: [0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69])
             try await client.writeAndFlush(frame).get()
             try await eventually("the text comes back") { received.bytes == [0x81, 0x02, 0x68, 0x69] }
         }

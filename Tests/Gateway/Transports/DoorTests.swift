@@ -52,6 +52,7 @@ struct DoorHandshakeTests {
 
     @Test("refuses each fault in the endpoint's own format", arguments: ["/length", "/plain"])
     func faults(_ path: String) throws {
+        let marks = String(repeating: "\u{300}", count: 65)
         let table: [(request: String, status: String, reason: String)] = [
             (Self.handshake(path, [:], method: "POST"), "400", "the handshake must be GET"),
             (Self.handshake(path, [:], version: "HTTP/1.0"), "400", "the handshake must be GET"),
@@ -66,6 +67,7 @@ struct DoorHandshakeTests {
             (Self.handshake(path, ["Sec-WebSocket-Key": "c2hvcnQ="]), "400", "16 bytes in base64"),
             (Self.handshake(path, ["Sec-WebSocket-Key": "no base64 of 16 bytes!!!"]), "400", "16 bytes in base64"),
             (Self.handshake(path, ["sec-websocket-key": Self.key]), "400", "16 bytes in base64"),
+            (Self.handshake(path, ["X-Note": "a" + marks]), "400", "a header has more than 64 combining marks"),
         ]
         for (request, status, reason) in table {
             let answer = try Self.answer(to: request)
@@ -86,6 +88,17 @@ struct DoorHandshakeTests {
         for field in ["upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13"] {
             #expect(answer.contains("\r\n\(field)\r\n"), "\(field)")
         }
+    }
+
+    @Test("refuses a header with too many combining marks in a row", arguments: ["/length", "/nowhere"])
+    func marks(_ path: String) throws {
+        let door = try Door()
+        let marks = String(repeating: "\u{300}", count: 65)
+        try door.send("GET \(path) HTTP/1.1\r\nhost: x\r\norigin: a\(marks)\r\n\r\n")
+        let answer = try door.answers()
+        #expect(answer.hasPrefix("HTTP/1.1 400 "))
+        #expect(answer.contains("a header has more than 64 combining marks in a row"))
+        #expect(!door.channel.isActive)
     }
 }
 
@@ -154,6 +167,30 @@ struct DoorTimeTests {
         #expect(door.channel.isActive)
         door.channel.isWritable = false
         door.channel.pipeline.fireChannelWritabilityChanged()
+        door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+        #expect(!door.channel.isActive)
+    }
+
+    @Test("closes a client that reads less than 4 KB of a full connection in 30 s")
+    func trickle() throws {
+        let door = try Door()
+        let encoder = try door.channel.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
+        /// Leaves so many bytes of output unread.
+        func leave(_ bytes: Int) {
+            encoder.flush()
+            encoder.write(NIOAny(ByteBuffer(repeating: 0x78, count: bytes)), promise: nil)
+        }
+        // So that the first request is not late.
+        try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        leave(100_000)
+        door.channel.isWritable = false
+        door.channel.pipeline.fireChannelWritabilityChanged()
+        for rest in [95_000, 90_000] {
+            leave(rest)
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+            #expect(door.channel.isActive)
+        }
+        leave(89_999)
         door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
         #expect(!door.channel.isActive)
     }

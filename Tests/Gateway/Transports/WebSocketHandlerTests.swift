@@ -63,6 +63,21 @@ struct PongTests {
         #expect(self.listener.pongs == [1, 2, 1])
         #expect(self.listener.pings == 0)
     }
+
+    @Test("takes answers to its pings after its own close frame, and ignores other pongs")
+    func closing() throws {
+        self.ping(1)
+        self.handler.close(.serviceRestart, reason: "restart")
+        self.handler.flush()
+        for number in [2, 1, 1] as [UInt8] { try self.pong(number) }
+        #expect(self.listener.pongs == [1])
+        #expect(self.listener.pings == 0)
+        #expect(self.listener.closed == 0)
+        // A masked close frame without a code.
+        try self.channel.writeInbound(ByteBuffer(bytes: [0x88, 0x80, 0, 0, 0, 0]))
+        self.channel.embeddedEventLoop.run()
+        #expect(self.listener.closed == 1)
+    }
 }
 
 /// Peers that vanished without a close.
@@ -125,6 +140,66 @@ struct HalfOpenTests {
         #expect(channel.isActive && listener.closed == 0)
         channel.embeddedEventLoop.advanceTime(by: .seconds(2))
         #expect(!channel.isActive && listener.closed == 1)
+    }
+}
+
+/// Messages that begin and do not end.
+@Suite("Late messages", .timeLimit(.minutes(10)))
+struct LateMessageTests {
+    /// A text of ten bytes, masked with zeros.
+    private static let text: [UInt8] = [0x81, 0x8A, 0, 0, 0, 0] + [UInt8](repeating: 0x78, count: 10)
+
+    private let listener = Listener()
+    private let handler: WebSocketHandler
+    private let channel: EmbeddedChannel
+
+    init() throws {
+        self.handler = WebSocketHandler(application: self.listener, limits: WebSocketLimits(maximumMessage: 1_024))
+        self.channel = EmbeddedChannel(handler: self.handler)
+        try self.channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+    }
+
+    private func send(_ bytes: [UInt8], thenWait seconds: Int64) throws {
+        try self.channel.writeInbound(ByteBuffer(bytes: bytes))
+        self.channel.embeddedEventLoop.advanceTime(by: .seconds(seconds))
+    }
+
+    @Test("closes a peer whose message does not end within 20 s, however it trickles", arguments: [false, true])
+    func trickle(isFragment: Bool) throws {
+        let fragment: [UInt8] = [0x01, 0x81, 0, 0, 0, 0, 0x78]
+        let ping: [UInt8] = [0x89, 0x80, 0, 0, 0, 0]
+        if isFragment { try self.send(fragment, thenWait: 0) }
+        for byte in Self.text.dropLast() { try self.send(isFragment ? ping : [byte], thenWait: 1) }
+        self.channel.embeddedEventLoop.advanceTime(by: .seconds(4))
+        #expect(self.channel.isActive)
+        self.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        #expect(!self.channel.isActive && self.listener.closed == 1)
+        var last: ByteBuffer?
+        while let frame = try self.channel.readOutbound(as: ByteBuffer.self) { last = frame }
+        // A close frame with 1008.
+        #expect(last.map { Array($0.readableBytesView.dropFirst(2).prefix(2)) } == [0x03, 0xF0])
+    }
+
+    @Test("gives each message its own time, and none to a peer between messages")
+    func inTime() throws {
+        let (begun, rest) = (Array(Self.text.prefix(9)), Array(Self.text.dropFirst(9)))
+        try self.send(begun, thenWait: 15)
+        try self.send(rest + begun, thenWait: 15)
+        try self.send(rest + begun, thenWait: 15)
+        try self.send(rest, thenWait: 100)
+        #expect(self.channel.isActive && self.listener.texts.count == 3)
+    }
+
+    @Test("does not count the time in which reading is paused")
+    func paused() throws {
+        try self.send(Array(Self.text.prefix(9)), thenWait: 15)
+        self.handler.setReading(false)
+        self.channel.embeddedEventLoop.advanceTime(by: .seconds(100))
+        self.handler.setReading(true)
+        self.channel.embeddedEventLoop.advanceTime(by: .seconds(19))
+        #expect(self.channel.isActive)
+        self.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        #expect(!self.channel.isActive)
     }
 }
 

@@ -66,9 +66,10 @@ package struct DoorChannel: HTTPChannelHandler {
             limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
             limits.maxHeaderFieldCount = self.http.httpDecoder.maxHeaderFieldCount
             let encoder = HTTPResponseEncoder()
-            let decoder = ByteToMessageHandler(
-                HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: limits)
-            )
+            let decoder = DoorDecoder(limits: limits)
+            // More than any head: bytes wait here behind a request that opens a WebSocket, in an
+            // unfinished field, or in the white space before a value.
+            let decoding = ByteToMessageHandler(decoder, maximumBufferSize: 2 * limits.maxHeaderListSize)
             let promise = channel.eventLoop.makePromise(of: Outcome.self)
             let handler = DoorHandler(
                 endpoints: self.endpoints,
@@ -77,10 +78,11 @@ package struct DoorChannel: HTTPChannelHandler {
                 http: self.http,
                 encoder: encoder,
                 decoder: decoder,
+                decoding: decoding,
                 outcome: promise,
                 logger: logger
             )
-            try channel.pipeline.syncOperations.addHandlers([encoder, decoder, handler])
+            try channel.pipeline.syncOperations.addHandlers([encoder, decoding, handler])
             return Value(outcome: promise.futureResult, channel: channel)
         }
     }
@@ -133,9 +135,9 @@ struct ReceiveBufferAllocator: RecvByteBufferAllocator {
 package struct DoorTimeouts: Sendable {
     /// Until the first request has arrived.
     var firstRequest: Duration = .seconds(10)
-    /// Until the body of a request has arrived.
+    /// Until the body of a request, or the rest of a socket's message, has arrived.
     var body: Duration = .seconds(20)
-    /// For a client with a full connection to read any of it.
+    /// For a client with a full connection to read 4 KB of it.
     var stall: Duration = .seconds(30)
     /// For a client's system to acknowledge what was sent (TCP_USER_TIMEOUT, RFC 5482).
     var acknowledgement: Duration = .seconds(60)

@@ -12,18 +12,19 @@ import Protocols
 
 /// Routes a connection's requests to an endpoint, a WebSocket or the HTTP server.
 ///
-/// Requests are answered in order: while one side answers, the next request waits here if it is for
-/// the other side.
+/// Requests are answered in order: while one is being answered, the next waits here.
 final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    // Limits of queued requests, in parts and bytes; a client that sends more is closed. Reading is
-    // paused meanwhile, so more arrives only as the client leaves.
-    private static let longestQueue = 256
+    // Limits of queued requests, in parts and bytes on the wire; beyond them, the client is closed.
+    // One read of 16 KB fits, then reading pauses: more comes only as the client leaves.
+    private static let longestQueue = 4_096
     private static let largestQueue = 32 * 1024
+    /// The least that a client must read of a full connection's output in time.
+    private static let leastRead = 4 * 1024
     /// How many parts of up to 16 KB wait for the server before reading stops.
     ///
     /// No budget counts them. A request without a large body has three.
@@ -51,8 +52,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     let policy: DoorPolicy
     private let http: HTTP1Channel.Configuration
     private let encoder: HTTPResponseEncoder
-    /// Nil once a stream has begun.
-    private var decoder: ByteToMessageHandler<HTTPRequestDecoder>?
+    /// Nil once a stream has begun, as is its handler.
+    private var decoder: DoorDecoder?
+    private var decoding: ByteToMessageHandler<DoorDecoder>?
+    /// Whether NIO's decoder stops after the request that is arriving, which opens no WebSocket.
+    private var mustResume = false
     private let outcome: EventLoopPromise<DoorChannel.Outcome>
     private let logger: Logger
 
@@ -61,7 +65,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     var exchange: HTTPExchange?
     private var waiting: [HTTPServerRequestPart] = []
     private var waitingBytes = 0
+    private var waitingMemory = 0
     private var isDraining = false
+    /// Whether the client has closed its half while requests wait for the server.
+    private var isInputClosed = false
     /// A read was requested while reads are held.
     private var isReadHeld = false
     /// Bytes of the incoming body, received and kept.
@@ -77,8 +84,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isSettled = false
     /// The client's address that it counts for, in a box that outlives this handler.
     var counted: NIOLoopBoundBox<ClientAddress>?
-    /// The CORS grants of the requests that the server has not answered, in order.
-    private var grants: [AllowedOrigins.Grant?] = []
+    /// Whether the server has a request that it has not answered.
+    private var isServerAnswering = false
+    /// The CORS grant for the server's answer.
+    private var serverGrant: AllowedOrigins.Grant?
     /// Runs while the client does not read what was written.
     var stall: Scheduled<Void>?
     /// Whether to close the connection once the endpoint has answered; the server may have closed
@@ -91,7 +100,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         policy: DoorPolicy,
         http: HTTP1Channel.Configuration,
         encoder: HTTPResponseEncoder,
-        decoder: ByteToMessageHandler<HTTPRequestDecoder>,
+        decoder: DoorDecoder,
+        decoding: ByteToMessageHandler<DoorDecoder>,
         outcome: EventLoopPromise<DoorChannel.Outcome>,
         logger: Logger
     ) {
@@ -102,6 +112,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.http = http
         self.encoder = encoder
         self.decoder = decoder
+        self.decoding = decoding
         self.outcome = outcome
         self.logger = logger
     }
@@ -130,6 +141,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.context = nil
         self.waiting = []
         self.waitingBytes = 0
+        self.waitingMemory = 0
         self.forgetBody()
         let incoming = self.incoming
         self.phase = .over
@@ -168,13 +180,17 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if error is ByteToMessageDecoderError.PayloadTooLargeError {
+            DoorMetrics.refusedPipelines.increment()
+            return context.close(promise: nil)
+        }
         guard let fault = error as? HTTPParserError else {
             if self.hasServer, self.exchange == nil { return context.fireErrorCaught(error) }
             return context.close(promise: nil)
         }
         // A client that leaves in the middle of a request is not refused.
         if fault != .invalidEOFState { DoorMetrics.refusedHeads.increment() }
-        guard case .idle = self.phase, self.grants.isEmpty else { return context.close(promise: nil) }
+        guard case .idle = self.phase, !self.isServerAnswering else { return context.close(promise: nil) }
         let refusal: TransportRefusal =
             switch fault {
             case .headerOverflow: .problem(.requestHeaderFieldsTooLarge, "the request's head is too large")
@@ -190,7 +206,13 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             // The server need not wait: the endpoint ends its answer with the sockets.
             if !self.hasServer { self.settle(.taken) }
         case is ChannelShouldQuiesceEvent where !self.hasServer: context.close(promise: nil)
+        case is ChannelShouldQuiesceEvent:
+            // The server closes after its answer, so it must get no request that is queued.
+            self.mustClose = true
+            context.fireUserInboundEventTriggered(event)
         case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
+        // The server would take no request after the event.
+        case ChannelEvent.inputClosed where !self.waiting.isEmpty: self.isInputClosed = true
         default: context.fireUserInboundEventTriggered(event)
         }
     }
@@ -215,8 +237,13 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // The connection ends with the stream, so no request that follows is answered.
-        guard self.decoder != nil else { return }
+        guard let decoder else { return }
         let part = self.unwrapInboundIn(data)
+        switch part {
+        case .head(let head): self.mustResume = head.stopsDecoder && !self.opensSocket(head)
+        case .body: break
+        case .end: if self.mustResume { decoder.resume() }
+        }
         guard self.waiting.isEmpty, self.accepts(part) else { return self.keep(part, context) }
         self.take(part, context)
     }
@@ -230,6 +257,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         self.waiting.append(part)
         self.waitingBytes = bytes
+        self.waitingMemory += part.memory
         guard self.count() else {
             DoorMetrics.refusedMemory.increment()
             return context.close(promise: nil)
@@ -240,11 +268,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private func accepts(_ part: HTTPServerRequestPart) -> Bool {
         switch self.phase {
         case .deciding, .answering: return false
-        case .idle:
-            guard case .head(let head) = part, self.endpoint(of: head) != nil || head.hostFault != nil else {
-                return true
-            }
-            return self.grants.isEmpty
+        case .idle: return !self.isServerAnswering && !self.mustClose
         case .collecting, .forwarding, .refusing, .over: return true
         }
     }
@@ -276,7 +300,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     /// Counts what is held; false if the process holds too much.
-    private func count() -> Bool { self.share.hold(self.kept + self.waitingBytes) }
+    private func count() -> Bool { self.share.hold(self.kept + self.waitingMemory) }
 
     /// Releases the count of the body that arrived.
     func forgetBody() {
@@ -296,6 +320,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         return self.endpoints.first { $0.claims(path) }
     }
 
+    /// Whether the request asks an endpoint for a WebSocket: the bytes after it are not HTTP.
+    private func opensSocket(_ head: HTTPRequestHead) -> Bool {
+        WebSocketHandshake.isRequested(by: head) && self.endpoint(of: head) != nil
+    }
+
     private func take(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
         switch (self.phase, part) {
         case (.idle, .head(let head)):
@@ -305,7 +334,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             } else {
                 self.forward(head, context)
             }
-        case (.forwarding, .body) where self.grants.isEmpty:
+        case (.forwarding, .body) where !self.isServerAnswering:
             // The server has answered, after a 401 for example, so the rest is not read.
             break
         case (.forwarding, _):
@@ -342,13 +371,14 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         guard WebSocketHandshake.isRequested(by: head) else {
             let exchange = HTTPExchange(head: head, eventLoop: context.eventLoop, door: self)
-            if let fault = head.hostFault {
+            if let fault = head.fault {
                 DoorMetrics.refusedHeads.increment()
                 return self.answer(head, endpoint.refusal(.badRequest, reason: fault))
             }
             self.received = 0
             self.phase = .collecting(exchange, ByteBuffer(), endpoint)
             self.limitBody()
+            self.invite(head, context)
             return endpoint.begin(exchange)
         }
         self.phase = .deciding
@@ -367,12 +397,12 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     // MARK: The server
 
     private func forward(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
-        if let fault = head.hostFault {
+        if let fault = head.fault {
             DoorMetrics.refusedHeads.increment()
             return self.answer(head, .problem(.badRequest, fault))
         }
         let length = head.headers.first(name: "content-length").flatMap { Int($0) } ?? 0
-        if length > self.policy.maximumBody, self.grants.isEmpty {
+        if length > self.policy.maximumBody {
             DoorMetrics.refusedBodies.increment()
             return self.answer(head, .problem(.payloadTooLarge, "the body is too large"))
         }
@@ -380,12 +410,21 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.limitBody()
         do {
             if !self.hasServer { try self.addServer(context) }
-            self.grants.append(self.policy.grant(head))
+            self.isServerAnswering = true
+            self.serverGrant = self.policy.grant(head)
+            self.invite(head, context)
             context.fireChannelRead(self.wrapInboundOut(.head(head)))
         } catch {
             self.logger.error("connection setup failed", metadata: ["error": "\(error)"])
             context.close(promise: nil)
         }
+    }
+
+    /// Asks for the body if the client waits for that (RFC 9110, section 10.1.1).
+    private func invite(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        guard head.awaitsContinue else { return }
+        let interim = HTTPResponseHead(version: .http1_1, status: .continue)
+        context.writeAndFlush(self.wrapOutboundOut(.head(interim)), promise: nil)
     }
 
     private func addServer(_ context: ChannelHandlerContext) throws {
@@ -410,13 +449,13 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if case .over = self.phase { return context.write(data, promise: promise) }
         switch self.unwrapOutboundIn(data) {
         case .head(var head) where head.status.code >= 200:
-            self.policy.protect(&head.headers, self.grants.first ?? nil)
+            self.policy.protect(&head.headers, self.serverGrant)
             return context.write(self.wrapOutboundOut(.head(head)), promise: promise)
         case .head, .body: return context.write(data, promise: promise)
         case .end: context.write(data, promise: promise)
         }
-        if !self.grants.isEmpty { self.grants.removeFirst() }
-        if self.grants.isEmpty, !self.waiting.isEmpty { self.drain() }
+        self.isServerAnswering = false
+        if !self.waiting.isEmpty { self.drain() }
     }
 
     /// Handles the parts that were queued.
@@ -427,13 +466,22 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         while let part = self.waiting.first, let context, self.accepts(part) {
             self.waiting.removeFirst()
             self.waitingBytes -= part.bytes
+            self.waitingMemory -= part.memory
             self.take(part, context)
             if case .forwarding = self.phase { isForwarded = true }
         }
         self.isDraining = false
+        // Releases the storage, so that idle connections keep none.
+        if self.waiting.isEmpty { self.waiting = [] }
         _ = self.count()
         // The server processes input on read completion, and this read completed earlier.
         if isForwarded { self.context?.fireChannelReadComplete() }
+        if self.isInputClosed, self.waiting.isEmpty, let context {
+            self.isInputClosed = false
+            // The event may close the connection, which would discard the answer before.
+            context.flush()
+            self.userInboundEventTriggered(context: context, event: ChannelEvent.inputClosed)
+        }
         self.resumeReading()
     }
 
@@ -478,13 +526,18 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             // In front of a server's handlers: NIO cannot remove the last of them. The socket hands
             // them no input, so the server's task sleeps until the connection closes.
             try pipeline.addHandler(
-                WebSocketHandler(application: application, limits: admission.limits, bodies: self.policy.bodies),
+                WebSocketHandler(
+                    application: application,
+                    limits: admission.limits,
+                    bodies: self.policy.bodies,
+                    patience: self.timeouts.body
+                ),
                 position: .after(self)
             )
             self.settle(.taken)
             // Bytes after the request belong to the socket; the decoder forwards them when it is
             // removed.
-            if let decoder { pipeline.removeHandler(decoder, promise: nil) }
+            if let decoding { pipeline.removeHandler(decoding, promise: nil) }
             pipeline.removeHandler(context: context, promise: nil)
             if self.isReadHeld { channel.read() }
         } catch {
@@ -495,20 +548,48 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 }
 
 extension HTTPServerRequestPart {
-    /// Its approximate size on the wire.
+    /// Its least size on the wire.
     fileprivate var bytes: Int {
         switch self {
         case .head(let head):
-            head.headers.reduce(head.uri.utf8.count) { $0 + $1.name.utf8.count + $1.value.utf8.count }
+            head.headers.reduce(17 + head.uri.utf8.count) { $0 + 3 + $1.name.utf8.count + $1.value.utf8.count }
         case .body(let bytes): bytes.readableBytes
         case .end: 0
+        }
+    }
+
+    /// Its approximate size in memory: a head and each of its fields take more than on the wire.
+    fileprivate var memory: Int {
+        switch self {
+        case .head(let head):
+            head.headers.reduce(512 + head.uri.utf8.count) { $0 + 64 + $1.name.utf8.count + $1.value.utf8.count }
+        case .body(let bytes): 64 + bytes.readableBytes
+        case .end: 64
         }
     }
 }
 
 extension HTTPRequestHead {
+    /// The fault for which the door refuses the request; nil if it is valid.
+    fileprivate var fault: String? { self.headers.markFault ?? self.hostFault ?? self.boundaryFault }
+
+    /// The fault of a request whose end is uncertain; nil if it is certain.
+    private var boundaryFault: String? {
+        if self.method == .CONNECT { return "CONNECT is not supported" }
+        // With `Upgrade`, NIO's decoder takes a body in another coding for no body.
+        let codings = self.headers["transfer-encoding"]
+        guard !codings.isEmpty, self.stopsDecoder, codings.map({ $0.lowercased() }) != ["chunked"] else { return nil }
+        return "a request with Upgrade must have chunked as its only transfer coding"
+    }
+
+    /// Whether the client may wait for `100 Continue` before it sends the body.
+    fileprivate var awaitsContinue: Bool {
+        guard (self.version.major, self.version.minor) >= (1, 1) else { return false }
+        return self.headers["expect"].contains { $0.utf8.elementsEqual("100-continue".utf8) { $0 | 0x20 == $1 } }
+    }
+
     /// The fault of the `Host` field (RFC 9112, section 3.2); nil if it is valid.
-    fileprivate var hostFault: String? {
+    private var hostFault: String? {
         let hosts = self.headers["host"]
         if hosts.count > 1 { return "the Host header must appear exactly once" }
         guard let host = hosts.first else {
@@ -609,10 +690,11 @@ extension DoorHandler {
 
     /// Frees the memory of the decoder, since no request follows a stream.
     private func dropDecoder(_ context: ChannelHandlerContext) {
-        guard let decoder else { return }
+        guard let decoding else { return }
         // First, because the removed decoder forwards what it has.
         self.decoder = nil
-        context.pipeline.syncOperations.removeHandler(decoder, promise: nil)
+        self.decoding = nil
+        context.pipeline.syncOperations.removeHandler(decoding, promise: nil)
     }
 
     func writeStream(_ bytes: ByteBuffer) {
@@ -671,13 +753,13 @@ extension DoorHandler {
         }
     }
 
-    /// Closes the connection of a client that reads nothing of its pending output.
+    /// Closes the connection of a client that reads too little of its pending output.
     func watchReader(_ context: ChannelHandlerContext, waiting: Int) {
         let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
         self.stall = context.eventLoop.scheduleTask(in: TimeAmount(self.timeouts.stall)) {
             let (handler, context) = bound.value
             let rest = handler.backlog
-            guard rest >= waiting else { return handler.watchReader(context, waiting: rest) }
+            guard rest > waiting - Self.leastRead else { return handler.watchReader(context, waiting: rest) }
             DoorMetrics.refusedSlow.increment()
             context.close(mode: .all, promise: nil)
         }

@@ -11,7 +11,7 @@ package struct DoorPolicy: Sendable {
     /// Loads nothing, runs nothing, allows no frame.
     private static let pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     /// Answer fields that pages of other origins may read besides the simple ones.
-    private static let exposedFields = "ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
+    private static let exposedFields = "Content-Range, ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
 
     /// The pages that may use the listener.
     package var origins = AllowedOrigins.listed([])
@@ -109,14 +109,22 @@ package enum AllowedOrigins: Sendable, Equatable {
         case .any where allowsCredentials: Grant(origin: origin, allowsCredentials: true)
         // No credentials: an answer that everyone may read must not depend on a cookie.
         case .any: Grant(origin: "*", allowsCredentials: false)
-        case .listed(let origins):
-            origins.contains(origin.lowercased()) ? Grant(origin: origin, allowsCredentials: true) : nil
+        case .listed(let origins) where Self.isASCII(origin) && origins.contains(origin.lowercased()):
+            Grant(origin: origin, allowsCredentials: true)
+        case .listed: nil
         }
     }
 
+    /// Whether a text is ASCII, as each origin and host is.
+    ///
+    /// `String` may take quadratic time to compare another.
+    private static func isASCII(_ text: String) -> Bool { text.utf8.allSatisfy { $0 < 0x80 } }
+
     /// Whether an origin names a host; either may leave out the scheme's port or state it.
     private static func isOwn(_ origin: String, host: String?) -> Bool {
-        guard let host, let mark = origin.firstRange(of: "://") else { return false }
+        guard let host, Self.isASCII(origin), Self.isASCII(host), let mark = origin.firstRange(of: "://") else {
+            return false
+        }
         let port: String? =
             switch origin[..<mark.lowerBound].lowercased() {
             case "https", "wss": ":443"

@@ -67,6 +67,8 @@ package final class HTTPExchange {
     func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
         guard !self.isAnswered else { return }
         self.finish()
+        var headers = headers
+        headers.addRetryAfter(status)
         guard self.isWhole else {
             self.early = Early(status: status, headers: headers, body: body)
             return

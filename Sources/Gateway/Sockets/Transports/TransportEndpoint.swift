@@ -81,7 +81,16 @@ package struct TransportRefusal: Error, Sendable {
     init(_ status: HTTPResponseStatus, headers: HTTPHeaders, body: [UInt8]) {
         self.status = status
         self.headers = headers
+        self.headers.addRetryAfter(status)
         self.body = body
+    }
+}
+
+extension HTTPHeaders {
+    /// Adds `Retry-After` (RFC 9110, section 10.2.3) to the headers of a 429 or a 503.
+    mutating func addRetryAfter(_ status: HTTPResponseStatus) {
+        guard status == .tooManyRequests || status == .serviceUnavailable else { return }
+        self.replaceOrAdd(name: "retry-after", value: "5")
     }
 }
 

@@ -6,7 +6,7 @@ import NIOCore
 import Protocols
 
 /// One WebSocket (RFC 6455): a channel handler on its event loop, without a task, and with a timer
-/// only for a peer that broke the protocol.
+/// only for an incomplete message or a peer that broke the protocol.
 ///
 /// Output gathers until ``flush()`` and leaves in one write.
 package final class WebSocketHandler: ChannelInboundHandler {
@@ -32,14 +32,22 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var awaitedPongs = AwaitedPongs()
     /// Counts the bytes of an incomplete message.
     private var share: BudgetShare
+    private let patience: Duration
+    /// Closes the connection if the rest of a message does not come; nil until one was incomplete.
+    private var limit: TimeLimit?
+    private var isReading = true
 
-    /// - Parameter bodies: Counts the bytes of incomplete messages over all connections.
+    /// - Parameters:
+    ///   - bodies: Counts the bytes of incomplete messages over all connections.
+    ///   - patience: The time for a message, from its first byte to its last.
     package init(
         application: any WebSocketApplication,
         limits: WebSocketLimits,
-        bodies: Budget = Budget(limit: .max)
+        bodies: Budget = Budget(limit: .max),
+        patience: Duration = .seconds(20)
     ) {
         self.share = BudgetShare(of: bodies)
+        self.patience = patience
         self.application = application
         self.limits = limits
         self.parser = WebSocketParser(
@@ -73,6 +81,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard self.context != nil else { return }
         self.context = nil
         self.outbound = nil
+        self.limit?.remove()
         // Cannot fail: the amount only shrinks.
         _ = self.share.hold(0)
         let application = self.application
@@ -103,12 +112,14 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.pingedAt = nil
         // Moves the parser out, because its events may call back into the handler.
         var parser = self.parser
+        let wasIncomplete = parser.isIncomplete
         var events: [WebSocketParser.Event] = []
         parser.read(self.unwrapInboundIn(data)) { events.append($0) }
         self.parser = parser
         for event in events { self.handle(event) }
         self.application?.webSocketReadComplete()
         self.flush()
+        self.limitMessage(isNew: !wasIncomplete || events.contains { $0.endsMessage })
         guard self.context != nil, !self.share.hold(self.parser.buffered) else { return }
         DoorMetrics.refusedMemory.increment()
         self.close(.tryAgainLater, reason: "too many messages are coming in")
@@ -116,12 +127,29 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.context?.close(promise: nil)
     }
 
-    private func handle(_ event: WebSocketParser.Event) {
-        // After a close frame was sent, only the peer's close frame counts.
-        guard self.closeDeadline == nil else {
-            if case .close = event { self.context?.close(promise: nil) }
+    /// Limits the time for the rest of an incomplete message.
+    ///
+    /// - Parameter isNew: Whether the message began with this input.
+    private func limitMessage(isNew: Bool) {
+        guard self.parser.isIncomplete, self.isReading, let context else {
+            self.limit?.remove()
             return
         }
+        guard isNew else { return }
+        let limit = self.limit ?? TimeLimit(on: context.eventLoop)
+        self.limit = limit
+        limit.set(self.patience) { [weak self] in self?.messageIsLate() }
+    }
+
+    private func messageIsLate() {
+        DoorMetrics.refusedSlow.increment()
+        self.close(.policyViolation, reason: "the message did not come in time")
+        self.flush()
+        self.context?.close(promise: nil)
+    }
+
+    private func handle(_ event: WebSocketParser.Event) {
+        guard self.closeDeadline == nil else { return self.handleClosing(event) }
         switch event {
         case .text(let text): self.application?.webSocketReceived(text: text)
         case .binary(let bytes): self.application?.webSocketReceived(binary: bytes)
@@ -147,6 +175,17 @@ package final class WebSocketHandler: ChannelInboundHandler {
             // the peer has seen that.
             self.context?.close(mode: .output, promise: nil)
             self.dropLater()
+        }
+    }
+
+    /// Handles input after a close frame was sent: only the peer's close frame counts, and pongs to
+    /// pings that were sent before.
+    private func handleClosing(_ event: WebSocketParser.Event) {
+        switch event {
+        case .pong(let payload):
+            if let sequence = self.awaitedPongs.settle(payload) { self.application?.webSocketProven(sequence) }
+        case .close: self.context?.close(promise: nil)
+        case .text, .binary, .ping, .violation: break
         }
     }
 
@@ -243,6 +282,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
     /// Pauses or resumes reading; meanwhile, input waits in the system's buffers and then at the
     /// peer.
     func setReading(_ isOn: Bool) {
+        self.isReading = isOn
+        // The rest of a message cannot come meanwhile.
+        self.limitMessage(isNew: isOn)
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
     }
 
@@ -266,6 +308,16 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard now - self.lastHeard > TimeAmount(interval) else { return false }
         self.pingedAt = now
         return true
+    }
+}
+
+extension WebSocketParser.Event {
+    /// Whether a message ends with it; control frames only interrupt one.
+    fileprivate var endsMessage: Bool {
+        switch self {
+        case .text, .binary: true
+        case .ping, .pong, .close, .violation: false
+        }
     }
 }
 
