@@ -38,6 +38,23 @@ struct RequestQueryTests {
         }
     }
 
+    @Test("refuses more than 64 combining marks in a row, encoded or not", arguments: ["%CC%80", "\u{300}"])
+    func marks(_ mark: String) throws {
+        let most = String(repeating: mark, count: 64)
+        #expect(try RequestQuery("a=b\(most)&c\(most)").fields.map(\.value.unicodeScalars.count) == [65, 0])
+        for (text, name) in [("a=b\(most)\(mark)", "a"), ("x=1&b\(most)\(mark)=1", "query")] {
+            for ignoresCase in [false, true] {
+                #expect {
+                    try RequestQuery(text, ignoresCase: ignoresCase)
+                } throws: { error in
+                    (error as? QueryFault)?.description == "\(name): has more than 64 combining marks in a row"
+                }
+            }
+        }
+        // A mark does not hide the ends of a field.
+        #expect(try RequestQuery("a=\(mark)&\(mark)b=1").fields.map(\.value.unicodeScalars.count) == [1, 1])
+    }
+
     @Test("treats two cases of a name as a repeat when case is ignored")
     func letterCase() throws {
         let query = try RequestQuery(target: "/hub?ID=a?b&Access_Token=T", ignoresCase: true)

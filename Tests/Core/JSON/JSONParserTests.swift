@@ -20,6 +20,9 @@ struct JSONParserTests {
         }
     }
 
+    /// The zeros of the greatest power of ten that a double holds.
+    private static let zeros = String(repeating: "0", count: 308)
+
     private static func nested(_ depth: Int) -> String {
         String(repeating: "[", count: depth) + "1" + String(repeating: "]", count: depth)
     }
@@ -64,6 +67,8 @@ struct JSONParserTests {
         arguments: [
             "0", "-0", "1", "-1", "10", "1.0", "0.5", "-0.0", "1e5", "1E5", "1e+5", "1e-5", "0e0", "1.5E-10",
             "123456789012345678901234567890", "0.1000000000000000000001", "1e308", "1e-308", "1e0005",
+            "-1.7976931348623157e308", "0e308", "-0.0e-308", "1\(zeros)", "0.\(zeros)\(zeros)", "0.\(zeros)1",
+            "0.1\(zeros)1",
         ]
     )
     func keeps(number: String) throws {
@@ -77,6 +82,17 @@ struct JSONParserTests {
     func refuses(exponent: String) {
         #expect(Self.fault(Array(exponent.utf8)) == JSONFault(.exponent, at: 0))
         #expect(Self.fault(Array(#"{"a":\#(exponent)}"#.utf8)) == JSONFault(.exponent, at: 5))
+    }
+
+    @Test(
+        "refuses numbers beyond a double's range",
+        arguments: [
+            "9e308", "-9E+308", "1.7976931348623159e308", "10e308", "0.00000000000000000001e-308", "2\(zeros)",
+            "-9\(zeros)\(zeros)", "0.\(zeros)\(zeros)1",
+        ])
+    func refuses(range number: String) {
+        #expect(Self.fault(Array(number.utf8)) == JSONFault(.range, at: 0))
+        #expect(Self.fault(Array(#"{"a":\#(number)}"#.utf8)) == JSONFault(.range, at: 5))
     }
 
     @Test(
@@ -162,6 +178,37 @@ struct JSONParserTests {
     func tellsNormalFormsApart() throws {
         let object = try #require(try Self.parse("{\"\u{E9}\":1,\"e\u{301}\":2}").object)
         #expect(object.count == 2)
+    }
+
+    @Test(
+        "refuses more than 64 combining marks in a row, escaped or not, in strings and names",
+        arguments: ["\u{300}", #"\u0316"#])
+    func boundsMarks(mark: String) throws {
+        let most = "a" + String(repeating: mark, count: 64)
+        #expect(try Self.parse("\"\(most)\(most)\"").string?.unicodeScalars.count == 130)
+        #expect(try Self.parse("{\"\(most)\":1}").object?.count == 1)
+        for text in ["[\"\(most)\(mark)\"]", "{\"\(most)\(mark)\":1}"] {
+            #expect(Self.fault(Array(text.utf8)) == JSONFault(.tooManyMarks, at: 1))
+            #expect(throws: Never.self) { try JSONParser.parse(stored: Array(text.utf8)) }
+        }
+    }
+
+    @Test(
+        "reads stored numbers beyond a double's range",
+        arguments: ["9e308", "1" + String(repeating: "0", count: 309)])
+    func readsStoredNumbers(number: String) throws {
+        #expect(Self.fault(Array(number.utf8))?.kind == .range)
+        #expect(try JSONParser.parse(stored: Array(number.utf8)) == .number(number))
+    }
+
+    @Test("limits the values of a text to 500,000, except of those that were stored")
+    func boundsValues() throws {
+        func list(_ count: Int) -> [UInt8] {
+            Array(("[" + Array(repeating: "1", count: count).joined(separator: ",") + "]").utf8)
+        }
+        #expect(try JSONParser.parse(list(499_999)).array?.count == 499_999)
+        #expect(Self.fault(list(500_000)) == JSONFault(.tooManyValues, at: 999_999))
+        #expect(try JSONParser.parse(stored: list(500_000)).array?.count == 500_000)
     }
 
     @Test("limits nesting to 64")

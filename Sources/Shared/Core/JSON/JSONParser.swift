@@ -4,9 +4,14 @@
 /// A strict parser for JSON from outside (RFC 8259).
 ///
 /// Refuses what PostgreSQL or a client cannot hold: U+0000, lone surrogates, invalid UTF-8,
-/// duplicate keys, exponents beyond ±308, and nesting deeper than 64.
+/// duplicate keys, numbers beyond a double's range, and nesting deeper than 64. Also refuses what
+/// takes too much time or memory: long runs of combining marks, and more than 500,000 values.
 package struct JSONParser {
     private static let maximumDepth = 64
+    /// More than in a batch of 16 MB that names its users by UUIDs.
+    ///
+    /// A value may take thirty times the memory of its text.
+    private static let maximumValues = 500_000
     /// The largest of a double, as most clients read numbers; PostgreSQL writes out all digits.
     private static let maximumExponent = 308
     /// Up to this many members, names are compared one by one; from there on, with a set.
@@ -19,11 +24,15 @@ package struct JSONParser {
     private let depth: Int
     /// The digits that exponents may still add.
     private var padding: Int
+    /// Whether values, marks and the range of numbers are limited.
+    private let isFromOutside: Bool
+    private var values = 0
 
-    private init(_ bytes: UnsafeBufferPointer<UInt8>, depth: Int, padding: Int) {
+    private init(_ bytes: UnsafeBufferPointer<UInt8>, depth: Int, padding: Int, isFromOutside: Bool) {
         self.bytes = bytes
         self.depth = depth
         self.padding = padding
+        self.isFromOutside = isFromOutside
     }
 
     /// Parses a whole text.
@@ -52,15 +61,29 @@ package struct JSONParser {
         }
     }
 
+    /// Parses what Carillon stored, maybe before it had today's limits: the number of values, marks
+    /// and the range of numbers are not limited.
+    ///
+    /// Do not compare the keys or strings of unknown text in it except as ``ExactText``: with many
+    /// marks, comparing them as `String` takes time quadratic in their length.
+    ///
+    /// - Throws: ``JSONFault`` with the first fault and its offset.
+    package static func parse(stored bytes: [UInt8]) throws(JSONFault) -> JSONValue {
+        try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in
+            try Self.parse(bytes, isFromOutside: false)
+        }
+    }
+
     private static func parse(
         _ bytes: UnsafeBufferPointer<UInt8>,
         depth: Int = Self.maximumDepth,
-        padding: Int = .max
+        padding: Int = .max,
+        isFromOutside: Bool = true
     ) throws(JSONFault) -> JSONValue {
         guard Self.isASCII(bytes) || String(validating: bytes, as: UTF8.self) != nil else {
             throw JSONFault(.invalidUTF8, at: 0)
         }
-        var parser = JSONParser(bytes, depth: depth, padding: padding)
+        var parser = JSONParser(bytes, depth: depth, padding: padding, isFromOutside: isFromOutside)
         parser.skipSpace()
         let value = try parser.value(depth: 0)
         parser.skipSpace()
@@ -96,6 +119,8 @@ package struct JSONParser {
 
     private mutating func value(depth: Int) throws(JSONFault) -> JSONValue {
         guard depth <= self.depth else { throw self.fault(.tooDeep) }
+        self.values += 1
+        guard self.values <= Self.maximumValues || !self.isFromOutside else { throw self.fault(.tooManyValues) }
         switch self.current {
         case UInt8(ascii: "{"): return try self.object(depth: depth)
         case UInt8(ascii: "["): return try self.array(depth: depth)
@@ -124,8 +149,6 @@ package struct JSONParser {
             self.index += 1
             return .object(members)
         }
-        // Most objects have few members; this spares them two allocations.
-        members.reserveCapacity(4)
         while true {
             self.skipSpace()
             guard self.current == UInt8(ascii: "\"") else { throw self.fault() }
@@ -144,8 +167,13 @@ package struct JSONParser {
             guard self.current == UInt8(ascii: ":") else { throw self.fault() }
             self.index += 1
             self.skipSpace()
-            members.append(JSONMember(key, try self.value(depth: depth + 1)))
-            guard try self.continues(before: UInt8(ascii: "}")) else { return .object(members) }
+            let member = JSONMember(key, try self.value(depth: depth + 1))
+            let hasMore = try self.continues(before: UInt8(ascii: "}"))
+            // Most objects have few members; this spares them two allocations. A lone one gets no
+            // room for others.
+            if hasMore, members.isEmpty { members.reserveCapacity(4) }
+            members.append(member)
+            guard hasMore else { return .object(members) }
         }
     }
 
@@ -188,6 +216,7 @@ package struct JSONParser {
             self.index += 1
             try self.digits()
         }
+        let mantissa = start..<self.index
         if self.current == UInt8(ascii: "e") || self.current == UInt8(ascii: "E") {
             self.index += 1
             if self.current == UInt8(ascii: "+") || self.current == UInt8(ascii: "-") { self.index += 1 }
@@ -199,10 +228,27 @@ package struct JSONParser {
             self.padding -= value
             guard self.padding >= 0 else { throw JSONFault(.length, at: start) }
         }
-        return self.text(start..<self.index)
+        let text = self.text(start..<self.index)
+        // A number of up to 308 characters without an exponent is always within the range.
+        if self.isFromOutside, self.index > mantissa.upperBound || mantissa.count > Self.maximumExponent {
+            let hasDigit = self.bytes[mantissa].contains { (0x31...0x39).contains($0) }
+            guard let value = Double(text), value.isFinite, value != 0 || !hasDigit else {
+                throw JSONFault(.range, at: start)
+            }
+        }
+        return text
     }
 
     private mutating func string() throws(JSONFault) -> String {
+        let start = self.index
+        let text = try self.characters()
+        guard !self.isFromOutside || !CombiningMarks.areTooMany(in: text) else {
+            throw JSONFault(.tooManyMarks, at: start)
+        }
+        return text
+    }
+
+    private mutating func characters() throws(JSONFault) -> String {
         self.index += 1
         let start = self.index
         while let byte = self.current, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\"), byte >= 0x20 {
@@ -281,9 +327,13 @@ package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
         case nul = "JSON with the character U+0000"
         case tooDeep = "JSON nested too deeply"
         case exponent = "JSON with an exponent beyond 308"
+        /// Most clients read numbers as doubles: it would be infinite, or 0 without being 0.
+        case range = "JSON with a number beyond the range of a double"
         /// PostgreSQL stores all digits.
         case length = "JSON that is too long with its exponents written out"
         case duplicateKey = "JSON with a key that occurs twice"
+        case tooManyMarks = "JSON with more than 64 combining marks in a row"
+        case tooManyValues = "JSON with more than 500,000 values"
     }
 
     package let kind: Kind

@@ -9,7 +9,7 @@ import Synchronization
 /// Bounded: senders wait, or are refused, while it is full. Several consumers may share it.
 package final class BatchQueue<Element: Sendable>: Sendable {
     private struct State {
-        var elements: [Element] = []
+        var elements: Deque<Element> = []
         var senders: Deque<UnsafeContinuation<Void, Never>> = []
         var receivers: Deque<UnsafeContinuation<Void, Never>> = []
         var isFinished = false
@@ -43,7 +43,7 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         let (count, receiver) = self.state.withLock { state -> (Int, UnsafeContinuation<Void, Never>?) in
             let count = state.isFinished ? 0 : min(elements.count, self.capacity - state.elements.count)
             guard count > 0 else { return (0, nil) }
-            state.elements += elements.prefix(count)
+            state.elements.append(contentsOf: elements.prefix(count))
             return (count, state.receivers.popFirst())
         }
         receiver?.resume()
