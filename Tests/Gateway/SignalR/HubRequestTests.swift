@@ -224,4 +224,13 @@ struct HubRequestTests {
         #expect(request.id == id)
         #expect(request.accessToken == token)
     }
+
+    @Test("reads the mark of a poll")
+    func mark() throws {
+        let marked = SignalRConnectRequest(query: try RequestQuery("id=a&_=17", ignoresCase: true), authorization: nil)
+        #expect(marked.mark == PollMark("17"))
+        #expect(marked.mark != PollMark("18"))
+        let plain = SignalRConnectRequest(query: try RequestQuery("id=a&_=", ignoresCase: true), authorization: nil)
+        #expect(plain.mark == nil)
+    }
 }

@@ -38,6 +38,24 @@ struct LivenessTests {
         #expect(wire.connection.tick(now: 200_000).isEmpty)
     }
 
+    @Test("closes a client whose message does not end within 30 seconds, over any transport", arguments: [false, true])
+    func unfinished(hasInherentKeepAlive: Bool) {
+        var wire = Wire(hasInherentKeepAlive: hasInherentKeepAlive)
+        // Each message takes 29 seconds, and its end comes together with the beginning of the next.
+        _ = wire.receive("{", now: 1_000)
+        for time in stride(from: Int64(30_000), through: 88_000, by: 29_000) {
+            #expect(wire.receive(#""type":1,"target":"A","arguments":[]}|{"#, now: time).targets == ["A"])
+            #expect(wire.connection.complete(UInt64(time / 29_000), .void, now: time).isEmpty)
+        }
+        for time in stride(from: Int64(90_000), to: 118_000, by: 1_000) {
+            _ = wire.receive(" ", now: time)
+            #expect(wire.connection.tick(now: time).end == nil)
+        }
+        let actions = wire.connection.tick(now: 118_000)
+        #expect(actions.end == .clientTimeout)
+        #expect(actions.written.hasSuffix(#","allowReconnect":true}|"#))
+    }
+
     @Test("sends no answer to the client's pings, not even right after the handshake")
     func clientPings() {
         var wire = Wire(version: nil)

@@ -230,6 +230,17 @@ struct HandshakeTests {
         #expect(wire.connection.isClosed)
     }
 
+    @Test("refuses an unfinished handshake of more than 4 KB, but takes longer messages after it")
+    func unfinished() {
+        var wire = Wire(version: nil)
+        #expect(wire.receive(String(repeating: " ", count: 4_096)).isEmpty)
+        #expect(wire.receive(" ").written.hasPrefix(#"{"error":"An unexpected error"#))
+        #expect(wire.connection.isClosed)
+        var open = Wire(version: nil)
+        _ = open.receive(#"{"protocol":"json","version":1}|"# + String(repeating: " ", count: 5_000))
+        #expect(open.connection.isOpen)
+    }
+
     @Test("reads messages after the handshake in the same chunk, and a handshake in several chunks")
     func rest() {
         var wire = Wire(version: nil)

@@ -191,6 +191,30 @@ struct PollingTests {
         #expect(polling.recordsProven == 1)
     }
 
+    @Test("ends the connection at a browser's repeat of a GET whose answer contained records")
+    func repeated() {
+        /// Polls three times, with records after the second poll; returns the end and the proven
+        /// records.
+        func outcome(_ marks: [String?], after delay: Int64, hasRecords: Bool = true) -> String {
+            var polling = SignalRPollingState(bufferBytes: 1_000, now: 0)
+            _ = polling.poll(1, mark: PollMark(marks[0]), now: 0)
+            _ = polling.poll(2, mark: PollMark(marks[1]), now: 1)
+            if hasRecords { _ = polling.write(Wire.bytes("a|")) }
+            _ = polling.flush(now: 2)
+            let actions = polling.poll(3, mark: PollMark(marks[2]), now: 1 + delay)
+            guard let end = Self.end(actions) else { return "open, \(polling.recordsProven) proven" }
+            return "\(end.rawValue) \(Self.status(actions, of: 3) ?? 0), \(polling.recordsProven) proven"
+        }
+        #expect(outcome(["1", "2", "2"], after: 3_000) == "responseLost 404, 0 proven")
+        // A fast client may poll twice with one mark, and the network may delay the second poll.
+        #expect(outcome(["1", "2", "2"], after: 2_999) == "open, 1 proven")
+        let others: [[String?]] = [
+            ["1", "2", "3"], ["1", "2", nil], ["1", nil, "1"], [nil, nil, nil], ["1", "1", "1"],
+        ]
+        for marks in others { #expect(outcome(marks, after: 10_000) == "open, 1 proven", "\(marks)") }
+        #expect(outcome(["1", "2", "2"], after: 10_000, hasRecords: false) == "open, 0 proven")
+    }
+
     @Test("limits the waiting output")
     func bound() {
         var polling = Self.begun(bufferBytes: 10)

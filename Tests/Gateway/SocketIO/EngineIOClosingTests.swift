@@ -201,6 +201,17 @@ struct EngineIOClosingTests {
         #expect(long.get(2) == ["#2 200 415|416|417|418|419|1", "over forcedClose"])
     }
 
+    @Test("does not deliver packets that were discarded before the close")
+    func discarded() {
+        var trace = SessionTrace()
+        _ = trace.send("a", "b")
+        trace.session.discardWaiting()
+        #expect(trace.session.waitingBytes == 0)
+        _ = trace.send("reason")
+        _ = trace.close()
+        #expect(trace.get(1) == ["#1 200 4reason|1", "over forcedClose"])
+    }
+
     @Test("accepts and delivers nothing while closing, and sends no pings")
     func nothing() {
         var trace = SessionTrace()
@@ -234,6 +245,13 @@ struct EngineIOClosingTests {
         _ = trace.startPost(2)
         #expect(trace.close() == ["#1 200 1", #"#2 400 {"code":3,"message":"Bad request"}"#, "over forcedClose"])
         #expect(trace.finishPost(2, "4a") == [])
+    }
+
+    @Test("closes a WebSocket with a code that may be sent, whatever the reason")
+    func codes() {
+        for reason in EngineIOCloseReason.allCases {
+            #expect(WebSocketCloseCode(rawValue: reason.webSocketCode) != nil, "\(reason)")
+        }
     }
 
     @Test("keeps an idle session small and without further allocations")

@@ -248,6 +248,45 @@ struct EngineIOPollingTests {
         #expect(counts() == [23, 23])
     }
 
+    @Test("ends the session at a browser's repeat of the last poll, which proves nothing")
+    func repeated() {
+        var trace = SessionTrace(mark: "a")
+        _ = trace.get(1, mark: "b")
+        #expect(trace.send("x") == ["#1 200 4x"])
+        #expect(trace.get(2, mark: "b", at: 3_000) == ["#2 \(Self.unknown)", "over transportError"])
+        #expect(trace.session.messagesProven == 0)
+
+        var closing = SessionTrace(mark: "a")
+        for number in 0..<20 { _ = closing.send("\(number)") }
+        _ = closing.close()
+        _ = closing.get(1, mark: "b")
+        #expect(closing.get(2, mark: "b", at: 3_000) == ["#2 \(Self.unknown)", "over transportError"])
+    }
+
+    @Test(
+        "takes a poll for a new one if its mark is new, absent or constant",
+        arguments: [
+            ["a", "b", "a"], ["a", "b", nil], ["a", nil, "a"], [nil, nil, nil], ["a", "a", "a"], [nil, "a", "a"],
+        ] as [[String?]])
+    func notRepeated(marks: [String?]) {
+        var trace = SessionTrace(mark: marks[0])
+        _ = trace.get(1, mark: marks[1])
+        _ = trace.send("x")
+        #expect(trace.get(2, mark: marks[2], at: 10_000) == [])
+        #expect(trace.session.messagesProven == 1)
+    }
+
+    @Test("takes polls within 3 s for new ones, since some clients mark them with the second")
+    func sameSecond() {
+        var trace = SessionTrace(mark: "1")
+        _ = trace.get(1, mark: "2", at: 1_000)
+        _ = trace.send("x")
+        #expect(trace.get(2, mark: "2", at: 3_999) == [])
+        #expect(trace.send("y") == ["#2 200 4y"])
+        #expect(trace.get(3, mark: "2", at: 6_998) == [])
+        #expect(trace.session.messagesProven == 2)
+    }
+
     @Test("does not count pings for proofs")
     func pingsProveNothing() {
         var trace = SessionTrace()
@@ -271,10 +310,11 @@ struct SessionTrace {
     private var actions: [EngineIOAction] = []
 
     /// A session at time 0, opened by request 0.
-    init(polling configuration: EngineIOConfiguration = EngineIOConfiguration()) {
+    init(polling configuration: EngineIOConfiguration = EngineIOConfiguration(), mark: String? = nil) {
         var actions: [EngineIOAction] = []
         self.session = EngineIOSession(
-            sid: Self.sid, polling: EngineIOCarrier(0), configuration: configuration, now: 0, into: &actions)
+            sid: Self.sid, polling: EngineIOCarrier(0), mark: PollMark(mark), configuration: configuration, now: 0,
+            into: &actions)
     }
 
     /// A session at time 0, opened on WebSocket 0.
@@ -292,8 +332,8 @@ struct SessionTrace {
         return trace
     }
 
-    mutating func get(_ request: UInt64, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.pollRequested(EngineIOCarrier(request), now: now, into: &$1) }
+    mutating func get(_ request: UInt64, mark: String? = nil, at now: Milliseconds = 0) -> [String] {
+        self.run { $0.pollRequested(EngineIOCarrier(request), mark: PollMark(mark), now: now, into: &$1) }
     }
 
     mutating func abortGet(_ request: UInt64) -> [String] {

@@ -105,6 +105,7 @@ struct EngineIORequestTests {
         #expect(query.version == "4")
         #expect(query.transport == "polling")
         #expect(query.sid == "a+b")
+        #expect(query.mark == PollMark("abc"))
         #expect(query.parameters == [.init("user", "Jörg X"), .init("flag", "")])
         #expect(EngineIOQuery(try RequestQuery("sid=")).sid == nil)
         #expect(EngineIOQuery(try RequestQuery("")).parameters.isEmpty)

@@ -161,7 +161,7 @@ struct SocketIOConnectionTests {
         #expect(trace.receive("0/b,") == ["join #3 /b {}"])
     }
 
-    @Test("closes without a joined namespace in time, even after a refusal")
+    @Test("closes without a joined namespace in time, even after a refusal; an undecided client may try again")
     func connectTimeout() {
         var silent = ConnectionTrace()
         #expect(silent.connection.nextDeadline == 10_000)
@@ -176,7 +176,7 @@ struct SocketIOConnectionTests {
 
         var undecided = ConnectionTrace()
         _ = undecided.receive("0", at: 9_000)
-        #expect(undecided.tick(10_000) == ["withdrawn #1", "close connectTimeout"])
+        #expect(undecided.tick(10_000) == ["withdrawn #1", "close tryAgainLater"])
 
         var joined = ConnectionTrace.joined("/")
         #expect(joined.connection.nextDeadline == nil)

@@ -19,6 +19,8 @@ struct NativeDialectTests {
     @Test("decodes client messages")
     func decodes() throws {
         let ids = #"["\#(Self.id)","\#(Self.other.uppercased())"]"#
+        // 256 bytes with its quotation marks.
+        let longReference = String(repeating: "r", count: 254)
         let table: [(String, ClientMessage, String?)] = [
             (#"{"type":"auth","token":"t"}"#, .auth(token: "t"), nil),
             (#"{"type":"auth","token":"t","ref":7}"#, .auth(token: "t"), "7"),
@@ -33,6 +35,7 @@ struct NativeDialectTests {
             (#"{"type":"focus","active":true}"#, .focus(isActive: true), nil),
             (#"{"type":"focus","active":false,"ref":"x"}"#, .focus(isActive: false), #""x""#),
             (#"{"type":"unread","ref":null}"#, .unread, "null"),
+            (#"{"type":"unread","ref":"\#(longReference)"}"#, .unread, "\"\(longReference)\""),
             (#"{"type":"unread","unknown":1}"#, .unread, nil),
         ]
         for (text, message, reference) in table {
@@ -45,6 +48,9 @@ struct NativeDialectTests {
     @Test("refuses unknown messages with a reason and their reference")
     func faults() {
         let many = Array(repeating: #""\#(Self.id)""#, count: 1_001).joined(separator: ",")
+        // 256 bytes with its quotation marks.
+        let longReference = String(repeating: "r", count: 254)
+        let marks = String(repeating: "\u{300}", count: 65)
         let table: [(String, String, String?)] = [
             ("", "the message is not valid JSON at byte 0", nil),
             ("hello", "the message is not valid JSON at byte 0", nil),
@@ -63,6 +69,12 @@ struct NativeDialectTests {
             (#"{"type":"ack","ids":[1]}"#, "ids must be an array of at most 1000 notification ids", nil),
             (#"{"type":"ack","ids":[\#(many)]}"#, "ids must be an array of at most 1000 notification ids", nil),
             (#"{"type":"ack","ids":["x"],"ref":"r"}"#, "ids must hold notification ids", #""r""#),
+            (#"{"type":"unread","ref":"\#(longReference)r"}"#, "ref is longer than 256 bytes of JSON", nil),
+            (#"{"type":"x","ref":"\#(longReference)r"}"#, "ref is longer than 256 bytes of JSON", nil),
+            (
+                #"{"type":"a\#(marks)"}"#, "the message is JSON with more than 64 combining marks in a row at byte 8",
+                nil
+            ),
             (#"{"type":"focus","active":1}"#, "active must be true or false", nil),
         ]
         for (text, reason, reference) in table {
@@ -316,6 +328,20 @@ struct SocketIODialectTests {
         #expect(String(decoding: whole, as: UTF8.self) == #"42["sync",{"notifications":[{}]}]"#)
         let cut = SocketIODialect.packet(SocketIODialect.sync([Array("{}".utf8)], hasMore: true), offset: nil)
         #expect(String(decoding: cut, as: UTF8.self) == #"42["sync",{"notifications":[{}],"has_more":true}]"#)
+    }
+
+    @Test("tells what was read from notifications stored before marks were limited")
+    func storedMarks() throws {
+        let id = try #require(NotificationID("01a1f866-0d7b-841c-a9a6-5597aa0575f3"))
+        let moment = "2026-01-01T00:00:00Z"
+        let title = "a" + String(repeating: "\u{300}", count: 65)
+        var snapshot = InboxSnapshot(version: 1, unread: 0, total: 1)
+        snapshot.items = [
+            .init(
+                id: id, version: 1, json: Array(#"{"title":"\#(title)","read_at":"\#(moment)"}"#.utf8),
+                awaitsProof: false, lane: .normal, isRead: true)
+        ]
+        #expect(SocketIODialect.changes(snapshot).map(\.name) == ["notification_read"])
     }
 
     @Test("encodes changes as events of the dialect")

@@ -56,6 +56,8 @@ package struct SignalRConnection: Sendable {
 
     /// The time limit for the client's handshake.
     private static let handshakeTimeout: Int64 = 15_000
+    /// The most bytes of an unfinished handshake.
+    private static let maximumHandshakeBytes = 4_096
     /// The delay of acknowledgements, so that one covers many messages.
     private static let acknowledgementDelay: Int64 = 1_000
     /// The time a connection with stateful reconnect waits for its client.
@@ -71,6 +73,8 @@ package struct SignalRConnection: Sendable {
     private var since: Int64
     private var lastSent: Int64
     private var lastHeard: Int64
+    /// When the unfinished record began.
+    private var recordSince: Int64?
     private var calls = SignalRCallQueue()
     private var reliability: SignalRReliability?
 
@@ -125,6 +129,11 @@ package struct SignalRConnection: Sendable {
         self.lastHeard = now
         var actions: [SignalRAction] = []
         let batch = self.splitter.split(bytes)
+        if self.splitter.pendingBytes == 0 {
+            self.recordSince = nil
+        } else if self.recordSince == nil || !batch.records.isEmpty {
+            self.recordSince = now
+        }
         for record in batch.records where self.phase != .closed {
             if self.phase == .handshaking {
                 self.greet(record, now, &actions)
@@ -132,8 +141,10 @@ package struct SignalRConnection: Sendable {
                 self.take(record, now, &actions)
             }
         }
-        if batch.isTooLong, self.phase != .closed {
-            let limit = self.configuration.maximumMessageBytes
+        let isHandshakeTooLong =
+            self.phase == .handshaking && self.splitter.pendingBytes > Self.maximumHandshakeBytes
+        if batch.isTooLong || isHandshakeTooLong, self.phase != .closed {
+            let limit = isHandshakeTooLong ? Self.maximumHandshakeBytes : self.configuration.maximumMessageBytes
             let fault = SignalRFault(.recordTooLong, "The maximum message size of \(limit)B was exceeded.")
             if self.phase == .handshaking {
                 self.refuse("\(SignalRHandshake.unexpectedError) \(fault.message)", &actions)
@@ -165,6 +176,7 @@ package struct SignalRConnection: Sendable {
         guard self.canReattach, let records = self.reliability?.reattach() else { return nil }
         self.isAttached = true
         self.splitter = SignalRRecordSplitter(maximumBytes: self.configuration.maximumMessageBytes)
+        self.recordSince = nil
         self.lastHeard = now
         self.lastSent = now
         return records.map { .write($0) }
@@ -188,8 +200,12 @@ package struct SignalRConnection: Sendable {
             }
         case .open:
             // Reading is paused, so silence proves nothing.
-            if self.isCongested { self.lastHeard = now }
-            if !self.hasInherentKeepAlive, now - self.lastHeard >= self.configuration.clientTimeout {
+            if self.isCongested {
+                self.lastHeard = now
+                self.recordSince = self.recordSince.map { _ in now }
+            }
+            let isSilent = !self.hasInherentKeepAlive && now - self.lastHeard >= self.configuration.clientTimeout
+            if isSilent || self.recordSince.map({ now - $0 >= self.configuration.clientTimeout }) ?? false {
                 // Allows reconnecting: a client that reads this was only slow.
                 self.end(.clientTimeout, SignalRErrorText.clientTimeout, allowReconnect: true, now, &actions)
                 break
@@ -338,6 +354,7 @@ extension SignalRConnection {
 
     private mutating func refuse(_ error: String, _ actions: inout [SignalRAction]) {
         self.phase = .closed
+        self.splitter = SignalRRecordSplitter(maximumBytes: self.configuration.maximumMessageBytes)
         actions += [.write(SignalRHandshake.refused(error).response), .end(.handshakeRefused(error))]
     }
 

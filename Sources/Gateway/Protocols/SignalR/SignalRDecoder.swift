@@ -129,6 +129,9 @@ package struct SignalRRecordSplitter: Sendable {
     private var pending: [UInt8] = []
     private var isBroken = false
 
+    /// The bytes of the unfinished record.
+    var pendingBytes: Int { self.pending.count }
+
     /// Creates a splitter that holds at most one unfinished record of `maximumBytes`, without its
     /// separator.
     package init(maximumBytes: Int) {

@@ -27,7 +27,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
         case attach(SignalRTransport)
         /// Attach a new socket to a connection with kept state; replaces an attached one.
         case reattach
-        /// Handle a long-polling GET with ``SignalRPollingState/poll(_:now:)``.
+        /// Handle a long-polling GET with ``SignalRPollingState/poll(_:mark:now:)``.
         case poll
         /// Handle the client's messages in the body; answer ``SignalRResponse/sent``.
         case send
@@ -41,6 +41,8 @@ package struct SignalRHubRequest: Sendable, Equatable {
     let id: String?
     let wantsWebSocket: Bool
     let wantsEventStream: Bool
+    /// See ``SignalRConnectRequest/mark``.
+    package let mark: PollMark?
 
     /// Describes a request.
     ///
@@ -49,11 +51,13 @@ package struct SignalRHubRequest: Sendable, Equatable {
     ///   - id: ``SignalRConnectRequest/id``.
     ///   - wantsWebSocket: whether the request is a WebSocket upgrade.
     ///   - accept: the Accept header.
-    package init(method: String, id: String?, wantsWebSocket: Bool, accept: String?) {
+    ///   - mark: ``SignalRConnectRequest/mark``.
+    package init(method: String, id: String?, wantsWebSocket: Bool, accept: String?, mark: PollMark? = nil) {
         self.method = method
         self.id = id
         self.wantsWebSocket = wantsWebSocket
         self.wantsEventStream = Self.acceptsEventStream(accept ?? "")
+        self.mark = mark
     }
 
     /// Decides about the request.
@@ -131,6 +135,8 @@ package struct SignalRConnectRequest: Sendable, Equatable {
     /// The bearer token of the header, or of the query's `access_token`: browsers cannot set
     /// headers on a WebSocket or an EventSource.
     package let accessToken: String?
+    /// The query's `_`: the time at which Microsoft's JavaScript client polls.
+    package let mark: PollMark?
 
     /// Parses a request.
     ///
@@ -141,5 +147,6 @@ package struct SignalRConnectRequest: Sendable, Equatable {
         self.id = query["id"].flatMap { $0.isEmpty ? nil : $0 }
         let inHeader = authorization.flatMap { AuthorizationHeader.credential($0, of: "bearer") }
         self.accessToken = inHeader ?? query["access_token"].flatMap { $0.isEmpty ? nil : $0 }
+        self.mark = PollMark(query["_"])
     }
 }

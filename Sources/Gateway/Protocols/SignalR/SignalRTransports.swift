@@ -54,7 +54,8 @@ package struct SignalRPollingState: Sendable {
     private var hasPolled = false
     private var parked: Poll?
     /// The GET whose answer contains unproven records.
-    private var unproven: UInt64?
+    private var unproven: Poll?
+    private var repeats = PollRepeats()
     private var buffer: [UInt8] = []
     /// Whether writing has ended: the client gets the rest, then the end.
     private var isClosing = false
@@ -74,9 +75,13 @@ package struct SignalRPollingState: Sendable {
     /// Handles a GET.
     ///
     /// The first is answered at once with nothing. A later one proves earlier answers, releases a
-    /// parked GET with 204, and is answered at once if records wait.
-    package mutating func poll(_ number: UInt64, now: Int64) -> [SignalRPollingAction] {
-        guard !self.isOver else { return [.answer(poll: number, .refusal(404, "No Connection with that ID"))] }
+    /// parked GET with 204, and is answered at once if records wait. A repeated one ends the
+    /// connection if the answer to the first contained records.
+    package mutating func poll(_ number: UInt64, mark: PollMark? = nil, now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver else { return [Self.unknown(number)] }
+        if self.repeats.isRepeat(mark, now: now), self.unproven != nil {
+            return [Self.unknown(number)] + self.end(.responseLost)
+        }
         self.recordsProven = self.recordsAnswered
         self.unproven = nil
         var actions = self.release()
@@ -111,7 +116,7 @@ package struct SignalRPollingState: Sendable {
         self.parked = nil
         self.idleSince = now
         self.recordsAnswered = self.recordsTaken
-        self.unproven = poll.number
+        self.unproven = poll
         return [.answer(poll: poll.number, SignalRResponse(status: 200, contentType: Self.contentType, body: body))]
     }
 
@@ -144,7 +149,7 @@ package struct SignalRPollingState: Sendable {
         if self.parked?.number == number {
             self.parked = nil
             self.idleSince = now
-        } else if self.unproven == number {
+        } else if self.unproven?.number == number {
             return self.end(.responseLost)
         }
         return []
@@ -167,6 +172,10 @@ package struct SignalRPollingState: Sendable {
     private static let contentType = "application/octet-stream"
     private static let nothing = SignalRResponse(status: 200)
     private static let over = SignalRResponse(status: 204)
+
+    private static func unknown(_ poll: UInt64) -> SignalRPollingAction {
+        .answer(poll: poll, .refusal(404, "No Connection with that ID"))
+    }
 
     private mutating func release() -> [SignalRPollingAction] {
         guard let poll = self.parked else { return [] }
@@ -197,7 +206,7 @@ package enum SignalRPollingAction: Sendable, Equatable {
         case deleted
         /// No GET came in time.
         case silent
-        /// An answer could not be written, and repeating its records might duplicate them.
+        /// An answer was lost, and repeating its records might duplicate them.
         case responseLost
         /// The buffer for the client overflowed.
         case overflow

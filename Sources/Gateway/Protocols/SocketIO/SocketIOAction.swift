@@ -108,7 +108,7 @@ package enum SocketIOEmissionResult: Sendable, Equatable {
 /// The reason why a connection wants its session closed.
 package enum SocketIOCloseReason: Sendable, Equatable {
     case fault(SocketIOFault)
-    /// No namespace was joined in time.
+    /// No namespace was joined in time, and no request to join one is undecided.
     case connectTimeout
     /// The owner asked for it.
     case forced

@@ -68,9 +68,11 @@ package struct SocketIOConnection: Sendable {
         self.memberships[namespace]?.isJoined == true
     }
 
-    /// Closes the connection if no namespace was joined in time.
+    /// Closes the connection if no namespace was joined in time; if the owner still decides about
+    /// one, the client may try again.
     package mutating func tick(now: Milliseconds, into actions: inout [SocketIOAction]) {
-        if now >= self.deadline { self.close(.connectTimeout, into: &actions) }
+        guard now >= self.deadline else { return }
+        self.close(self.memberships.count > 0 ? .tryAgainLater : .connectTimeout, into: &actions)
     }
 
     /// Handles a message from the session.

@@ -78,6 +78,7 @@ package enum WebSocketCloseCode: UInt16, Sendable {
     case invalidPayload = 1007
     case policyViolation = 1008
     case messageTooBig = 1009
+    case internalError = 1011
     case serviceRestart = 1012
     case tryAgainLater = 1013
     case unauthorized = 4401

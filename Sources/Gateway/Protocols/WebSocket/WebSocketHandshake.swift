@@ -9,18 +9,34 @@ import NIOHTTP1
 package enum WebSocketHandshake {
     /// Whether the request asks for a WebSocket, valid or not.
     package static func isRequested(by head: HTTPRequestHead) -> Bool {
-        head.headers[canonicalForm: "upgrade"].contains { $0.lowercased() == "websocket" }
+        Self.list(head.headers["upgrade"], names: "websocket")
+    }
+
+    /// Whether a list of options has one in any letter case.
+    ///
+    /// Compares bytes, because it reads requests before ``HTTPHeaders/markFault``.
+    private static func list(_ fields: [String], names option: String) -> Bool {
+        let name = option.utf8
+        let isBlank = { (byte: UInt8) in byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
+        return fields.contains { field in
+            field.utf8.split(separator: UInt8(ascii: ",")).contains { item in
+                let item = item.drop(while: isBlank)
+                return item.prefix(name.count).elementsEqual(name) { $0 | 0x20 == $1 }
+                    && item.dropFirst(name.count).allSatisfy(isBlank)
+            }
+        }
     }
 
     /// Returns the fault of the request (section 4.2.1); nil if it is valid.
     package static func fault(_ head: HTTPRequestHead) -> (status: HTTPResponseStatus, reason: String)? {
+        if let fault = head.headers.markFault { return (.badRequest, fault) }
         guard head.method == .GET, head.version == .http1_1 else {
             return (.badRequest, "the handshake must be GET over HTTP/1.1")
         }
         guard head.headers["host"].count == 1 else {
             return (.badRequest, "the Host header must appear exactly once")
         }
-        guard head.headers[canonicalForm: "connection"].contains(where: { $0.lowercased() == "upgrade" }) else {
+        guard Self.list(head.headers["connection"], names: "upgrade") else {
             return (.badRequest, "the Connection header must name upgrade")
         }
         guard head.headers.first(name: "sec-websocket-version") == "13" else {
@@ -41,6 +57,13 @@ package enum WebSocketHandshake {
         ]
         if let subprotocol { headers.add(name: "sec-websocket-protocol", value: subprotocol) }
         return HTTPResponseHead(version: .http1_1, status: .switchingProtocols, headers: headers)
+    }
+}
+
+extension HTTPHeaders {
+    /// The fault of a field with too many combining marks in a row; nil if there is none.
+    package var markFault: String? {
+        self.contains { CombiningMarks.areTooMany(in: $0.value) } ? "a header \(CombiningMarks.fault)" : nil
     }
 }
 

@@ -61,8 +61,11 @@ package struct WebSocketParser {
         self.maximumFragments = maximumFragments
     }
 
-    /// The bytes held for an incomplete frame or message.
-    package var buffered: Int { (self.unread?.readableBytes ?? 0) + self.message.count }
+    /// The bytes of memory held for an incomplete frame or message.
+    package var buffered: Int { (self.unread?.storageCapacity ?? 0) + self.message.count }
+
+    /// Whether a frame or a message has begun and not ended.
+    package var isIncomplete: Bool { self.unread != nil || self.header != nil || self.messageKind != nil }
 
     /// Parses the input and delivers every complete event.
     package mutating func read(_ buffer: ByteBuffer, _ handle: (Event) -> Void) {
@@ -83,7 +86,10 @@ package struct WebSocketParser {
             handle(.violation(error.code, error.reason))
             return
         }
-        if bytes.readableBytes > 0, !self.isOver { self.unread = bytes.slice() }
+        let rest = bytes.readableBytes
+        guard rest > 0, !self.isOver else { return }
+        // A slice keeps all of the memory.
+        self.unread = rest < bytes.storageCapacity / 2 ? ByteBuffer(buffer: bytes) : bytes.slice()
     }
 
     /// Returns the next frame's event: outer nil without a whole frame, inner nil if the frame

@@ -120,6 +120,8 @@ extension SocketEnd {
 /// without a channel.
 enum NativeDialect {
     private static let maximumIDs = 1_000
+    /// Bytes of a reference's JSON, which waits as long as its call.
+    private static let longestReference = 256
 
     // MARK: From clients
 
@@ -135,6 +137,9 @@ enum NativeDialect {
             throw ClientFault(reason: "the message must be a JSON object", reference: nil)
         }
         let reference = value["ref"].map { JSONWriter.bytes(of: $0) }
+        if let reference, reference.count > Self.longestReference {
+            throw ClientFault(reason: "ref is longer than \(Self.longestReference) bytes of JSON", reference: nil)
+        }
         func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: reference) }
         func ids() throws(ClientFault) -> [NotificationID] {
             guard let texts = value["ids"]?.strings, texts.count <= Self.maximumIDs else {

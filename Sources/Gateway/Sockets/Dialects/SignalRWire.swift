@@ -264,6 +264,8 @@ package struct NotificationHub: SignalRHub {
             webSocket: hub.configuration.webSocketLimits
         )
         configuration.foreignClock = hub.now
+        // Negotiations that were never used count for 15 s, so a few must always fit.
+        configuration.openingsPerOwner = max(32, hub.configuration.connectionsPerUser)
         return SignalREndpoint(
             hub: NotificationHub(hub: hub, backend: backend),
             configuration: configuration,

@@ -140,7 +140,7 @@ enum SocketIODialect {
     /// Encodes the changes for a client that keeps its list: new, read elsewhere, deleted.
     static func changes(_ snapshot: InboxSnapshot) -> [Event] {
         let changed = snapshot.items.map { item in
-            if let moment = (try? JSONParser.parse(item.json))?["read_at"]?.string {
+            if let moment = (try? JSONParser.parse(stored: item.json))?["read_at"]?.string {
                 Self.read(item.id.description, at: moment)
             } else {
                 Event(name: "notification", arguments: item.json)

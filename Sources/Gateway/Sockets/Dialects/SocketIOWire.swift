@@ -218,6 +218,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         switch end {
         case .unauthorized(let reason):
             if self.ticket != nil { return self.refuse(reason) }
+            self.peer?.discardWaiting()
             self.expel("unauthorized", reason)
         case .policyViolation(let reason): self.expel("policy_violation", reason)
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
@@ -225,7 +226,9 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         case .tooSlow: self.peer?.closeAsTooSlow()
         // Clients reconnect on their own after a plain close. One that joins with its old token is
         // then refused.
-        case .expired: self.peer?.close(.tokenExpired)
+        case .expired:
+            self.peer?.discardWaiting()
+            self.peer?.close(.tokenExpired)
         case .tryAgainLater: self.peer?.close(.tryAgainLater)
         case .restart: self.peer?.close(.serverShuttingDown)
         }

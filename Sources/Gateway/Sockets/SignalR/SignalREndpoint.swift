@@ -96,6 +96,10 @@ package struct SignalREndpoint: TransportEndpoint {
             let own = isForeign ? SignalRHubRequest(method: "GET", id: nil, wantsWebSocket: true, accept: nil) : request
             let verdict = own.verdict(nil)
             guard case .create = verdict else { throw self.refusal(verdict) }
+            guard self.node.directory.hasRoom(for: permit.owner) else {
+                SignalRMetrics.refused.increment()
+                throw self.refusal(Self.tooManyOpenings)
+            }
             let offer = SignalRDirectory.Offer(
                 owner: permit.owner,
                 // A client asks for the version with stateful reconnect only if another node has
@@ -178,7 +182,7 @@ extension SignalREndpoint {
             switch result {
             case .success(let permit) where self.isNegotiation(exchange.path):
                 self.negotiate(exchange, query, permit)
-            case .success(let permit): self.serve(exchange, id: connect.id, permit)
+            case .success(let permit): self.serve(exchange, connect, permit)
             case .failure(let refusal as TransportRefusal): exchange.respond(refusal)
             case .failure: exchange.respond(.refusal(503, "Try again later."))
             }
@@ -186,6 +190,8 @@ extension SignalREndpoint {
     }
 
     // MARK: Requests
+
+    private static let tooManyOpenings = SignalRResponse.refusal(429, "Too many connections without a handshake.")
 
     private func negotiate(_ exchange: HTTPExchange, _ query: RequestQuery, _ permit: SignalRPermit) {
         let negotiation = SignalRNegotiation(
@@ -197,6 +203,10 @@ extension SignalREndpoint {
         )
         if let offer = negotiation.offer {
             _ = self.node.loop(exchange.eventLoop)
+            guard self.node.directory.hasRoom(for: permit.owner) else {
+                SignalRMetrics.refused.increment()
+                return exchange.respond(Self.tooManyOpenings)
+            }
             let isTaken = self.node.directory.add(
                 SignalRDirectory.Offer(
                     owner: permit.owner,
@@ -213,12 +223,14 @@ extension SignalREndpoint {
         exchange.respond(negotiation.response)
     }
 
-    private func serve(_ exchange: HTTPExchange, id: String?, _ permit: SignalRPermit) {
+    private func serve(_ exchange: HTTPExchange, _ connect: SignalRConnectRequest, _ permit: SignalRPermit) {
+        let id = connect.id
         let request = SignalRHubRequest(
             method: exchange.head.method.rawValue,
             id: id,
             wantsWebSocket: false,
-            accept: exchange.head.headers[canonicalForm: "accept"].joined(separator: ",")
+            accept: exchange.head.headers[canonicalForm: "accept"].joined(separator: ","),
+            mark: connect.mark
         )
         // A GET is a stream or a poll.
         guard exchange.head.method != .GET || exchange.countStream() else {
@@ -241,7 +253,7 @@ extension SignalREndpoint {
                 session.stream(to: exchange)
             case .poll:
                 guard let session = self.begin(exchange, id, offer, .longPolling, permit) else { return }
-                session.poll(number, reply)
+                session.poll(number, mark: request.mark, reply)
             case let verdict: self.refuse(verdict, exchange)
             }
         case .connection(let session, _):

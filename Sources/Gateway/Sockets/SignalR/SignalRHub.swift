@@ -76,6 +76,8 @@ package struct SignalREndpointConfiguration: Sendable {
     /// Its ``WebSocketLimits/maximumOutbound`` also limits the output of the other transports.
     package var webSocket: WebSocketLimits
     package var allowsStatefulReconnect = true
+    /// Negotiations and connections of one owner that may wait for their handshake.
+    var openingsPerOwner = Int.max
     /// The clock of all nodes; nil refuses WebSockets with an unknown id.
     ///
     /// Otherwise they open a connection, because another node may have issued the id.

@@ -1,6 +1,7 @@
 // Carillon · SignalRNode.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import DequeModule
 import Metrics
@@ -26,7 +27,10 @@ final class SignalRNode: Sendable {
     ) {
         self.configuration = configuration
         self.now = now
-        self.directory = SignalRDirectory(limit: SignalRNode.maximumConnections)
+        self.directory = SignalRDirectory(
+            limit: SignalRNode.maximumConnections,
+            openingsPerOwner: configuration.openingsPerOwner
+        )
     }
 
     /// Returns the connections of a loop; called on it.
@@ -93,7 +97,7 @@ final class SignalRLoop {
 
 /// The ids of a hub on this node: offers that wait for their client, and connections.
 ///
-/// Bounded: at the limit, it takes neither offers nor connections.
+/// Bounded: at a limit, it takes neither offers nor connections.
 final class SignalRDirectory: Sendable {
     struct Offer: Sendable {
         let owner: String
@@ -110,20 +114,50 @@ final class SignalRDirectory: Sendable {
             case .connection(_, let owner): owner
             }
         }
+
+        func isOf(_ owner: String) -> Bool { ExactText(self.owner) == ExactText(owner) }
     }
 
     private struct State {
         var entries: [String: Entry] = [:]
+        /// The ids without a handshake yet.
+        var opening: Set<String> = []
+        /// The number of ids in ``opening`` of each owner.
+        var openings: [ExactText: Int] = [:]
         /// The ends of offers, in the order in which the offers were made.
         var ends: Deque<(id: String, at: Int64)> = []
+
+        func openings(of owner: String) -> Int { self.openings[ExactText(owner)] ?? 0 }
+
+        mutating func add(_ entry: Entry, id: String) {
+            self.entries[id] = entry
+            self.opening.insert(id)
+            self.openings[ExactText(entry.owner), default: 0] += 1
+        }
+
+        mutating func remove(_ id: String) {
+            self.endOpening(id)
+            self.entries[id] = nil
+        }
+
+        mutating func endOpening(_ id: String) {
+            guard self.opening.remove(id) != nil, let owner = self.entries[id]?.owner else { return }
+            let rest = self.openings(of: owner) - 1
+            self.openings[ExactText(owner)] = rest > 0 ? rest : nil
+        }
     }
 
     private let limit: Int
+    private let openingsPerOwner: Int
     private let state = Mutex(State())
     private let lastNumber = Atomic<UInt64>(0)
 
-    init(limit: Int) {
+    /// - Parameters:
+    ///   - limit: The most offers and connections.
+    ///   - openingsPerOwner: The most offers and connections of one owner before their handshake.
+    init(limit: Int, openingsPerOwner: Int = .max) {
         self.limit = limit
+        self.openingsPerOwner = openingsPerOwner
     }
 
     /// Returns a number that no other socket or poll of the hub has.
@@ -132,17 +166,24 @@ final class SignalRDirectory: Sendable {
     /// The entry of an id, for its owner only.
     func entry(_ id: String, owner: String) -> Entry? {
         let entry = self.state.withLock { $0.entries[id] }
-        return entry?.owner == owner ? entry : nil
+        return entry?.isOf(owner) == true ? entry : nil
     }
 
     /// Whether the id is unused.
     func isFree(_ id: String) -> Bool { self.state.withLock { $0.entries[id] == nil } }
 
+    /// Whether the owner may have another offer or connection before its handshake.
+    func hasRoom(for owner: String) -> Bool {
+        self.state.withLock { $0.openings(of: owner) < self.openingsPerOwner }
+    }
+
     /// Adds an offer until `end`, in milliseconds; false if there are too many.
     func add(_ offer: Offer, id: String, until end: Int64) -> Bool {
         self.state.withLock { state in
-            guard state.entries.count < self.limit, state.entries[id] == nil else { return false }
-            state.entries[id] = .offer(offer)
+            guard state.entries.count < self.limit, state.openings(of: offer.owner) < self.openingsPerOwner,
+                state.entries[id] == nil
+            else { return false }
+            state.add(.offer(offer), id: id)
             state.ends.append((id, end))
             return true
         }
@@ -154,16 +195,27 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { state in
             switch state.entries[id] {
             case .connection: return false
-            case .offer(let offer): guard offer.owner == owner else { return false }
-            case nil: guard state.entries.count < self.limit else { return false }
+            case .offer(let offer):
+                guard ExactText(offer.owner) == ExactText(owner) else { return false }
+                // It counts already.
+                state.entries[id] = .connection(session, owner: owner)
+            case nil:
+                guard state.entries.count < self.limit, state.openings(of: owner) < self.openingsPerOwner else {
+                    return false
+                }
+                state.add(.connection(session, owner: owner), id: id)
             }
-            state.entries[id] = .connection(session, owner: owner)
             return true
         }
     }
 
+    /// Notes the handshake of a connection.
+    func opened(_ id: String) {
+        self.state.withLock { $0.endOpening(id) }
+    }
+
     func remove(_ id: String) {
-        _ = self.state.withLock { $0.entries.removeValue(forKey: id) }
+        self.state.withLock { $0.remove(id) }
     }
 
     /// Removes the offers that no client used in time.
@@ -172,7 +224,7 @@ final class SignalRDirectory: Sendable {
             while let first = state.ends.first, first.at <= now {
                 state.ends.removeFirst()
                 guard case .offer = state.entries[first.id] else { continue }
-                state.entries[first.id] = nil
+                state.remove(first.id)
                 SignalRMetrics.unused.increment()
             }
         }
@@ -181,7 +233,8 @@ final class SignalRDirectory: Sendable {
 
 /// Hub metrics, each created once.
 enum SignalRMetrics {
-    /// Negotiations and connections refused because the node was full or their id was taken.
+    /// Negotiations and connections refused because the node was full, their user had too many
+    /// without a handshake, or their id was taken.
     static let refused = Counter(label: "carillon.signalr.refused")
     /// Connections that continued over another WebSocket.
     static let returned = Counter(label: "carillon.signalr.returned")

@@ -304,6 +304,7 @@ package final class SignalRSession {
             case .write(let bytes): self.write(bytes)
             case .opened(let version):
                 self.answersPings = version > 0
+                self.node.directory.opened(self.id)
                 if self.transport != .webSockets { self.holdRecords() }
                 self.application?.signalROpened(self)
             case .invoke(let call):
@@ -453,7 +454,7 @@ extension SignalRSession {
         switch request.verdict(self.standing) {
         case .refuse(let response): return response
         case .poll:
-            self.poll(number, reply)
+            self.poll(number, mark: request.mark, reply)
             return nil
         case .send:
             self.receive(body)
@@ -469,9 +470,9 @@ extension SignalRSession {
     }
 
     /// A long-polling GET arrived.
-    func poll(_ number: UInt64, _ reply: LoopReference<HTTPExchange>) {
+    func poll(_ number: UInt64, mark: PollMark?, _ reply: LoopReference<HTTPExchange>) {
         self.polls[number] = reply
-        self.performPolling { $0.poll(number, now: self.now) }
+        self.performPolling { $0.poll(number, mark: mark, now: self.now) }
         guard let proven = self.polling?.recordsProven else { return }
         let proofs = self.marks.prefix { $0.records <= proven }
         self.marks.removeFirst(proofs.count)

@@ -41,6 +41,7 @@ package final class EngineIOConnection {
         _ registry: EngineIORegistry,
         sid: String,
         polling exchange: EngineIOExchange,
+        mark: PollMark?,
         unidentified address: ClientAddress?
     ) {
         self.server = server
@@ -51,6 +52,7 @@ package final class EngineIOConnection {
         self.session = EngineIOSession(
             sid: sid,
             polling: exchange.carrier,
+            mark: mark,
             configuration: server.configuration,
             now: EngineIORegistry.now(),
             into: &self.pending
@@ -110,6 +112,12 @@ package final class EngineIOConnection {
         self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
     }
 
+    /// Drops what no poll has fetched yet, because the client may not have it any more.
+    func discardWaiting() {
+        self.session.discardWaiting()
+        self.debts = []
+    }
+
     /// Asks the client to prove that it has everything sent so far, by a WebSocket's pong or by its
     /// next poll.
     package func requestProof(_ sequence: UInt64) {
@@ -144,9 +152,11 @@ package final class EngineIOConnection {
 
     // MARK: Requests
 
-    func poll(_ exchange: EngineIOExchange) {
+    func poll(_ exchange: EngineIOExchange, mark: PollMark?) {
         self.exchanges.append(exchange)
-        self.run { session, now, actions in session.pollRequested(exchange.carrier, now: now, into: &actions) }
+        self.run { session, now, actions in
+            session.pollRequested(exchange.carrier, mark: mark, now: now, into: &actions)
+        }
         self.flush()
     }
 

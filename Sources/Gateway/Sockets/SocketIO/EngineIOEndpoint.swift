@@ -164,7 +164,12 @@ package struct EngineIOEndpoint: TransportEndpoint {
                 return request.respond(EngineIORefusal.unknownSession.response)
             }
             exchange.onAbort = { session.call { $0.pollAborted(carrier) } }
-            session.call({ $0.poll(request) }, ifGone: { request.respond(EngineIORefusal.unknownSession.response) })
+            let mark = query.mark
+            session.call { connection in
+                connection.poll(request, mark: mark)
+            } ifGone: {
+                request.respond(EngineIORefusal.unknownSession.response)
+            }
         // A POST is answered by its head.
         case .post: request.respond(EngineIORefusal.unknownSession.response)
         case .takeOver: request.respond(EngineIORefusal.badRequest.response)
@@ -185,7 +190,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
         }
         let sid = self.server.makeSid()
         let registry = self.server.registry(on: eventLoop)
-        let connection = EngineIOConnection(self.server, registry, sid: sid, polling: request, unidentified: address)
+        let connection = EngineIOConnection(
+            self.server, registry, sid: sid, polling: request, mark: query.mark, unidentified: address)
         guard self.server.directory.add(sid, LoopReference(connection, eventLoop: eventLoop)) else {
             if let address { self.server.unidentified.release(address) }
             self.isFull()

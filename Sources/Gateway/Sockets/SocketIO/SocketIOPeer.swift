@@ -75,6 +75,9 @@ package final class SocketIOPeer: EngineIOApplication {
         self.run { connection, actions in connection.close(reason, into: &actions) }
     }
 
+    /// Drops what the client has not fetched yet; only its secret `sid` protects that.
+    func discardWaiting() { self.engine?.discardWaiting() }
+
     /// Closes the whole connection because its client reads too slowly.
     func closeAsTooSlow() {
         self.engine?.close(.tooMuchWaiting)

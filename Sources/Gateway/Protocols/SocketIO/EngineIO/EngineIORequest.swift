@@ -68,7 +68,7 @@ package struct EngineIORequest: Sendable {
 
 /// The query of a request to the protocol's path.
 package struct EngineIOQuery: Sendable, Equatable {
-    /// The protocol's own names; the cache buster `t` and version 3's `j` and `b64` are ignored.
+    /// The protocol's own names; version 3's `j` and `b64` are ignored.
     private static let names: Set<String> = ["EIO", "transport", "sid", "t", "j", "b64"]
 
     private let query: RequestQuery
@@ -82,6 +82,8 @@ package struct EngineIOQuery: Sendable, Equatable {
     var transport: String? { self.query["transport"] }
     /// The session's id; nil if empty.
     package var sid: String? { self.query["sid"].flatMap { $0.isEmpty ? nil : $0 } }
+    /// The cache buster `t`, which differs from poll to poll.
+    package var mark: PollMark? { PollMark(self.query["t"]) }
     /// The application's own parameters in order.
     package var parameters: [RequestQuery.Field] { self.query.fields.filter { !Self.names.contains($0.name) } }
 }

@@ -67,17 +67,20 @@ package struct EngineIOSession: Sendable {
     ///
     /// Does not advance on a WebSocket: there the owner proves delivery with its own pings.
     package internal(set) var messagesProven: UInt64 = 0
+    private var repeats = PollRepeats()
 
     /// Opens a session over polling; the poll gets the handshake.
     package init(
         sid: String,
         polling request: EngineIOCarrier,
+        mark: PollMark? = nil,
         configuration: EngineIOConfiguration,
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
         self.configuration = configuration
         self.phase = .polling
+        self.repeats = PollRepeats(first: mark, at: now)
         self.deadline = now + configuration.pingInterval
         let json = EngineIOHandshake.json(sid: sid, transport: .polling, configuration: configuration)
         actions.append(.respond(request, .packets([.open(json)])))
@@ -141,6 +144,12 @@ package struct EngineIOSession: Sendable {
         self.messagesSent += UInt64(count)
         self.messagesWritten = self.messagesSent
         return webSocket
+    }
+
+    /// Drops what no poll has fetched; it was never proven.
+    package mutating func discardWaiting() {
+        self.waiting = []
+        self.waitingBytes = 0
     }
 
     private mutating func hold(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
@@ -219,8 +228,11 @@ package struct EngineIOSession: Sendable {
 
 extension EngineIOSession {
     /// Handles a GET, which asks for packets.
+    ///
+    /// A repeated one ends the session, since the answer to the first was lost.
     package mutating func pollRequested(
         _ request: EngineIOCarrier,
+        mark: PollMark? = nil,
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
@@ -233,6 +245,10 @@ extension EngineIOSession {
                 self.answerPoll(with: [.close], into: &actions)
                 actions.append(.respond(request, EngineIORefusal.badRequest.response))
                 return self.finish(.overlappingPolls, into: &actions)
+            }
+            guard !self.repeats.isRepeat(mark, now: now) else {
+                actions.append(.respond(request, EngineIORefusal.unknownSession.response))
+                return self.finish(.transportError, into: &actions)
             }
             // A new poll proves that the client has the last answer.
             self.messagesProven = self.messagesWritten

@@ -1,0 +1,46 @@
+// Carillon · PollMark.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The value by which a client tells its polls apart, hashed.
+package struct PollMark: Sendable, Equatable {
+    private let hash: UInt32
+
+    /// Returns nil if the client sent no value.
+    package init?(_ value: String?) {
+        guard let value, !value.isEmpty else { return nil }
+        self.hash = UInt32(truncatingIfNeeded: value.hashValue)
+    }
+}
+
+/// Recognises a poll that a browser has sent again.
+///
+/// A browser repeats a GET on its own if the connection breaks before the answer's first byte. The
+/// JavaScript clients of Socket.IO and SignalR give each poll another mark, so a poll with the mark
+/// of the one before is such a repeat, and the answer was lost.
+///
+/// The mark is the time of sending, to the second in some clients, so polls in quick succession may
+/// share one.
+struct PollRepeats: Sendable {
+    /// The time after which two polls with the same mark are a repeat.
+    ///
+    /// Two polls sent within a second arrive further apart if the network delays the later one.
+    private static let period: Milliseconds = 3_000
+
+    private var last: PollMark?
+    private var lastAt: Milliseconds
+    /// Whether the client's marks differ; a constant mark says nothing.
+    private var hasChanged = false
+
+    init(first mark: PollMark? = nil, at now: Milliseconds = 0) {
+        self.last = mark
+        self.lastAt = now
+    }
+
+    /// Returns whether a poll repeats the one before.
+    mutating func isRepeat(_ mark: PollMark?, now: Milliseconds) -> Bool {
+        defer { (self.last, self.lastAt) = (mark, now) }
+        guard let mark, let last else { return false }
+        if mark != last { self.hasChanged = true }
+        return mark == last && self.hasChanged && now - self.lastAt >= Self.period
+    }
+}
