@@ -143,4 +143,36 @@ struct InboxServiceTests {
             }
         }
     }
+
+    @Test("gives up a change that Redis has refused for half a minute, and counts it")
+    func lost() async throws {
+        try await Self.with { inbox, _, heard, live in
+            // No hash, so presence cannot be read.
+            try await live.connection.send("SET", .text(live.keys.presence("ada")), "x")
+            let registry = PrometheusRegistry()
+            let start = ContinuousClock.now
+            let clock = Mutex((passed: Duration.zero, readings: 0))
+            let retries = FrameRetries(inbox.base, metrics: registry) {
+                clock.withLock { clock in
+                    clock.readings += 1
+                    return start + clock.passed
+                }
+            }
+            func isLost() -> Bool { registry.render().contains("carillon_frames_lost 1\n") }
+            retries.add(NodeFrame(kind: .read, user: "ada", version: 1, body: Array("{}".utf8)))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await retries.run() }
+                for seconds in [0, 29] {
+                    clock.withLock { $0 = (passed: .seconds(seconds), readings: 0) }
+                    // It reads the clock at first and after each try.
+                    try await eventually("a try has failed") { clock.withLock { $0.readings } >= 2 }
+                    #expect(!isLost())
+                }
+                clock.withLock { $0.passed = .seconds(30) }
+                try await eventually("it is lost") { isLost() }
+                group.cancelAll()
+            }
+            #expect(heard.frames.isEmpty)
+        }
+    }
 }

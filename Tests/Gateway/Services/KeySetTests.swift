@@ -141,6 +141,9 @@ struct KeySetCacheTests {
             self.state.withLock { $0.now += duration }
         }
 
+        /// Counts a read that has begun.
+        func note() { self.state.withLock { $0.readings += 1 } }
+
         func read() throws(KeySetFault) -> [UInt8] {
             let document = self.state.withLock { state in
                 state.readings += 1
@@ -238,8 +241,45 @@ struct KeySetCacheTests {
             #expect(issuer.readings <= 2)
             issuer.publish(["one": key])
             issuer.advance(.seconds(3_601))
-            let caller = try await verifier.verify(token)
-            #expect(caller.user == "ada")
+            try await eventually("the token is accepted") {
+                (try? await verifier.verify(token))?.user == "ada"
+            }
+        }
+    }
+
+    @Test("answers 503 without waiting for the next read while the source keeps failing")
+    func failing() async throws {
+        let gate = Gate()
+        let issuer = Issuer()
+        var timing = KeySetCache.Timing()
+        timing.backoff = Backoff(base: .milliseconds(1), limit: .milliseconds(1))
+        let cache = KeySetCache(initial: nil, timing: timing, logger: TestLog.logger) {
+            () async throws(KeySetFault) in
+            if issuer.readings > 0 {
+                issuer.note()
+                await gate.wait()
+            }
+            return try issuer.read()
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await cache.run() }
+            try await eventually("the second read waits for the source") { issuer.readings == 2 }
+            let answers = Notes<TokenFault.Code>()
+            group.addTask {
+                do throws(TokenFault) {
+                    _ = try await cache.candidates(.es256, kid: "new")
+                } catch {
+                    answers.note([error.code])
+                }
+            }
+            do {
+                try await eventually("the call is answered") { answers.all == [.unavailable] }
+            } catch {
+                await gate.open()
+                throw error
+            }
+            await gate.open()
+            group.cancelAll()
         }
     }
 

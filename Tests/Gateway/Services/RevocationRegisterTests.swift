@@ -183,6 +183,48 @@ struct RevocationRegisterTests {
         }
     }
 
+    @Test("refuses tokens and closes sockets by an announcement, without PostgreSQL")
+    func announcement() async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                try await RunningHub.with(ScriptedBackend()) { running in
+                    let keys = Keyspace(prefix: prefix)
+                    let live = Live(redis, keys: keys)
+                    let registers = (0..<2).map { _ in
+                        RevocationRegister(
+                            store: Database(database.pool).revocations, live: live, now: { Tokens.now },
+                            logger: TestLog.logger)
+                    }
+                    let (here, there) = (registers[0], registers[1])
+                    // Nothing of it reads PostgreSQL.
+                    let service = NodeService(
+                        node: "n", lease: Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis),
+                        configuration: try await TestRedis.configuration(), live: live, hub: running.hub,
+                        revocations: there, eventLoop: running.eventLoop, logger: TestLog.logger)
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await service.run() }
+                        let socket = try await running.open("ada").synced()
+                        try await eventually("the socket is closed") {
+                            // Again, until the node is subscribed.
+                            _ = try await here.revoke(user: "ada")
+                            return try await socket.on { _, wire in wire.end != nil }
+                        }
+                        database.pool.close()
+                        #expect(await Self.verdict(there, "ada", nil) == .refused)
+                        group.cancelAll()
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("reads announcements, and takes those of earlier releases for a hint only")
+    func announcements() {
+        let revocation = RevocationStore.Revocation(user: "ada b", before: Tokens.now, version: 7)
+        #expect(RevocationStore.Revocation(announcement: Array(revocation.announcement.utf8)[...]) == revocation)
+        #expect(RevocationStore.Revocation(announcement: Array("7".utf8)[...]) == nil)
+    }
+
     @Test("looks users up until a gateway has read the revocations")
     func cold() async throws {
         try await self.with { store, _, make in

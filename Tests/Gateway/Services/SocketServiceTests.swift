@@ -4,17 +4,38 @@
 import Clients
 import Logging
 import Operations
-import Storage
 import Support
 import Testing
 
 @testable import Core
 @testable import HTTP
 @testable import Sockets
+@testable import Storage
 
 @Suite("Services of sockets", .timeLimit(.minutes(10)))
 struct SocketServiceTests {
-    @Test("counts the events of proofs as lost if Redis goes away after the proofs are stored")
+    private static func service(_ base: GatewayBase) throws -> SocketService {
+        let credentials = CredentialResolver(
+            verifier: try Tokens.verifier(),
+            tickets: SocketTickets(base.live, revocations: nil, now: { Tokens.now }),
+            cookie: nil
+        )
+        return SocketService(
+            base, node: "n", credentials: credentials, inbox: InboxServices(base),
+            users: base.database.users(limits: DeviceLimits()), messageRate: nil, openingRate: nil)
+    }
+
+    /// Stores a notification for a user's inbox, and returns a proof of it.
+    private static func store(for user: String, _ base: GatewayBase) async throws -> ReceiptProof {
+        let id = NotificationID(high: 1, low: 1)
+        var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
+        notification.jobEntry = "jobs/1"
+        notification.channels = [.inApp]
+        _ = try await base.database.notifications.store([notification], areRepeats: false)
+        return ReceiptProof(user: user, id: id, awaitingLane: .normal, at: Tokens.now)
+    }
+
+    @Test("records proofs without Redis, and counts their events as lost")
     func lostEvents() async throws {
         try await TestDatabase.with { database in
             let redis = try await TestRedis.connect()
@@ -31,26 +52,223 @@ struct SocketServiceTests {
                 now: { Tokens.now },
                 logger: TestLog.logger
             )
-            let credentials = CredentialResolver(
-                verifier: try Tokens.verifier(),
-                tickets: SocketTickets(base.live, revocations: nil, now: { Tokens.now }),
-                cookie: nil
-            )
-            let service = SocketService(
-                base, node: "n", credentials: credentials, inbox: InboxServices(base),
-                users: base.database.users(limits: DeviceLimits()), messageRate: nil)
-            let id = NotificationID(high: 1, low: 1)
-            var notification = Notification(id: id, user: "ada", type: "t", createdAt: Tokens.now)
-            notification.jobEntry = "jobs/1"
-            notification.channels = [.inApp]
-            _ = try await base.database.notifications.store([notification], areRepeats: false)
-            let proofs = [ReceiptProof(user: "ada", id: id, awaitingLane: .normal, at: Tokens.now)]
-            // The hub repeats a failed call, whose events are lost by then.
-            for _ in 0..<2 {
-                await #expect(throws: RedisError.self) { try await service.confirm(proofs) }
-            }
+            let service = try Self.service(base)
+            let proof = try await Self.store(for: "ada", base)
+            let recorded = try await service.confirm([proof])
+            #expect(recorded.proofs == [proof] && recorded.events.count == 1)
+            #expect(try await base.database.notifications.load([("ada", proof.id)]).map(\.status) == [.delivered])
+            #expect(lines.all.isEmpty)
+            await service.finish(recorded)
             #expect(lines.all == ["lost events for upstream apps; check Redis 1"])
-            #expect(try await base.database.notifications.load([("ada", id)]).map(\.status) == [.delivered])
+            // A proof of what is delivered has no event.
+            #expect(try await service.confirm([proof]) == RecordedProofs([proof], events: []))
+        }
+    }
+
+    @Test("ends the wait for recorded proofs and writes their events")
+    func proofs() async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let keys = Keyspace(prefix: prefix)
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                    events: EventPublisher(
+                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
+                    now: { Tokens.now },
+                    logger: TestLog.logger
+                )
+                let service = try Self.service(base)
+                let proof = try await Self.store(for: "ada", base)
+                let waiting = UnconfirmedNotification(id: proof.id, user: "ada", lane: .normal)
+                var batch = RedisBatch()
+                base.live.unconfirmed.add([(waiting, deadline: Tokens.now)], in: &batch)
+                try await redis.run(batch)
+                await service.finish(try await service.confirm([proof]))
+                #expect(try await base.live.unconfirmed.remove([waiting]) == 0)
+                let events = try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
+                #expect(events == ["delivered"])
+            }
+        }
+    }
+
+    @Test("reads and proofs do not wait for a master of a cluster that is away")
+    func absentMaster() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let keys = Keyspace(parts: 16)
+        let found = (0..<200).map { "user-\($0)" }.first { user in
+            cluster.number(ofKey: keys.part(of: user).jobs(.normal)) == 0
+        }
+        let away = try #require(found)
+        var configuration = try cluster.configuration()
+        configuration.commandTimeout = .seconds(60)
+        let patience = configuration.commandTimeout
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                let lines = LogRecorder { "\($0.message)" }
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                    events: EventPublisher(
+                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
+                    now: { Tokens.now },
+                    logger: lines.logger
+                )
+                let service = try Self.service(base)
+                let proof = try await Self.store(for: away, base)
+                var batch = RedisBatch()
+                batch.append("EXISTS", .text(keys.part(of: away).jobs(.normal)))
+                let probe = batch
+                try await redis.run(probe)
+                try await cluster.lose(0)
+                try await eventually("the master is known to be away") {
+                    do throws(RedisError) {
+                        _ = try await redis.send(probe, timeout: .seconds(1), isPatient: false)
+                        return false
+                    } catch {
+                        return error.message?.hasSuffix("is away") == true
+                    }
+                }
+                let start = ContinuousClock.now
+                await service.finish(try await service.confirm([proof]))
+                #expect(try await service.markRead(Reading(user: away, ids: nil)) == 0)
+                #expect(lines.all == ["cannot publish inbox change; retrying"])
+                await #expect(throws: RedisError.self) {
+                    try await base.live.buckets.takeAvailable(1, kind: "retract", user: away, perSecond: 1, burst: 1)
+                }
+                // Each call that waits takes longer.
+                #expect(ContinuousClock.now - start < patience)
+            }
+        }
+    }
+
+    @Test("reads do not wait for a Redis that is away")
+    func absentRedis() async throws {
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
+        var configuration = RedisConfiguration(address: address, clientName: "test")
+        configuration.commandTimeout = .seconds(60)
+        let patience = configuration.commandTimeout
+        try await TestRedis.with(configuration) { redis in
+            try await eventually("Redis is known to be away") { redis.isAway }
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: TestRedis.prefix())
+                let lines = LogRecorder { "\($0.message)" }
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                    events: EventPublisher(
+                        log: EventLog(keys: keys, length: 100), connection: redis, logger: lines.logger),
+                    now: { Tokens.now },
+                    logger: lines.logger
+                )
+                let service = try Self.service(base)
+                _ = try await Self.store(for: "ada", base)
+                let start = ContinuousClock.now
+                let unread = try await service.markRead(Reading(user: "ada", ids: nil))
+                #expect(unread == 0)
+                #expect(
+                    lines.all == [
+                        "cannot publish inbox change; retrying", "lost events for upstream apps; check Redis",
+                    ])
+                #expect(ContinuousClock.now - start < patience)
+            }
+        }
+    }
+
+    @Test("answers each socket of a user from what it missed")
+    func severalSockets() async throws {
+        try await TestDatabase.with { database in
+            let redis = try await TestRedis.connect()
+            let base = GatewayBase(
+                database: Database(database.pool),
+                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
+                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                now: { Tokens.now },
+                logger: TestLog.logger
+            )
+            let service = try Self.service(base)
+            for (place, user) in ["ada", "eve"].enumerated() {
+                for number in UInt64(1)...3 {
+                    let id = NotificationID(high: 1, low: UInt64(place) * 10 + number)
+                    var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
+                    notification.jobEntry = "jobs/\(place)\(number)"
+                    notification.channels = [.inApp]
+                    _ = try await base.database.notifications.store([notification], areRepeats: false)
+                }
+            }
+            let cases: [(String, Dialect, Int64, [Int64])] = [
+                ("ada", .native, 1, [2, 3]), ("eve", .native, 1, [2, 3]), ("ada", .signalr, 1, [2, 3]),
+                ("ada", .native, 2, [3]), ("ada", .native, 1, [2, 3]),
+            ]
+            let snapshots = try await service.changes(
+                cases.map { InboxQuestion(user: $0.0, dialect: $0.1, since: $0.2) })
+            let versions = snapshots.map { $0?.items.map(\.version) ?? [] }
+            #expect(versions == cases.map { $0.3 })
+            #expect(snapshots[0]?.items.map(\.json) == snapshots[4]?.items.map(\.json))
+            #expect(snapshots[0]?.items.map(\.json) != snapshots[2]?.items.map(\.json))
+            await redis.close()
+        }
+    }
+
+    @Test("resets a socket whose missed changes cannot be read in time")
+    func slowChanges() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
+            let redis = try await TestRedis.connect()
+            let base = GatewayBase(
+                database: Database(database.pool),
+                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
+                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                now: { Tokens.now },
+                logger: TestLog.logger
+            )
+            let service = try Self.service(base)
+            _ = try await Self.store(for: "ada", base)
+            _ = try await InboxStore(base.database).markRead(user: "ada", ids: nil, at: Tokens.now)
+            let snapshots = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                return try await service.changes([InboxQuestion(user: "ada", dialect: .native, since: 1)])
+            }
+            #expect(snapshots.map { $0?.isReset } == [true] && snapshots.map { $0?.version } == [2])
+            await redis.close()
+        }
+    }
+
+    @Test("resets only the socket whose inbox cannot be read in time")
+    func slowInbox() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
+            let redis = try await TestRedis.connect()
+            let base = GatewayBase(
+                database: Database(database.pool),
+                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
+                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                now: { Tokens.now },
+                logger: TestLog.logger
+            )
+            let service = try Self.service(base)
+            let users = ["ada", "eve"]
+            for (place, user) in users.enumerated() {
+                let id = NotificationID(high: 1, low: UInt64(place))
+                var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
+                notification.jobEntry = "jobs/\(place)"
+                notification.channels = [.inApp]
+                _ = try await base.database.notifications.store([notification], areRepeats: false)
+                _ = try await InboxStore(base.database).markRead(user: user, ids: nil, at: Tokens.now)
+            }
+            _ = try await database.pool.query("ALTER TABLE carillon.notifications RENAME TO stored_notifications")
+            _ = try await database.pool.query(
+                """
+                CREATE VIEW carillon.notifications AS
+                SELECT * FROM carillon.stored_notifications
+                WHERE CASE WHEN user_id = 'eve' THEN pg_sleep(60) IS NOT NULL ELSE true END
+                """)
+            let snapshots = try await service.changes(
+                users.map { InboxQuestion(user: $0, dialect: .native, since: 1) })
+            #expect(snapshots.map { $0?.isReset } == [false, true])
+            #expect(snapshots.map { $0?.items.count } == [1, 0])
+            await redis.close()
         }
     }
 
@@ -67,5 +285,36 @@ struct SocketServiceTests {
         let event = LifecycleEvent(.read, label, at: Tokens.now)
         for _ in 0..<2 { await publisher.publish(Array(repeating: event, count: 600)) }
         #expect(lines.all == ["lost events for upstream apps; check Redis 600"])
+    }
+
+    @Test("awaits proofs of notifications that a device has failed to get, as others may still be tried")
+    func failedDevice() async throws {
+        try await TestDatabase.with { database in
+            let redis = try await TestRedis.connect()
+            let base = GatewayBase(
+                database: Database(database.pool),
+                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
+                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                now: { Tokens.now },
+                logger: TestLog.logger
+            )
+            let service = try Self.service(base)
+            let store = base.database.notifications
+            let cases: [(NotificationStatus, String, Dialect, Bool)] = [
+                (.failed, "UNREGISTERED", .native, true), (.failed, "UNREGISTERED", .signalr, false),
+                (.sent, "no_device", .native, false),
+            ]
+            for (number, (status, reason, dialect, isAwaited)) in cases.enumerated() {
+                let (user, id) = ("user-\(number)", NotificationID(high: 1, low: UInt64(number)))
+                var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
+                notification.jobEntry = "jobs/\(number)"
+                notification.channels = [.inApp, .push]
+                _ = try await store.store([notification], areRepeats: false)
+                try await store.mark([(user, id, status, reason, nil)])
+                let snapshots = try await service.changes([InboxQuestion(user: user, dialect: dialect, since: 0)])
+                #expect(snapshots.map { $0?.items.map(\.awaitsProof) } == [[isAwaited]])
+            }
+            await redis.close()
+        }
     }
 }

@@ -37,14 +37,48 @@ struct SurveyServiceTests {
                 )
                 let registry = PrometheusRegistry()
                 let survey = SurveyService(base, interval: .milliseconds(20), metrics: registry)
+                // A 0 before the first answer would be an alert.
+                #expect(Self.value("carillon_redis_durable", registry) == nil)
                 try await withThrowingTaskGroup(of: Void.self) { group in
                     group.addTask { await survey.run() }
                     try await eventually("the dispatcher and the memory are seen") {
                         Self.value("carillon_dispatchers_alive", registry) == 1
                             && (Self.value("carillon_redis_memory_bytes", registry) ?? 0) > 0
+                            && Self.value("carillon_redis_durable", registry) != nil
                     }
                     group.cancelAll()
                 }
+            }
+        }
+    }
+
+    @Test("the age of an entry is by Redis's clock, which dates it, not by the gateway's")
+    func age() async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let keys = Keyspace(prefix: prefix)
+                try await redis.send("XADD", .text(keys.jobs(.critical)), "*", "user", "ada")
+                let ahead = Timestamp.now() + .seconds(86_400)
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { ahead }),
+                    now: { ahead },
+                    logger: TestLog.logger
+                )
+                let registry = PrometheusRegistry()
+                let survey = SurveyService(base, interval: .milliseconds(20), metrics: registry)
+                func gauge(_ name: String, _ lane: String) -> Double? {
+                    Self.value("carillon_stream_\(name){stream=\"jobs\",lane=\"\(lane)\"}", registry)
+                }
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { await survey.run() }
+                    // The lane that follows in the same look.
+                    try await eventually("the stream has been read") { gauge("length", "normal") != nil }
+                    group.cancelAll()
+                }
+                #expect(gauge("length", "critical") == 1)
+                #expect((gauge("oldest_seconds", "critical") ?? .infinity) < 3_600)
             }
         }
     }

@@ -81,6 +81,17 @@ struct LoginTests {
             #expect(wire.end == end)
         }
     }
+
+    @Test("refuses a token that is too long at once")
+    func longToken() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open(nil, .native)
+        session.obey(.auth(token: String(repeating: "t", count: 8_192)), reference: nil)
+        #expect(wire.answers.isEmpty, "it waits for its check")
+        session.obey(.auth(token: String(repeating: "t", count: 8_193)), reference: nil)
+        #expect(wire.answers == [.error("the token is too long")])
+        #expect(wire.end == .unauthorized("the token is too long"))
+    }
 }
 
 @Suite("Tokens that come with requests", .timeLimit(.minutes(10)))

@@ -19,9 +19,11 @@ struct SilentBackend: SocketBackend {
     func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool] { [] }
     func register(_ connections: [SocketRegistration]) async throws -> [Bool] { [] }
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] { questions.map { _ in nil } }
-    func confirm(_ proofs: [ReceiptProof]) async throws {}
+    func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs { RecordedProofs(proofs, events: []) }
+    func finish(_ recorded: RecordedProofs) async {}
     func setStates(_ changes: [PresenceChange]) async throws {}
     func admits(messages: Int, of user: String) -> Bool { true }
+    func admitsOpening(of user: String) -> Bool { true }
     func markRead(_ reading: Reading) async throws -> Int32 { 0 }
     func unreadCount(user: String) async throws -> Int32 { 0 }
 }

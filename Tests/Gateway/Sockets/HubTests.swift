@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Logging
 import NIOCore
 import NIOEmbedded
+import NIOPosix
 import Protocols
+import ServiceLifecycle
 import Support
 import Testing
 
@@ -21,6 +24,24 @@ struct HubTests {
         #expect(first.end == nil && second.end == nil)
         #expect(third.end == .tryAgainLater)
         #expect(third.end?.webSocketClose.code == .tryAgainLater)
+    }
+
+    @Test("asks a socket to come back later when its user opens too many, and records no departure of it")
+    func rate() async throws {
+        let closed = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onAdmitsOpening = { $0 != "busy" }
+        // A user who may send no more messages may still open a socket.
+        backend.onAdmits = { _ in false }
+        backend.onClose = { closed.note($0) }
+        try await RunningHub.with(backend) { running in
+            let busy = try await running.open("busy", connection: "busy")
+            #expect(try await busy.on { _, wire in wire.end == .tryAgainLater })
+            let calm = try await running.open("calm", connection: "calm").synced()
+            for socket in [busy, calm] { try await socket.on { session, _ in session.end() } }
+            try await eventually("the other's departure is recorded") { closed.all.contains("calm") }
+            #expect(closed.all == ["calm"])
+        }
     }
 
     @Test("holds changes that lack the socket's shape until the inbox is read")
@@ -477,6 +498,62 @@ struct DepartureTests {
         }
     }
 
+    @Test("tries no step again once it is cancelled")
+    func cancelled() async throws {
+        let gate = Gate()
+        let tries = Notes<Int>()
+        try await RunningHub.with(ScriptedBackend(), gate: gate) { running in
+            let hub = running.hub
+            let task = Task {
+                await hub.persist("departures", tries: 10, count: 1) {
+                    tries.note([1])
+                    await gate.wait()
+                    throw Outage()
+                }
+            }
+            try await eventually("it is tried") { !tries.all.isEmpty }
+            task.cancel()
+            await gate.open()
+            await task.value
+            #expect(tries.all.count == 1)
+        }
+    }
+
+    @Test("logs the loss of items that it does not try to record")
+    func lost() async {
+        let lines = LogRecorder { event in "\(event.message)" }
+        let hub = SocketHub(
+            eventLoopGroup: MultiThreadedEventLoopGroup.singleton.next(),
+            configuration: SocketConfiguration(),
+            backend: ScriptedBackend(),
+            logger: lines.logger,
+            now: { Timestamp(seconds: 1_795_000_000) }
+        )
+        let gate = Gate()
+        let task = Task {
+            await gate.wait()
+            await hub.persist("proofs", tries: 3, count: 2) {}
+        }
+        task.cancel()
+        await gate.open()
+        await task.value
+        #expect(lines.all == ["lost proofs that could not be recorded"])
+    }
+
+    @Test("says goodbye to the sockets of a loop one by one, over all of the time for it")
+    func drain() throws {
+        let harness = try HubHarness()
+        let wires = (0..<5).map { harness.open("user-\($0)", .native).wire }
+        harness.hub.shard(on: harness.eventLoop)?.drain(over: .seconds(5))
+        var goodbyes: [Int] = []
+        for _ in wires {
+            harness.eventLoop.run()
+            goodbyes.append(wires.count { if case .restart? = $0.end { true } else { false } })
+            harness.eventLoop.advanceTime(by: .seconds(1))
+        }
+        #expect(goodbyes == [1, 2, 3, 4, 5])
+    }
+
     @Test("reports a change as missed only after every loop has")
     func tally() {
         let tally = MissTally(changes: 2, shards: 3)
@@ -487,5 +564,69 @@ struct DepartureTests {
         let other = MissTally(changes: 1, shards: 2)
         #expect(other.note([0]).isEmpty)
         #expect(other.note([]).isEmpty)
+    }
+}
+
+@Suite("Proofs that the hub records", .timeLimit(.minutes(10)))
+struct HubProofTests {
+    private static let now = Timestamp(seconds: 1_795_000_000)
+
+    private static func proof(_ number: UInt64) -> ReceiptProof {
+        ReceiptProof(user: "a", id: NotificationID(high: 1, low: number), awaitingLane: .normal, at: Self.now)
+    }
+
+    @Test("records proofs while Redis does not take what follows earlier ones")
+    func outage() async throws {
+        let gate = Gate()
+        let recorded = Notes<UInt64>()
+        let finished = Notes<UInt64>()
+        var backend = ScriptedBackend()
+        backend.onConfirm = { proofs in recorded.note(proofs.map(\.id.low)) }
+        backend.onFinish = { batch in
+            finished.note(batch.proofs.map(\.id.low))
+            await gate.wait()
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            running.hub.prove([Self.proof(1)])
+            try await eventually("the first waits for Redis") { finished.all == [1] }
+            running.hub.prove([Self.proof(2), Self.proof(3)])
+            try await eventually("the others are recorded") { recorded.all == [1, 2, 3] }
+            #expect(finished.all == [1])
+            await gate.open()
+            try await eventually("Redis takes the rest in order") { finished.all == [1, 2, 3] }
+        }
+    }
+
+    @Test("records all proofs when it stops, and takes what follows them")
+    func stops() async throws {
+        let gate = Gate()
+        let recorded = Notes<UInt64>()
+        let finished = Notes<UInt64>()
+        var backend = ScriptedBackend()
+        backend.onConfirm = { proofs in
+            recorded.note(proofs.map(\.id.low))
+            await gate.wait()
+        }
+        backend.onFinish = { batch in finished.note(batch.proofs.map(\.id.low)) }
+        let hub = SocketHub(
+            eventLoopGroup: MultiThreadedEventLoopGroup.singleton.next(),
+            configuration: SocketConfiguration(),
+            backend: backend,
+            logger: TestLog.logger,
+            now: { Self.now }
+        )
+        let group = ServiceGroup(
+            configuration: ServiceGroupConfiguration(services: [.init(service: hub)], logger: TestLog.logger))
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            hub.prove([Self.proof(1)])
+            try await eventually("the first is being recorded") { recorded.all == [1] }
+            hub.prove([Self.proof(2)])
+            await group.triggerGracefulShutdown()
+            try await eventually("the hub takes no more") { !hub.ghosts.offer("a") }
+            await gate.open()
+            try await tasks.waitForAll()
+        }
+        #expect(finished.all == [1, 2])
     }
 }

@@ -218,6 +218,22 @@ struct BookmarkTests {
         }
     }
 
+    @Test("counts the deletions of the first sync as missed until they are proven")
+    func deletions() throws {
+        for items in [[], [HubHarness.item(7)]] as [[InboxSnapshot.Item]] {
+            let harness = try HubHarness()
+            let (session, _) = harness.open(by: Self.ada, .signalr, client: "web")
+            var snapshot = Self.snapshot(9, items)
+            snapshot.deleted = [InboxSnapshot.Deletion(id: NotificationID(high: 1, low: 5), version: 6)]
+            snapshot.isReturn = true
+            session.opened(snapshot)
+            #expect(session.bookmark(hasLeft: true)?.version == 5)
+            session.proven(1)
+            #expect(session.bookmark(hasLeft: true)?.version == 9)
+            session.end()
+        }
+    }
+
     @Test("bookmarks what was written on a transport without proofs, and awaits none")
     func unproven() throws {
         let harness = try HubHarness()

@@ -137,9 +137,15 @@ struct ScriptedBackend: SocketBackend {
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
     var onNote: @Sendable ([SocketBookmark]) -> Void = { _ in }
     var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
+    var onConfirm: @Sendable ([ReceiptProof]) async -> Void = { _ in }
+    var onFinish: @Sendable (RecordedProofs) async -> Void = { _ in }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
     var onMarkRead: @Sendable () async throws -> Void = {}
     var onUnread: @Sendable () async throws -> Void = {}
+    /// Whether a user's messages are within the rate.
+    var onAdmits: @Sendable (String) -> Bool = { _ in true }
+    /// Whether a user's new sockets are within the rate.
+    var onAdmitsOpening: @Sendable (String) -> Bool = { _ in true }
 
     func authenticate(token: String) async throws -> SocketIdentity { try await self.onAuthenticate(token) }
     func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
@@ -182,9 +188,15 @@ struct ScriptedBackend: SocketBackend {
         }
     }
 
-    func confirm(_ proofs: [ReceiptProof]) async throws {}
+    func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs {
+        await self.onConfirm(proofs)
+        return RecordedProofs(proofs, events: [])
+    }
+
+    func finish(_ recorded: RecordedProofs) async { await self.onFinish(recorded) }
     func setStates(_ changes: [PresenceChange]) async throws { try await self.onSetStates(changes) }
-    func admits(messages: Int, of user: String) -> Bool { true }
+    func admits(messages: Int, of user: String) -> Bool { self.onAdmits(user) }
+    func admitsOpening(of user: String) -> Bool { self.onAdmitsOpening(user) }
     func markRead(_ reading: Reading) async throws -> Int32 {
         try await self.onMarkRead()
         return 0

@@ -51,6 +51,18 @@ struct DirectoryTests {
         #expect(directory.entry("b", owner: "ada") != nil)
     }
 
+    @Test("tells owners apart whose ids differ only in their code points")
+    func owners() {
+        let directory = SignalRDirectory(limit: 10)
+        #expect(directory.add(Self.offer("\u{E9}"), id: "a", until: 100))
+        #expect(directory.entry("a", owner: "e\u{301}") == nil)
+        let (_, reference) = Self.session("a")
+        #expect(!directory.add(reference, id: "a", owner: "e\u{301}"))
+        #expect(directory.add(reference, id: "a", owner: "\u{E9}"))
+        #expect(directory.entry("a", owner: "e\u{301}") == nil)
+        #expect(directory.entry("a", owner: "\u{E9}") != nil)
+    }
+
     @Test("replaces an offer with its connection once and keeps it when the offer's time is over")
     func connections() {
         let directory = SignalRDirectory(limit: 10)
@@ -76,6 +88,51 @@ struct DirectoryTests {
         let (_, reference) = Self.session("a")
         #expect(!directory.add(reference, id: "c", owner: "ada"))
         #expect(directory.add(reference, id: "a", owner: "ada"))
+    }
+
+    @Test("limits an owner's negotiations and connections until their handshake or their end")
+    func openings() {
+        let directory = SignalRDirectory(limit: 10, openingsPerOwner: 2)
+        for id in ["a", "b"] { #expect(directory.add(Self.offer("ada"), id: id, until: 100)) }
+        #expect(!directory.hasRoom(for: "ada"))
+        #expect(!directory.add(Self.offer("ada"), id: "c", until: 100))
+        let (_, foreign) = Self.session("c")
+        #expect(!directory.add(foreign, id: "c", owner: "ada"))
+        #expect(directory.add(Self.offer("bob"), id: "c", until: 100))
+        let (_, reference) = Self.session("a")
+        #expect(directory.add(reference, id: "a", owner: "ada"))
+        #expect(!directory.hasRoom(for: "ada"), "a connection counts like its offer")
+        directory.opened("a")
+        #expect(directory.add(Self.offer("ada"), id: "d", until: 200))
+        directory.remove("a")
+        #expect(!directory.hasRoom(for: "ada"), "the end of an open connection frees nothing more")
+        directory.sweep(now: 100)
+        #expect(directory.hasRoom(for: "ada"))
+        directory.remove("d")
+        for id in ["e", "f"] { #expect(directory.add(Self.offer("ada"), id: id, until: 300)) }
+    }
+
+    @Test("refuses a user's negotiation with 429 while too many wait for their handshake")
+    func crowd() async throws {
+        let backend = ScriptedBackend()
+        try await RunningHub.with(backend) { running in
+            try await HubClient.withListener(running, backend, now: { 1_000 }) { http, url in
+                var clients: [HubClient] = []
+                for _ in 0..<32 { clients.append(try await HubClient.negotiate(http, url, token: "ada")) }
+                let request = TransferRequest(
+                    .post, url: "\(url)/negotiate?negotiateVersion=1",
+                    headers: [(name: "authorization", value: "Bearer ada")], body: [], timeout: .seconds(300))
+                guard case .answered(let refusal) = await http.perform(request) else {
+                    throw FixtureError("no answer to the negotiation")
+                }
+                #expect(refusal.status == 429 && refusal.header("retry-after") == "5")
+                _ = try await HubClient.negotiate(http, url, token: "bob")
+                let client = try #require(clients.first)
+                #expect(try await client.status(token: "ada") == 200)
+                try await client.post(#"{"protocol":"json","version":1}"#, token: "ada")
+                _ = try await HubClient.negotiate(http, url, token: "ada")
+            }
+        }
     }
 
     @Test("ends unused negotiations and abandoned connections after fifteen seconds")

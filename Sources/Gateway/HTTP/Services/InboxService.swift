@@ -11,6 +11,9 @@ import ServiceLifecycle
 import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
+///
+/// Marking as read does not wait for a server of a cluster that is away: all sockets of a node
+/// share a few tasks for it.
 struct InboxService: Sendable {
     /// The most notifications that a change lists; a larger one gives only its version.
     static let mostNamed = 500
@@ -55,7 +58,8 @@ struct InboxService: Sendable {
             await self.publish(user, .read, change, all: all, isBulk: isBulk)
         } finish: { page in
             await self.events.publish(
-                zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) })
+                zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) },
+                isPatient: false)
             await self.retractions.retract(page.labels)
         }
     }
@@ -229,7 +233,7 @@ struct InboxService: Sendable {
 
     private func publish(_ frame: NodeFrame) async {
         do {
-            try await self.publisher.publish(frame)
+            try await self.publisher.publish(frame, isPatient: false)
         } catch {
             self.logger.warning("cannot publish inbox change; retrying", metadata: ["error": "\(error)"])
             self.retries.add(frame)
@@ -246,20 +250,27 @@ package final class FrameRetries: Service {
     /// How long a change is tried again.
     private static let patience: Duration = .seconds(30)
     private static let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
-    private static let lost = Counter(label: "carillon.frames.lost")
 
     private let frames = BatchQueue<NodeFrame>(capacity: FrameRetries.capacity)
     private let publisher: FramePublisher
+    private let lost: Counter
+    private let now: @Sendable () -> ContinuousClock.Instant
     private let logger: Logger
 
-    init(_ base: GatewayBase) {
+    init(
+        _ base: GatewayBase,
+        metrics: any MetricsFactory = MetricsSystem.factory,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
         self.publisher = base.publisher
+        self.lost = Counter(label: "carillon.frames.lost", factory: metrics)
+        self.now = now
         self.logger = base.logger
     }
 
     /// Adds a change; counts it as lost if too many wait.
     func add(_ frame: NodeFrame) {
-        if !self.frames.offer(frame) { Self.lost.increment() }
+        if !self.frames.offer(frame) { self.lost.increment() }
     }
 
     package func run() async throws {
@@ -274,7 +285,7 @@ package final class FrameRetries: Service {
 
     private func publish(_ frames: [NodeFrame]) async {
         var rest = frames
-        let end = ContinuousClock.now + Self.patience
+        let end = self.now() + Self.patience
         var attempt = 0
         repeat {
             // Redis does not signal that it is back, so try again.
@@ -283,9 +294,9 @@ package final class FrameRetries: Service {
             // In a task of its own, so that a shutdown leaves each change one try.
             let refused = rest
             rest = await Task { await self.refused(refused) }.value
-        } while !rest.isEmpty && !Task.isCancelled && ContinuousClock.now < end
+        } while !rest.isEmpty && !Task.isCancelled && self.now() < end
         guard !rest.isEmpty else { return }
-        Self.lost.increment(by: rest.count)
+        self.lost.increment(by: rest.count)
         self.logger.warning(
             "lost inbox changes; sockets resync at the next frame", metadata: ["count": "\(rest.count)"])
     }
@@ -336,6 +347,7 @@ struct RetractionService: Sendable {
         let wanted = labels.filter { catalog[$0.type]?.isRetractedOnRead == true }
         guard let user = wanted.first?.user else { return }
         do {
+            try self.live.connection.failIfAway()
             let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
             guard !holders.isEmpty else { return }
             let count = try await self.live.buckets.takeAvailable(
@@ -350,7 +362,7 @@ struct RetractionService: Sendable {
                     isRetraction: true)
                 batch.append(work, to: keys.deliveries(holder.provider, .bulk))
             }
-            try await self.live.connection.run(batch)
+            try await self.live.connection.run(batch, isPatient: false)
             Self.asked.increment(by: count)
         } catch {
             self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])

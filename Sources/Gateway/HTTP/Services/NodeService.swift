@@ -110,7 +110,9 @@ package struct NodeService: Service {
             self.revocations.wake()
         case .resumed: self.hub.repair()
         case .lost: probes.drop()
-        case .message(self.revocationsChannel, _): self.revocations.wake()
+        case .message(self.revocationsChannel, let payload):
+            guard let revocation = self.revocations.hear(payload) else { return }
+            self.hub.revoke([(revocation.user, revocation.before)])
         case .message(let channel, let payload):
             probes.note(channel)
             guard let batch = NodeFrameBatch.decode(payload) else {

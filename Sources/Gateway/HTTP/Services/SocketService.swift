@@ -37,6 +37,7 @@ package struct SocketService: SocketBackend {
     private let redis: RedisClient
     private let catalogs: CatalogRegister
     private let messageRate: UserRate?
+    private let openingRate: UserRate?
     private let now: @Sendable () -> Timestamp
 
     package init(
@@ -45,7 +46,8 @@ package struct SocketService: SocketBackend {
         credentials: CredentialResolver,
         inbox: InboxServices,
         users: UserStore,
-        messageRate: UserRate?
+        messageRate: UserRate?,
+        openingRate: UserRate?
     ) {
         self.node = node
         self.credentials = credentials
@@ -60,6 +62,7 @@ package struct SocketService: SocketBackend {
         self.redis = base.live.connection
         self.catalogs = base.catalogs
         self.messageRate = messageRate
+        self.openingRate = openingRate
         self.now = base.now
     }
 
@@ -197,6 +200,8 @@ package struct SocketService: SocketBackend {
         self.messageRate?.delay(user, count: messages) == nil
     }
 
+    package func admitsOpening(of user: String) -> Bool { self.openingRate?.delay(user) == nil }
+
     package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
         let snapshots = try await self.snapshots(
             questions.map { Request(user: $0.user, dialect: $0.dialect, since: $0.since) })
@@ -206,25 +211,28 @@ package struct SocketService: SocketBackend {
         }
     }
 
-    package func confirm(_ proofs: [ReceiptProof]) async throws {
-        // Update the row first: after a crash the deadline expires and the gate finds the delivery.
+    package func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs {
         let delivered = try await self.notifications.markDelivered(
             proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
-        let waiting = proofs.compactMap { proof in
+        return RecordedProofs(
+            proofs, events: delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) })
+    }
+
+    package func finish(_ recorded: RecordedProofs) async {
+        let waiting = recorded.proofs.compactMap { proof in
             proof.awaitingLane.map { UnconfirmedNotification(id: proof.id, user: proof.user, lane: $0) }
         }
         var batch = RedisBatch()
         self.unconfirmed.remove(waiting, in: &batch)
         let waits = batch.count
-        self.events.add(delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) }, in: &batch)
+        self.events.add(recorded.events, in: &batch)
         do throws(RedisError) {
-            let replies = try await self.redis.send(batch)
+            // Waits out a short outage of a single Redis, but not for a cluster's absent master.
+            let replies = try await self.redis.send(batch, isPatient: false)
             // A deadline that is left passes, and the dispatcher finds the row delivered.
             self.events.note(replies.dropFirst(waits))
         } catch {
-            // The next try finds the rows delivered, so it has no events.
-            self.events.lose(delivered.count, error)
-            throw error
+            self.events.lose(recorded.events.count, error)
         }
     }
 
@@ -247,9 +255,42 @@ package struct SocketService: SocketBackend {
         var isReturn = false
     }
 
+    /// The changes of an inbox since a version, which several sockets may miss.
+    private struct Gap: Hashable {
+        let user: ExactText
+        let since: Int64
+    }
+
+    /// Returns the changes of each gap; nil if the inbox is too large to read in time, and would be
+    /// again.
+    private func changes(
+        _ gaps: [Gap]
+    ) async throws(PostgresError) -> [(state: InboxStore.State, changed: [Notification])?] {
+        do throws(PostgresError) {
+            let changes = try await self.inbox.changes(
+                gaps.map { ($0.user.text, $0.since) }, limit: Self.longestGap + 1)
+            return changes.map { .some($0) }
+        } catch {
+            guard error.sqlState == "57014" else { throw error }
+        }
+        var changes = [(state: InboxStore.State, changed: [Notification])?](repeating: nil, count: gaps.count)
+        guard gaps.count > 1 else { return changes }
+        // One inbox may be at fault, so read each alone. More timeouts would hold up all sockets.
+        var timeouts = 0
+        for (place, gap) in gaps.enumerated() where timeouts < 2 {
+            if let change = try await self.changes([gap])[0] {
+                changes[place] = change
+            } else {
+                timeouts += 1
+            }
+        }
+        return changes
+    }
+
     /// Returns the changes since a version, or the newest unread without one.
     ///
-    /// A client below the floor or too far behind is reset to the newest unread.
+    /// A client below the floor or too far behind is reset to the newest unread, and so is one
+    /// whose changes PostgreSQL cannot read in time.
     private func snapshots(
         _ requests: [Request]
     ) async throws -> [InboxSnapshot] {
@@ -267,27 +308,28 @@ package struct SocketService: SocketBackend {
                 behind.append((index, since))
             }
         }
-        var rest = behind[...]
+        // The statement reads an inbox once for each gap.
+        let gaps = Dictionary(grouping: behind) { Gap(user: ExactText(requests[$0.index].user), since: $0.since) }
+        var rest = Array(gaps)[...]
         while !rest.isEmpty {
             let batch = rest.prefix(Self.usersPerRead)
             rest = rest.dropFirst(batch.count)
-            let changes = try await self.inbox.changes(
-                batch.map { (requests[$0.index].user, $0.since) },
-                limit: Self.longestGap + 1
-            )
-            for (item, change) in zip(batch, changes) where change.changed.count <= Self.longestGap {
+            for (gap, change) in zip(batch, try await self.changes(batch.map(\.key))) {
+                guard let change, change.changed.count <= Self.longestGap else { continue }
                 // Use the state read with the changes: the inbox may have changed since the first
                 // read.
                 let state = change.state
-                guard state.floor <= item.since, item.since <= state.version else { continue }
-                var snapshot = self.snapshot(state, changed: change.changed, requests[item.index].dialect.shape)
-                let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
-                guard bytes <= Self.longestGapBytes else { continue }
-                if requests[item.index].isReturn {
-                    guard change.changed.count <= Self.syncCount, bytes <= Self.syncBytes else { continue }
-                    snapshot.isReturn = true
+                guard state.floor <= gap.key.since, gap.key.since <= state.version else { continue }
+                for (index, _) in gap.value {
+                    var snapshot = self.snapshot(state, changed: change.changed, requests[index].dialect.shape)
+                    let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
+                    guard bytes <= Self.longestGapBytes else { continue }
+                    if requests[index].isReturn {
+                        guard change.changed.count <= Self.syncCount, bytes <= Self.syncBytes else { continue }
+                        snapshot.isReturn = true
+                    }
+                    snapshots[index] = snapshot
                 }
-                snapshots[item.index] = snapshot
             }
         }
         let unanswered = requests.indices.filter { snapshots[$0] == nil }
@@ -368,11 +410,14 @@ package struct SocketService: SocketBackend {
             notification.status == .sent
             && (notification.statusReason == "unproven"
                 || notification.decision != nil && notification.statusReason == notification.decision)
+        // A notification fails with its first device, while other devices are still tried. SignalR
+        // replays whatever awaits proof, so it leaves these out.
+        let hasFailed = notification.status == .failed && shape == .canonical
         return InboxSnapshot.Item(
             id: notification.id,
             version: notification.version,
             json: json,
-            awaitsProof: notification.status == .pending || isSettledUnproven,
+            awaitsProof: notification.status == .pending || isSettledUnproven || hasFailed,
             lane: notification.lane,
             isRead: notification.readAt != nil
         )

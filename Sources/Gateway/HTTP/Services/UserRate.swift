@@ -14,9 +14,9 @@ import Synchronization
 /// effect afterwards. So users get slightly more than their rate, and most calls need no round
 /// trip. While a user's Redis server is unavailable, the user is not limited, which is counted.
 package final class UserRate: Service {
-    /// The actions that are limited: REST calls, or messages from sockets.
+    /// The actions that are limited: REST calls, messages from sockets, or new sockets and streams.
     package enum Kind: String, Sendable, CaseIterable {
-        case calls, messages
+        case calls, messages, openings
     }
 
     /// Actions since the last lot, and the time until which the user is blocked.

@@ -71,7 +71,7 @@ final class HubShard {
         let key = ExactText(user)
         self.byUser[key]?.removeAll { $0 === socket }
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
-        self.departed(socket, user: user)
+        if socket.isRegistered { self.departed(socket, user: user) }
         if let bookmark = socket.bookmark(hasLeft: true) { self.note(bookmark) }
     }
 
@@ -91,7 +91,10 @@ final class HubShard {
             since: since,
             client: socket.client
         )
-        if !self.hub.open(opening, self.reference(socket)) { socket.failed() }
+        guard self.hub.admitsOpening(of: identity.user), self.hub.open(opening, self.reference(socket)) else {
+            return socket.failed()
+        }
+        socket.isRegistered = true
     }
 
     /// Hands a request to the hub.
@@ -233,7 +236,7 @@ final class HubShard {
     }
 
     private func entry(_ socket: SocketSession) -> OpenSocket? {
-        guard let identity = socket.identity else { return nil }
+        guard let identity = socket.identity, socket.isRegistered else { return nil }
         return OpenSocket(
             socket: ObjectIdentifier(socket),
             registration: SocketRegistration(

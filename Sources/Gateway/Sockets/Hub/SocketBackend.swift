@@ -13,6 +13,17 @@ package struct ReceiptProof: Sendable, Equatable {
     package let at: Timestamp
 }
 
+/// A recorded batch of proofs; the rest is for Redis: the end of their waits, and the events.
+package struct RecordedProofs: Sendable, Equatable {
+    package let proofs: [ReceiptProof]
+    package let events: [LifecycleEvent]
+
+    package init(_ proofs: [ReceiptProof], events: [LifecycleEvent]) {
+        self.proofs = proofs
+        self.events = events
+    }
+}
+
 /// A request to mark notifications read.
 package struct Reading: Sendable {
     package let user: String
@@ -117,14 +128,23 @@ package protocol SocketBackend: Sendable {
     /// is wanted.
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?]
 
-    /// Records proofs of receipt.
-    func confirm(_ proofs: [ReceiptProof]) async throws
+    /// Records proofs of receipt, without Redis.
+    ///
+    /// - Returns: what ``finish(_:)`` needs.
+    func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs
+
+    /// Ends the waits for recorded proofs and publishes their events; counts the events that Redis
+    /// does not take.
+    func finish(_ recorded: RecordedProofs) async
 
     /// Changes the state of connections; does not restore those that have left.
     func setStates(_ changes: [PresenceChange]) async throws
 
     /// Counts a user's messages; false if that exceeds the user's rate.
     func admits(messages: Int, of user: String) -> Bool
+
+    /// Counts a new socket or stream of a user; false if that exceeds the user's rate.
+    func admitsOpening(of user: String) -> Bool
 
     /// Marks notifications read and sends the change to every socket of the user.
     ///
@@ -233,8 +253,9 @@ package struct InboxSnapshot: Sendable {
     /// The version up to which the client has seen everything until it proves receipt of this
     /// snapshot.
     var seenBefore: Int64 {
-        let missed = self.items.lazy.filter { self.isReturn || $0.awaitsProof }.map(\.version).min()
-        return missed.map { $0 - 1 } ?? self.version
+        var unproven = self.items.filter { self.isReturn || $0.awaitsProof }.map(\.version)
+        if self.isReturn { unproven += self.deleted.map(\.version) }
+        return unproven.min().map { $0 - 1 } ?? self.version
     }
 
     package init(

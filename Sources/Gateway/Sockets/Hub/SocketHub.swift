@@ -54,6 +54,9 @@ package final class SocketHub: Service {
     /// When it is full, a returning client gets some changes twice.
     private let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
+    /// Batches of recorded proofs, apart from those that PostgreSQL still lacks, so that these need
+    /// not wait while Redis is away.
+    private let recordedProofs = BatchQueue<RecordedProofs>(capacity: 400)
     private let repairs = BatchQueue<Void>(capacity: 1)
     /// Users who got frames but have no socket here; when it is full, the next frame reports them
     /// again.
@@ -164,6 +167,8 @@ package final class SocketHub: Service {
 
     func admits(messages: Int, of user: String) -> Bool { self.backend.admits(messages: messages, of: user) }
 
+    func admitsOpening(of user: String) -> Bool { self.backend.admitsOpening(of: user) }
+
     private func counted(_ isTaken: Bool) -> Bool {
         if !isTaken { SocketMetrics.overflows.increment() }
         return isTaken
@@ -222,6 +227,7 @@ package final class SocketHub: Service {
                 for _ in 0..<Self.loginWorkers { group.addTask { await self.serve(self.logins) } }
                 group.addTask { await self.serveGaps() }
                 group.addTask { await self.serveProofs() }
+                group.addTask { await self.serveRecordedProofs() }
                 group.addTask { await self.serveRepairs() }
                 group.addTask { await self.auditPresence() }
                 group.addTask { await self.serveDepartures() }
@@ -247,7 +253,10 @@ package final class SocketHub: Service {
         }
         let deadline = ContinuousClock.now + duration + .seconds(6)
         // Sockets leave on their own loops without a signal, so poll their number.
-        while self.count > 0, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(20)) }
+        while self.count > 0, ContinuousClock.now < deadline {
+            // In its own task, because a cancelled one does not sleep.
+            _ = await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
+        }
         for eventLoop in self.eventLoops {
             _ = await self.ask(eventLoop) { shard in
                 shard.dropAll()
@@ -353,11 +362,24 @@ package final class SocketHub: Service {
     /// A proof that is not recorded lets the deadline pass, and push goes out.
     private func serveProofs() async {
         while let batch = await self.proofs.next(limit: Self.mostProofs) {
-            await self.persist("cannot record proofs; retrying", tries: 20, count: batch.count) {
-                try await self.backend.confirm(batch)
+            await self.persist("proofs", tries: 20, count: batch.count) {
+                let recorded = try await self.backend.confirm(batch)
+                if !self.recordedProofs.offer(recorded) { SocketMetrics.overflows.increment(by: batch.count) }
             }
             // Lets proofs gather: alone, one costs PostgreSQL as much as seven in a large batch.
             if batch.count < Self.mostProofs { try? await Task.sleep(for: Self.proofPause) }
+        }
+        self.recordedProofs.finish()
+    }
+
+    /// Tells Redis of recorded proofs; later proofs do not wait for it.
+    private func serveRecordedProofs() async {
+        while let recorded = await self.recordedProofs.next(limit: 1)?.first {
+            if Task.isCancelled {
+                SocketMetrics.overflows.increment(by: recorded.proofs.count)
+            } else {
+                await self.backend.finish(recorded)
+            }
         }
     }
 
@@ -385,7 +407,7 @@ package final class SocketHub: Service {
     /// - Returns: The number of those kept; 0 after the end of the queue.
     private func remove(_ departures: [SocketDeparture]) async -> Int {
         var late: [SocketDeparture] = []
-        await self.persist("cannot record departures; retrying", tries: 10, count: departures.count) {
+        await self.persist("departures", tries: 10, count: departures.count) {
             let areGone = try await self.backend.close(departures)
             late = zip(departures, areGone).filter { !$1 }.map(\.0)
         }
@@ -396,30 +418,34 @@ package final class SocketHub: Service {
 
     private func serveBookmarks() async {
         while let batch = await self.bookmarks.next(limit: 512) {
-            await self.persist("cannot store bookmarks; retrying", tries: 3, count: batch.count) {
+            await self.persist("bookmarks", tries: 3, count: batch.count) {
                 try await self.backend.note(batch)
             }
         }
     }
 
-    /// Runs a step with retries, then counts its items as lost.
+    /// Records items with retries, then counts and logs them as lost; once cancelled, it tries no
+    /// more.
     func persist(
-        _ failure: Logger.Message,
+        _ items: String,
         tries: Int,
         count: Int,
         _ step: () async throws -> Void
     ) async {
         let backoff = Backoff(base: .milliseconds(20), limit: .seconds(1))
-        for attempt in 0..<tries {
+        for attempt in 0..<tries where !Task.isCancelled {
             do {
                 return try await step()
             } catch {
-                if attempt == 0 { self.logger.warning(failure, metadata: ["error": "\(error)"]) }
+                if attempt == 0 {
+                    self.logger.warning("cannot record \(items); retrying", metadata: ["error": "\(error)"])
+                }
             }
             // With jitter, so that gateways that failed together do not return together.
             try? await Task.sleep(for: backoff.delay(attempt: attempt))
         }
         SocketMetrics.overflows.increment(by: count)
+        self.logger.warning("lost \(items) that could not be recorded", metadata: ["count": "\(count)"])
     }
 
     private func serveRepairs() async {
@@ -552,7 +578,7 @@ extension SocketHub {
     /// Reads presence before it counts sockets, so a socket that opens meanwhile is not removed.
     func serveGhosts() async {
         while let batch = await self.ghosts.next(limit: Self.batchSize) {
-            for user in ExactText.distinct(batch) {
+            for user in ExactText.distinct(batch) where !Task.isCancelled {
                 guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
                     continue
                 }
@@ -602,7 +628,7 @@ extension SocketHub {
 
     func servePresences() async {
         while let batch = await self.presences.next(limit: Self.batchSize) {
-            await self.persist("presence states not stored; retrying", tries: 3, count: batch.count) {
+            await self.persist("presence states", tries: 3, count: batch.count) {
                 try await self.backend.setStates(batch)
             }
         }

@@ -26,6 +26,8 @@ final class SocketSession {
     private static let mostResumptions = 16
     /// Pending proofs whose versions are kept; at the limit, the newest replaces the one before it.
     private static let mostMarks = 32
+    /// Bytes of a token, which waits for its check; the verifier takes no longer ones.
+    private static let longestToken = 8_192
     /// Calls that may wait for the first sync.
     private static let mostEarlyCalls = 16
 
@@ -42,6 +44,8 @@ final class SocketSession {
 
     var phase: Phase
     var identity: SocketIdentity?
+    /// Whether presence names the socket, or soon will.
+    var isRegistered = false
     private var sequence = InboxSequence()
     /// The version of the last snapshot that did not have all unread notifications.
     private var cutVersion: Int64 = 0
@@ -491,6 +495,9 @@ extension SocketSession {
         switch (message, self.identity) {
         case (.auth(let token), _):
             self.checks += 1
+            guard token.utf8.count <= Self.longestToken else {
+                return self.refused(SocketRefusal(status: 401, reason: "the token is too long"), reference: reference)
+            }
             guard !self.shard.request(.authenticate(token: token), of: self, reference: reference) else { return }
             self.checks -= 1
             self.sayBusy(reference)
