@@ -71,6 +71,7 @@ struct OperatorDeadLetterTests {
         try await Stack.withOperator { stack, _, page in
             try await stack.append([
                 ("user", "ada"), ("type", "unheard_of"), ("title", "Late"), ("data", #"{"amount":9007199254740993}"#),
+                ("carillon:replay", "carillon:jobs/1795000000000-0"),
             ])
             func letters() async throws -> PostgresResult {
                 try await stack.query("SELECT replay_at FROM carillon.dead_letters")
@@ -86,6 +87,7 @@ struct OperatorDeadLetterTests {
             }
             let submit = ".letter-form .primary"
             try await page.click(".letter .edit")
+            try await page.wait(".letter-form .letter-input", counts: 4)
             try await page.browser.wait(
                 for: "the data is laid out", "\(OperatorPage.part(input("data"))).value.includes('\\n')")
 

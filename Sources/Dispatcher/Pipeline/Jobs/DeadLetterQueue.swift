@@ -1,12 +1,11 @@
 // Carillon · DeadLetterQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import CoreMetrics
 import Logging
 import Storage
 
-/// Stores dead letters: in PostgreSQL first, then in the dead stream.
+/// Stores dead letters in PostgreSQL.
 struct DeadLetterQueue: Sendable {
     private static let batchSize = 100
     /// The bytes at which a batch ends, so that PostgreSQL stores it in time.
@@ -15,12 +14,10 @@ struct DeadLetterQueue: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Returns when both have the letters.
-    ///
-    /// An entry that is set aside twice has one row, and may be in the stream twice.
+    /// Returns when PostgreSQL has the letters; an entry that is set aside twice has one row.
     ///
     /// - Parameters:
-    ///   - isPatient: whether to retry until both have them. If not, the first error is thrown, for
+    ///   - isPatient: whether to retry until it has them. If not, the first error is thrown, for
     ///     callers that hold a transaction open.
     ///   - replacesReplayed: whether they replace letters whose replay is scheduled.
     func setAside(_ letters: [DeadLetter], isPatient: Bool = true, replacesReplayed: Bool = false) async throws {
@@ -37,11 +34,6 @@ struct DeadLetterQueue: Sendable {
                 try await self.dispatcher.database.deadLetters.add(
                     batch.map { ($0.stream, $0.entry, $0.reason, $0.at, $0.fields) }, replacesReplayed: replacesReplayed
                 )
-            }
-            try await self.dispatcher.untilDone("append dead letters", isFinal: { _ in !isPatient }) {
-                var commands = RedisBatch()
-                for letter in batch { DeadStream(keys: self.dispatcher.keys).add(letter, in: &commands) }
-                try await self.dispatcher.redis.run(commands, isPatient: isPatient)
             }
             PipelineMetrics.dead.increment(by: batch.count)
             self.log(batch)

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// PostgreSQL's copy of the dead-letter stream.
+/// The dead-letter queue.
 package struct DeadLetterStore: Sendable {
     let pool: PostgresPool
 
@@ -55,11 +55,15 @@ package struct DeadLetterStore: Sendable {
         var last = (stream: "", entry: "")
         while true {
             let start = last
+            // The page bounds how many are unpacked at a time.
             let result = try await self.pool.query(
                 """
-                SELECT d.stream, d.entry, d.fields FROM carillon.dead_letters d
-                WHERE (d.stream, d.entry) > ($2, $3) AND \(FieldsErasure.mayName("$1", in: "d.fields"))
-                ORDER BY d.stream, d.entry LIMIT 500
+                WITH page AS MATERIALIZED (
+                    SELECT stream, entry, fields FROM carillon.dead_letters
+                    WHERE (stream, entry) > ($2, $3) ORDER BY stream, entry LIMIT 1000
+                )
+                SELECT d.stream, d.entry, CASE WHEN \(FieldsErasure.mayName("$1", in: "d.fields")) THEN d.fields END
+                FROM page d ORDER BY d.stream, d.entry
                 """,
                 .text(user), .text(last.stream), .text(last.entry)
             )
@@ -67,7 +71,7 @@ package struct DeadLetterStore: Sendable {
             for row in result {
                 last = (try row.text(0), try row.text(1))
                 let json = try row.optionalJSON(2) ?? []
-                let fields = (try? JSONParser.parse(json))?.array ?? []
+                let fields = FieldsColumn.values(json)
                 let read: [PostgresValue] = [.text(last.stream), .text(last.entry), .jsonb(json)]
                 switch FieldsErasure.change(fields, user: user) {
                 case .none: break

@@ -174,6 +174,8 @@ struct DeadLetterRoutes {
         }
         try body.finish()
         guard isGiven else { return nil }
+        // It is no field of a job; the letter keeps its own.
+        fields.removeAll { $0.name == JobOrigin.replayField }
         do throws(JobFaults) {
             _ = try self.base.catalog.checkedJob(fields)
         } catch {
@@ -192,7 +194,9 @@ struct DeadLetterRoutes {
             throw Problem(.unprocessableContent, "it is no job, so its fields cannot be edited")
         }
         let now = self.base.now()
-        guard try await letters.replay(id, with: fields, now: now) else {
+        // The first entry of a job that was replayed before, from which its ids follow.
+        let origin = letter.fields.filter { $0.name == JobOrigin.replayField }
+        guard try await letters.replay(id, with: fields + origin, now: now) else {
             guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }
             throw Problem(.conflict, "its replay is under way")
         }

@@ -1,7 +1,6 @@
-// Carillon · DeadStream.swift
+// Carillon · DeadLetter.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 
 /// An entry that cannot be processed, with the reason, its origin and its fields.
@@ -85,31 +84,5 @@ package struct DeadLetter: Sendable {
     package init(_ origin: JobOrigin, reason: String, at: Timestamp) {
         self.init(
             stream: origin.latestStream, entry: origin.latestEntry, reason: reason, at: at, fields: origin.latestFields)
-    }
-}
-
-/// The dead-letter stream, which is bounded; PostgreSQL keeps a copy.
-package struct DeadStream: Sendable {
-    static let maximumLength: Int64 = 100_000
-
-    private let key: String
-
-    package init(keys: Keyspace) {
-        self.key = keys.dead
-    }
-
-    /// Adds a dead letter to a batch: `dead_reason`, `dead_stream`, `dead_entry` and `dead_at`
-    /// before the original fields.
-    package func add(_ letter: DeadLetter, in batch: inout RedisBatch) {
-        var arguments: [RedisArgument] = [
-            "XADD", .text(self.key), "MAXLEN", "~", .integer(Self.maximumLength), "*",
-            "dead_reason", .text(letter.reason), "dead_stream", .text(letter.stream),
-            "dead_entry", .text(letter.entry), "dead_at", .text(letter.at.rfc3339),
-        ]
-        for field in letter.fields {
-            arguments.append(.text(field.name))
-            arguments.append(.slice(field.value))
-        }
-        batch.append(arguments)
     }
 }
