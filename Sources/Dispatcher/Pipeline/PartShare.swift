@@ -16,12 +16,17 @@ final class PartShare: Sendable {
     static let width = 2
     /// How long a part is remembered that was given up: long enough to find the entries of a lost
     /// reply, also after the process stood still.
+    ///
+    /// While its streams cannot be looked at, it is not forgotten.
     private static let memory: Duration = .seconds(300)
 
     private struct State {
         var own: Set<Int>
-        /// When it gave others up; replies of their streams may have been lost.
+        /// When it gave others up, or their streams could be looked at again; replies of them may
+        /// have been lost.
         var former: [Int: ContinuousClock.Instant] = [:]
+        /// Those in which the last look did not rule out lost entries.
+        var unclear: Set<Int> = []
         var isInformed = false
         var isLeaving = false
         /// Those of others for whose users this dispatcher has set deadlines of proofs.
@@ -59,7 +64,10 @@ final class PartShare: Sendable {
                 state.visited.formUnion(state.own)
             }
             state.isInformed = true
-            state.former = state.former.filter { !own.contains($0.key) && now - $0.value < Self.memory }
+            let unclear = state.unclear
+            state.former = state.former.filter { part, since in
+                !own.contains(part) && (unclear.contains(part) || now - since < Self.memory)
+            }
             state.own = own
             state.visited.subtract(own)
         }
@@ -92,23 +100,46 @@ final class PartShare: Sendable {
         return self.state.withLock { $0.own.contains(part) }
     }
 
+    /// Notes a look at a stream of a part.
+    ///
+    /// - Parameter isClear: whether no entry of this dispatcher was lost in the stream.
+    func noteLook(in keys: Keyspace, isClear: Bool) {
+        guard let part = keys.index else { return }
+        let now = self.instant()
+        self.state.withLock { state in
+            guard isClear else {
+                state.unclear.insert(part)
+                return
+            }
+            guard state.unclear.remove(part) != nil, state.former[part] != nil else { return }
+            // Its other streams may not have been looked at yet.
+            state.former[part] = now
+        }
+    }
+
     // MARK: Proofs
 
     /// Notes that this dispatcher has set deadlines of these users.
     func visit(_ users: some Sequence<String>) {
         guard self.keys.isSpread else { return }
-        let parts = users.compactMap { self.keys.part(of: $0).index }
-        self.state.withLock { state in
-            for part in parts where !state.own.contains(part) { state.visited.insert(part) }
-        }
+        self.watch(users.compactMap { self.keys.part(of: $0).index })
     }
 
-    /// Forgets a visited part once it has no deadlines.
-    func forget(_ part: Int) { self.state.withLock { _ = $0.visited.remove(part) } }
+    /// Looks after the deadlines of these shards, also if others own their parts.
+    func watch(_ shards: [Int]) {
+        guard self.keys.isSpread else { return }
+        self.state.withLock { $0.visited.formUnion(Set(shards).subtracting($0.own)) }
+    }
 
-    /// The shards of deadlines that this dispatcher looks after.
-    var shards: [Int] {
+    /// Returns the shards of deadlines that this dispatcher looks after, and forgets those of
+    /// others.
+    ///
+    /// Watch those that still have deadlines again. A visit during the look is remembered.
+    func takeShards() -> [Int] {
         guard self.keys.isSpread else { return Array(0..<self.keys.unconfirmedShards) }
-        return self.state.withLock { $0.own.union($0.visited).sorted() }
+        return self.state.withLock { state in
+            defer { state.visited = [] }
+            return state.own.union(state.visited).sorted()
+        }
     }
 }

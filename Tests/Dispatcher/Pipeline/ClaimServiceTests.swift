@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Logging
 import Providers
 import Support
 import Synchronization
@@ -53,15 +54,19 @@ struct ClaimServiceTests {
         }
     }
 
-    /// - Parameter text: the entry's text; nil for that of the delivery.
+    /// - Parameters:
+    ///   - text: the entry's text; nil for that of the delivery.
+    ///   - server: the Redis; nil for the shared one.
     private static func with(
         deliveries: String,
         text: String? = nil,
         parts: Int = 1,
         channel: FakeChannel = .accepting(),
+        server: RedisServer? = nil,
         _ body: (Scene) async throws -> Void
     ) async throws {
-        try await TestRedis.with { redis, prefix in
+        let own = try server.map { try TestRedis.patientConfiguration(url: $0.url, clientName: "test") }
+        try await TestRedis.with({ if let own { $0 = own } }) { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix, parts: parts)
                 let dispatcher = try TestDispatcher.make(
@@ -206,6 +211,61 @@ struct ClaimServiceTests {
         }
     }
 
+    @Test("looks at no further stream once it is cancelled while Redis does not answer")
+    func cancelled() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = .milliseconds(100)
+        let lines = LogRecorder(from: .warning) { "\($0.message)" }
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(parts: 64), [NotificationType(name: "news")], logger: lines.logger)
+                try await server.stall()
+                let claims = ClaimService(dispatcher: dispatcher, deliveries: [])
+                let running = Task { try await claims.run() }
+                try await eventually("a look has failed") { !lines.all.isEmpty }
+                let count = lines.all.count
+                running.cancel()
+                try await running.value
+                // The stream of the moment, and one that was begun before the cancellation.
+                #expect(lines.all.count <= count + 2)
+                server.resume()
+            }
+        }
+    }
+
+    @Test("looks for its entries in a part that it gave up for as long as no look succeeds")
+    func unclear() async throws {
+        let passed = Mutex(Duration.zero)
+        let warnings = LogRecorder(from: .warning) { "\($0.message)" }
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix, parts: 16), [NotificationType(name: "news")],
+                    instant: { .now + passed.withLock { $0 } }, lease: .seconds(3), logger: warnings.logger)
+                let others = (0..<8).map { "other-\($0)" }
+                dispatcher.share.update([])
+                dispatcher.share.update(others)
+                let part = try #require(dispatcher.share.knownParts.first { !dispatcher.share.owns($0) })
+                func isKnown() -> Bool {
+                    passed.withLock { $0 += .seconds(301) }
+                    dispatcher.share.update(others)
+                    return dispatcher.share.knownParts.contains { $0.index == part.index }
+                }
+                let streams = Lane.allCases.map { RedisArgument.text(part.jobs($0)) }
+                for stream in streams { try await redis.send("SET", stream, "no stream") }
+                let claims = ClaimService(dispatcher: dispatcher, deliveries: [])
+                let running = Task { try await claims.run() }
+                defer { running.cancel() }
+                try await eventually("a look has failed") { !warnings.all.isEmpty }
+                #expect(isKnown())
+                try await redis.send(["DEL"] + streams)
+                try await eventually("a look succeeds") { !isKnown() }
+            }
+        }
+    }
+
     @Test("an error during a takeover cancels no call to the provider")
     func callsInFlight() async throws {
         let calls = Mutex(0)
@@ -219,7 +279,9 @@ struct ClaimServiceTests {
             await (number == 1 ? first : others).wait()
             if Task.isCancelled { cancelled.withLock { $0 += 1 } }
         }
-        try await Self.with(deliveries: "1", channel: channel) { scene in
+        // On a server of its own, the claim is the only call that fails without a group.
+        let server = try await RedisServer.start()
+        try await Self.with(deliveries: "1", channel: channel, server: server) { scene in
             // One more than are called at once.
             for number in 2...17 { try await scene.leave(UInt64(number), of: "user-\(number)") }
             func errors() async throws -> Substring? {

@@ -51,6 +51,30 @@ struct PartShareTests {
         #expect(share.parts.count == 16)
     }
 
+    @Test("remembers a part that it gave up until its streams could be looked at for a while")
+    func unclear() throws {
+        let keys = Keyspace(parts: 16)
+        let start = ContinuousClock.now
+        let passed = Mutex(Duration.zero)
+        let share = PartShare(keys, name: "dispatcher-0") { start + passed.withLock { $0 } }
+        func knows(_ part: Keyspace, after seconds: Int) -> Bool {
+            passed.withLock { $0 += .seconds(seconds) }
+            share.update(Self.names(8))
+            return share.knownParts.contains { $0.index == part.index }
+        }
+        share.update(Self.names(2))
+        share.update(Self.names(8))
+        let lost = try #require(share.knownParts.first { !share.owns($0) })
+        let other = try #require(share.knownParts.last { !share.owns($0) })
+        share.noteLook(in: lost, isClear: false)
+        share.noteLook(in: other, isClear: true)
+        #expect(knows(lost, after: 301))
+        #expect(!knows(other, after: 0))
+        share.noteLook(in: lost, isClear: true)
+        #expect(knows(lost, after: 299))
+        #expect(!knows(lost, after: 1))
+    }
+
     @Test("looks after the deadlines that it has set in the parts of others, until there are none")
     func visits() throws {
         let keys = Keyspace(parts: 16)
@@ -58,17 +82,22 @@ struct PartShareTests {
         share.update(Self.names(8))
         let user = try #require((0..<100).map { "user-\($0)" }.first { !share.owns(keys.part(of: $0)) })
         let part = try #require(keys.part(of: user).index)
-        #expect(!share.shards.contains(part))
+        #expect(!share.takeShards().contains(part))
         share.visit([user])
-        #expect(share.shards.contains(part))
-        share.forget(part)
-        #expect(!share.shards.contains(part))
+        #expect(share.takeShards().contains(part))
+        share.watch([part])
+        #expect(share.takeShards().contains(part))
+        // A deadline that is set while the shard is looked at.
+        share.visit([user])
+        share.watch([])
+        #expect(share.takeShards().contains(part))
+        #expect(!share.takeShards().contains(part))
     }
 
     @Test("one Redis is read by all dispatchers")
     func oneRedis() {
         let share = PartShare(Keyspace(), name: "dispatcher-0")
         share.update(Self.names(8))
-        #expect(share.parts.count == 1 && share.owns(Keyspace()) && share.shards.count == 16)
+        #expect(share.parts.count == 1 && share.owns(Keyspace()) && share.takeShards().count == 16)
     }
 }

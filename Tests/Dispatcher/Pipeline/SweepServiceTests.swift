@@ -39,6 +39,21 @@ struct SweepServiceTests {
             try await self.redis.send("DEL", .text(self.keys.sweepTurn))
         }
 
+        /// The id of the notification of this number; ``notification`` has 1.
+        static func id(_ number: UInt64) -> NotificationID {
+            NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number)
+        }
+
+        /// Stores another notification for the phone, without an owner.
+        func store(_ number: UInt64) async throws -> Notification {
+            var notification = Notification(
+                id: Self.id(number), user: "ada", type: "news", createdAt: TestDispatcher.now)
+            notification.channels = [.inApp, .push]
+            notification.jobEntry = "jobs/\(number)-0"
+            _ = try await self.dispatcher.database.notifications.store([notification], areRepeats: false)
+            return notification
+        }
+
         func work(attempt: Int, wasUnknown: Bool = false) -> DeliveryWork {
             DeliveryWork(
                 notification: self.notification.id, device: self.phone.id, user: "ada", attempt: attempt,
@@ -71,6 +86,20 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("claims an emptied Redis for its database again, but none that another has claimed")
+    func installation() async throws {
+        try await Self.with { scene in
+            let identity = try #require(try await scene.dispatcher.database.outbox.identity())
+            let key = RedisArgument.text(scene.keys.installation)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.redis.send("GET", key).string() == identity)
+            try await scene.redis.send("SET", key, "another")
+            try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+            try await scene.sweeper.sweep()
+            #expect(try await scene.redis.send("GET", key).string() == "another")
+        }
+    }
+
     @Test("deliveries since the last heartbeat are enqueued again, once, as repeats")
     func queued() async throws {
         try await Self.with { scene in
@@ -83,6 +112,53 @@ struct SweepServiceTests {
             try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().count == 1)
+        }
+    }
+
+    @Test("repairs slice by slice, and enqueues each delivery once", arguments: [1, 2, 3])
+    func repairSlices(size: Int) async throws {
+        try await Self.with { scene in
+            for number in 2...4 as ClosedRange<UInt64> { _ = try await scene.store(number) }
+            try await scene.dispatcher.database.notifications.mark(
+                (1...4 as ClosedRange<UInt64>).map { ("ada", Scene.id($0), .pending, "queued", nil) })
+            // Two at the same moment, and one that was handed on long after it was stored.
+            try await scene.pool.query(
+                """
+                UPDATE carillon.notifications SET handed_at = NULL,
+                    stored_at = now() - interval '20 seconds' + right(id::text, 1)::int / 2 * interval '1 second'
+                """)
+            try await scene.pool.query(
+                """
+                UPDATE carillon.notifications
+                SET stored_at = now() - interval '1 hour', handed_at = now() - interval '15 seconds'
+                WHERE id::text LIKE '%4'
+                """)
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep(repairSize: size)
+            let appended = try await scene.appended().map(\.notification)
+            #expect(appended.sorted() == (1...4 as ClosedRange<UInt64>).map { Scene.id($0) })
+        }
+    }
+
+    @Test("routes unowned notifications before a repair, which does not enqueue them again")
+    func unownedFirst() async throws {
+        let lines = LogRecorder(from: .info) { "\($0.message), \($0.metadata?["count"]?.description ?? "-")" }
+        try await Self.with(logger: lines.logger) { scene in
+            let unowned = try await scene.store(2)
+            try await scene.pool.query(
+                """
+                UPDATE carillon.notifications SET stored_at = now() - interval '10 minutes'
+                WHERE status_reason IS NULL
+                """)
+            try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(
+                lines.all.filter { $0.hasPrefix("found ") } == [
+                    "found unowned notifications; routed them again, 1",
+                    "found queued notifications; enqueued them again, 1",
+                ])
+            #expect(try await scene.appended().map(\.notification) == [unowned.id, scene.notification.id])
         }
     }
 
@@ -167,6 +243,48 @@ struct SweepServiceTests {
                 try await group.waitForAll()
             }
             #expect(try await scene.redis.send("PTTL", turn).integer() <= 19_000)
+        }
+    }
+
+    @Test("advances its watermark slice by slice, so that a sweep that is far behind need not start over")
+    func slices() async throws {
+        try await Self.with { scene in
+            for number in 2...4 as ClosedRange<UInt64> {
+                var inApp = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                inApp.channels = [.inApp]
+                inApp.jobEntry = "jobs/\(number)-0"
+                _ = try await scene.dispatcher.database.notifications.store([inApp], areRepeats: false)
+            }
+            try await scene.pool.query(
+                """
+                UPDATE carillon.notifications SET status_reason = NULL,
+                    stored_at = now() - interval '1 hour' + right(id::text, 1)::int * interval '1 minute'
+                """)
+            try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '2 hours'")
+            try await scene.forget(beat: 20)
+            let sweeper = scene.sweeper
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    // The sweep cannot mark the second slice.
+                    try await transaction.query(
+                        "SELECT FROM carillon.notifications WHERE id::text LIKE '%4' FOR UPDATE")
+                    group.addTask { try await sweeper.sweep(sliceSize: 2) }
+                    try await eventually("the watermark is at the end of the first slice") {
+                        try await transaction.query(
+                            """
+                            SELECT FROM carillon.sweep WHERE swept_until = (
+                                SELECT stored_at FROM carillon.notifications WHERE id::text LIKE '%2')
+                            """
+                        ).count == 1
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let left = try await scene.pool.query(
+                "SELECT FROM carillon.notifications WHERE status = 'pending' AND status_reason IS NULL")
+            #expect(left.isEmpty)
         }
     }
 
@@ -299,6 +417,24 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("leaves a delivery that is held back while PostgreSQL fails over")
+    func held() async throws {
+        try await Self.with { scene in
+            let work = DeliveryWork(
+                notification: scene.notification.id, device: scene.phone.id, user: "ada", attempt: 0,
+                isRepeat: false, since: TestDispatcher.now)
+            var batch = RedisBatch()
+            Live(scene.redis, keys: scene.keys).heldSets.add(
+                work, due: TestDispatcher.now, provider: .fcm, lane: .normal, app: "default", in: &batch)
+            try await scene.redis.run(batch)
+            try await scene.sweeper.sweep()
+            try await scene.pool.query("SELECT carillon.begin_epoch()")
+            try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().isEmpty)
+        }
+    }
+
     @Test("leaves a delivery that waits for a retry among many others")
     func waitingAmongMany() async throws {
         try await Self.with { scene in
@@ -316,6 +452,44 @@ struct SweepServiceTests {
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().isEmpty)
+        }
+    }
+
+    @Test("leaves deliveries of unowned notifications that wait for a retry among many others")
+    func unownedAmongMany() async throws {
+        try await Self.with { scene in
+            let retries = Live(scene.redis, keys: scene.keys).retries
+            var batch = RedisBatch()
+            for number in 0..<20_000 {
+                let other = DeliveryWork(
+                    notification: NotificationID(high: 1, low: UInt64(number)), device: scene.phone.id,
+                    user: "bob", attempt: 1, isRepeat: true)
+                retries.add(other, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            }
+            let notifications = (2...21).map { (number: UInt64) in
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                notification.jobEntry = "jobs/\(number)-0"
+                return notification
+            }
+            for notification in [scene.notification] + notifications {
+                let work = DeliveryWork(
+                    notification: notification.id, device: scene.phone.id, user: "ada", attempt: 1, isRepeat: true)
+                retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            }
+            try await scene.redis.run(batch)
+            _ = try await scene.dispatcher.database.notifications.store(notifications, areRepeats: false)
+            try await scene.pool.query(
+                "UPDATE carillon.notifications SET status_reason = NULL, stored_at = now() - interval '10 minutes'")
+            try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().isEmpty)
+            let left = try await scene.pool.query(
+                "SELECT FROM carillon.notifications WHERE status = 'pending' AND status_reason IS NULL")
+            #expect(left.isEmpty)
         }
     }
 

@@ -96,10 +96,12 @@ package struct ClaimService: Service {
     private func claimJobs() async {
         let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherSources
         for lane in Lane.allCases {
-            for keys in sources { await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane) }
+            for keys in sources where isRunning {
+                await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane)
+            }
         }
-        for keys in sources {
-            for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] {
+        for keys in sources where isRunning {
+            for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] where isRunning {
                 await self.claimJobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk)
             }
         }
@@ -116,7 +118,7 @@ package struct ClaimService: Service {
     private func claimDeliveries(_ service: DeliveriesService) async {
         let parts = self.dispatcher.share.knownParts
         for lane in Lane.allCases {
-            for keys in parts {
+            for keys in parts where isRunning {
                 await self.claimDeliveries(
                     self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys), lane, service)
             }
@@ -159,9 +161,10 @@ package struct ClaimService: Service {
             let consumers = try await group.consumers()
             self.peers.note(consumers.map(\.name).filter { $0 != self.dispatcher.name })
             let lost = self.peers.lost
+            var isClear = true
             for consumer in consumers {
                 if consumer.name == self.dispatcher.name {
-                    try await self.findLost(consumer.pending, group, work)
+                    isClear = try await self.findLost(consumer.pending, group, work)
                 } else if consumer.pending == 0, !lost.contains(consumer.name) {
                     // Nothing to take over, so its lease need not be looked up.
                     continue
@@ -169,7 +172,9 @@ package struct ClaimService: Service {
                     try await group.remove(consumer.name)
                 }
             }
+            self.dispatcher.share.noteLook(in: group.keys, isClear: isClear)
         } catch {
+            self.dispatcher.share.noteLook(in: group.keys, isClear: false)
             self.dispatcher.logger.warning(
                 "cannot take over entries; retrying",
                 metadata: ["redis.stream": "\(group.stream)", "error": "\(error)"]
@@ -280,11 +285,13 @@ package struct ClaimService: Service {
     }
 
     /// Processes entries that were handed out to this process in a reply that got lost.
-    private func findLost(_ pendingCount: Int, _ group: ConsumerGroup, _ work: Work) async throws {
+    ///
+    /// - Returns: whether there were none.
+    private func findLost(_ pendingCount: Int, _ group: ConsumerGroup, _ work: Work) async throws -> Bool {
         let known = self.dispatcher.inFlight.count(of: group.stream)
-        guard pendingCount > known else { return }
+        guard pendingCount > known else { return true }
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
-            guard isRunning, let term = self.dispatcher.leaseClock.term else { return }
+            guard isRunning, let term = self.dispatcher.leaseClock.term else { return false }
             if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
             // If the reply is only late, the entry is no longer idle, and nothing is claimed. A
             // lost reply killed no dispatcher, so it does not count.
@@ -293,6 +300,7 @@ package struct ClaimService: Service {
             PipelineMetrics.claimed.increment()
             try await work([entry], term)
         }
+        return false
     }
 
     private func setAside(_ entry: StreamEntry, _ group: ConsumerGroup) async throws {

@@ -49,20 +49,23 @@ package struct ProofService: Service {
         let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
         var failure: (any Error)?
+        let watched = self.dispatcher.share.takeShards()
         do {
-            let watched = self.dispatcher.share.shards
             var shards: [Int] = []
+            var kept: [Int] = []
             var next: Timestamp?
             let deadlines = try await self.dispatcher.live.unconfirmed.earliest(of: watched)
             for (shard, result) in zip(watched, deadlines) {
                 switch result {
-                case .success(.none): self.dispatcher.share.forget(shard)
+                case .success(.none): continue
                 case .success(.some(let deadline)):
                     if deadline <= now { shards.append(shard) }
                     next = min(next ?? deadline, deadline)
                 case .failure(let error): failure = error
                 }
+                kept.append(shard)
             }
+            self.dispatcher.share.watch(kept)
             if failure != nil { next = min(next ?? now + Self.pause, now + Self.pause) }
             if let next { alarm.note(max(next, now)) }
             // A batch of each shard in turn, so that a full shard delays no other.
@@ -78,6 +81,7 @@ package struct ProofService: Service {
                 shards = full
             }
         } catch {
+            self.dispatcher.share.watch(watched)
             failure = error
             alarm.note(now + Self.pause)
         }

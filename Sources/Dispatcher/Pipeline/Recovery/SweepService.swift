@@ -17,16 +17,17 @@ import Synchronization
 package struct SweepService: Service {
     private static let age: Duration = .seconds(120)
     private static let batchSize = 256
-    /// How far back deliveries may have waited in Redis, and the step in which their rows are read.
+    /// The notifications that a statement of the repair inspects for lost deliveries; few have any.
+    private static let lostBatchSize = 512
+    /// How far back deliveries may have waited in Redis.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
-    private static let memoryStep: Duration = .seconds(3_600)
     /// Redis has lost nothing from before a heartbeat that it still has, but clocks differ by
     /// seconds, and a row's moment may be `NotificationSQL.handOver` (30 s) before its enqueue.
     private static let slack: Duration = .seconds(15 + 30)
     /// How far back a push may still be retried for a device; bulk gives up after a day.
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
-    /// The most waiting retries that a repair remembers, in about 40 MB.
-    private static let mostWaiting = 500_000
+    /// The most waiting deliveries that a repair or a sweep remembers, in about 40 MB.
+    private static let mostWaiting = 2_000_000
     /// How often the audit's partitions are created, and when again after a failure.
     private static let partsInterval: Duration = .seconds(3_600)
     private static let partsPause: Duration = .seconds(600)
@@ -74,17 +75,55 @@ package struct SweepService: Service {
 
     /// Sweeps once; one dispatcher at a time does so.
     ///
-    /// All rows are routed in one round, page by page; after a loss of Redis there may be many. The
-    /// next round finds what still waits for its proof, or for a master of a cluster that is away.
-    func sweep() async throws {
+    /// All rows are routed in one round, in slices that one statement can read; after a long
+    /// outage, or a loss of Redis, there may be millions. The next round finds what still waits for
+    /// its proof, or for a master of a cluster that is away.
+    ///
+    /// - Parameters:
+    ///   - sliceSize: the rows that a statement of the sweep reads at most.
+    ///   - repairSize: the rows of either kind that a statement of the repair reads at most. It is
+    ///     lower, as rows handed on together may be far apart on disk.
+    func sweep(sliceSize: Int = 50_000, repairSize: Int = 10_000) async throws {
         guard try await self.takeTurn() else { return }
         let now = try await self.dispatcher.database.notifications.clock()
-        let absent = try await self.repair(now: now)
-        let before = now - Self.age
+        let finding = try await self.look(now: now)
+        // First, as it would also recall what is handed on while the rest runs.
+        if let lostSince = finding.lostSince { try await self.recallFollowUps(since: lostSince, now: now) }
+        // Before the repair, which may take hours. It reads nothing that this hands on, as that has
+        // a later moment.
+        try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
+        try await self.repair(finding, now: now, sliceSize: repairSize)
+    }
+
+    /// Routes all unowned notifications again, slice by slice.
+    private func routeUnowned(before: Timestamp, sliceSize: Int, but absent: AbsentParts) async throws {
+        let notifications = self.dispatcher.database.notifications
+        // Shared, so that all pages together read the waiting deliveries once.
+        let router = Router(
+            dispatcher: self.dispatcher, waiting: WaitingRetries(self.dispatcher.live, most: Self.mostWaiting))
+        var slice = try await notifications.sweepSlice(before: before, size: sliceSize)
+        var isClear = true
+        while isRunning {
+            try await self.route(slice, router, but: absent)
+            // Stops before the first row that still has no owner.
+            if isClear { isClear = try await notifications.advanceSweep(before: slice.end) }
+            guard slice.end < before else { break }
+            slice = try await notifications.sweepSlice(after: slice, before: before, size: sliceSize)
+            // All slices together may take longer than a turn lasts.
+            try await self.holdTurn()
+        }
+    }
+
+    /// Routes the unowned notifications of a slice again, page by page.
+    private func route(
+        _ slice: NotificationStore.SweepSlice,
+        _ router: Router,
+        but absent: AbsentParts
+    ) async throws {
         var last: NotificationStore.Unowned?
         while isRunning {
             let page = try await self.dispatcher.database.notifications.unowned(
-                before: before,
+                in: slice,
                 after: last,
                 limit: Self.batchSize
             )
@@ -92,18 +131,15 @@ package struct SweepService: Service {
             guard last != nil else { break }
             let reachable = page.filter { !absent.contains($0.notification.user) }
             if !reachable.isEmpty {
-                try await Router(dispatcher: self.dispatcher).route(
+                try await router.route(
                     reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
                 )
                 self.note(
                     "found unowned notifications; routed them again",
                     reachable.count { !Self.isLeftToSweep($0.notification.channels) })
             }
-            // All pages together may take longer than a turn lasts.
             try await self.holdTurn()
         }
-        // Stops before the first row that still has no owner.
-        try await self.dispatcher.database.notifications.advanceSweep(before: before)
     }
 
     /// Whether the sweep settles notifications on these channels in normal operation: without push,
@@ -121,6 +157,18 @@ package struct SweepService: Service {
 
     // MARK: A store that went back
 
+    /// The state of Redis and PostgreSQL, compared with the notes of the last sweep.
+    private struct Finding {
+        /// The moment since which something may be lost; nil if nothing is.
+        let lostSince: Timestamp?
+        /// The notes to write once that is repaired.
+        let notes: RedisBatch
+        /// The parts whose master in a cluster is away.
+        ///
+        /// Their notes stay, so the first sweep that finds it again repairs them.
+        let absent: AbsentParts
+    }
+
     /// Enqueues again what Redis may have lost, if a server is not the process that the last sweep
     /// saw.
     ///
@@ -130,35 +178,30 @@ package struct SweepService: Service {
     ///
     /// A PostgreSQL that went back lacks the ends of deliveries that Redis has finished, so
     /// everything that it has as queued is enqueued again.
-    ///
-    /// - Returns: the parts whose master in a cluster is away. Their notes stay, so the first sweep
-    ///   that finds it again repairs them.
-    private func repair(now: Timestamp) async throws -> AbsentParts {
+    private func repair(_ finding: Finding, now: Timestamp, sliceSize: Int) async throws {
+        if let lostSince = finding.lostSince {
+            try await self.enqueueAgain(since: lostSince, now: now, sliceSize: sliceSize, but: finding.absent)
+        }
         let redis = self.dispatcher.redis
-        let epoch = try await self.dispatcher.database.notifications.epoch()
-        let (lostSince, notes, absent) = try await self.look(now: now, epoch: epoch)
-        if let lostSince { try await self.enqueueAgain(since: lostSince, now: now, but: absent) }
         // Last, so that an interrupted round starts over.
-        for reply in try await redis.send(notes, isPatient: false) {
+        for reply in try await redis.send(finding.notes, isPatient: false) {
             if redis.isCluster, case .error(let error) = reply, error.isOfAbsentServer { continue }
             _ = try reply.checked()
         }
-        return absent
     }
 
     /// Asks all masters of Redis which process they are, and compares that with their notes.
-    ///
-    /// - Returns: the moment since which something may be lost, nil if nothing is; the notes to
-    ///   write once that is repaired; and the parts whose master is away.
-    private func look(
-        now: Timestamp,
-        epoch: Int64
-    ) async throws -> (lostSince: Timestamp?, notes: RedisBatch, absent: AbsentParts) {
+    private func look(now: Timestamp) async throws -> Finding {
+        let epoch = try await self.dispatcher.database.notifications.epoch()
         let redis = self.dispatcher.redis
         let oldest = now - Self.memory
         var lostSince: [Timestamp] = []
         var notes = RedisBatch()
         self.dispatcher.live.noteParts(in: &notes)
+        // An emptied Redis would let in the dispatchers of another database.
+        if let identity = try await self.dispatcher.database.outbox.identity() {
+            self.dispatcher.live.noteInstallation(identity, in: &notes)
+        }
         var absent = AbsentParts(self.dispatcher.keys)
         // Asks an absent master once: each call may take seconds, and the turn does not last.
         var errors: [String: RedisError] = [:]
@@ -190,25 +233,30 @@ package struct SweepService: Service {
                 "a master of the cluster is away; the sweep leaves out its parts until it is back",
                 metadata: ["error": "\(error)"])
         }
-        return (lostSince.min().map { max($0 - Self.slack, oldest) }, notes, absent)
+        return Finding(
+            lostSince: lostSince.min().map { max($0 - Self.slack, oldest) }, notes: notes, absent: absent)
     }
 
     /// Enqueues again what may have been lost since a moment.
-    private func enqueueAgain(since: Timestamp, now: Timestamp, but absent: AbsentParts) async throws {
+    private func enqueueAgain(
+        since: Timestamp,
+        now: Timestamp,
+        sliceSize: Int,
+        but absent: AbsentParts
+    ) async throws {
         self.dispatcher.logger.notice(
             "Redis or PostgreSQL has changed or went back; enqueueing again what may have been lost",
             metadata: ["since": "\(since.rfc3339)"]
         )
         let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
         let router = Router(dispatcher: self.dispatcher, waiting: waiting)
-        try await self.pushQueued(since: since, now: now, router, but: absent)
-        try await self.recallFollowUps(since: since, now: now)
+        try await self.pushQueued(since: since, now: now, sliceSize: sliceSize, router, but: absent)
         try await self.repeatLost(
-            since: max(since, now - Self.tries), now: now, router, but: absent)
+            since: max(since, now - Self.tries), now: now, sliceSize: sliceSize, router, but: absent)
         let unread = await waiting.unread
         if unread > 0 {
             self.dispatcher.logger.warning(
-                "too many deliveries wait for a retry; the repair may have sent some of them early",
+                "too many deliveries wait for a retry or are held back; the repair may have sent some of them early",
                 metadata: ["count": "\(unread)"])
         }
     }
@@ -217,10 +265,11 @@ package struct SweepService: Service {
     private func pushQueued(
         since: Timestamp,
         now: Timestamp,
+        sliceSize: Int,
         _ router: Router,
         but absent: AbsentParts
     ) async throws {
-        try await self.inSteps(since: since, now: now) { start, end, place in
+        try await self.inSlices(since: since, now: now, size: sliceSize) { start, end, place in
             let (page, last) = try await self.dispatcher.database.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
             let reachable = page.filter { !absent.contains($0.user) }
@@ -248,12 +297,13 @@ package struct SweepService: Service {
     private func repeatLost(
         since: Timestamp,
         now: Timestamp,
+        sliceSize: Int,
         _ router: Router,
         but absent: AbsentParts
     ) async throws {
-        try await self.inSteps(since: since, now: now) { start, end, place in
+        try await self.inSlices(since: since, now: now, size: sliceSize) { start, end, place in
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
-                handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
+                handedOnSince: start, until: end, after: place, now: now, limit: Self.lostBatchSize)
             let reachable = lost.filter { !absent.contains($0.user) }
             try await router.deliverAgain(reachable)
             self.note("found lost deliveries; enqueued them again", reachable.count)
@@ -261,18 +311,21 @@ package struct SweepService: Service {
         }
     }
 
-    /// Reads pages of one hour after the other.
+    /// Reads pages of one slice after the other.
     ///
-    /// This may take long, so the turn is renewed. If it is lost, another dispatcher appends the
-    /// same again, which claims and attempts tell.
-    private func inSteps(
+    /// One statement can read all rows of a slice. All slices together may take long, so the turn
+    /// is renewed. If it is lost, another dispatcher appends the same again, which claims and
+    /// attempts tell.
+    private func inSlices(
         since: Timestamp,
         now: Timestamp,
+        size: Int,
         _ page: (_ start: Timestamp, _ end: Timestamp, _ after: RepairPlace) async throws -> RepairPlace?
     ) async throws {
         var start = since
-        while start < now {
-            let end = min(start + Self.memoryStep, now)
+        while start <= now {
+            let end = try await self.dispatcher.database.notifications.repairEnd(
+                from: start, until: now, size: size)
             var place: RepairPlace? = RepairPlace(start)
             while let after = place {
                 // The next sweep starts over.
@@ -280,7 +333,7 @@ package struct SweepService: Service {
                 place = try await page(start, end, after)
                 try await self.holdTurn()
             }
-            start = end
+            start = end + .microseconds(1)
         }
     }
 

@@ -230,10 +230,11 @@ package struct SetAside: Sendable {
     }
 }
 
-/// The deliveries in the ``RetrySet``, as of the first time that a repair asks about their stream.
+/// The deliveries in the ``RetrySet`` and in ``HeldSets``, as of the first time that a repair or a
+/// sweep asks about their stream.
 ///
-/// Reads each set once per repair. A delivery that has left a set since is in flight, so it still
-/// counts.
+/// Reads each set once per repair or sweep. A delivery that has left a set since is in flight, so
+/// it still counts.
 package actor WaitingRetries {
     private static let page: Int64 = 1_000
 
@@ -254,7 +255,11 @@ package actor WaitingRetries {
 
     let live: Live
     private let most: Int
-    private var sets: [String: Set<Identity>] = [:]
+    /// The hashes of the deliveries that wait for a stream, by the key of its retries.
+    ///
+    /// The identities would take five times the memory. Among 2,000,000 hashes of 64 bits, a
+    /// delivery that was lost is taken for another one with a chance of 1 in 10^13.
+    private var sets: [String: Set<Int>] = [:]
     private var remembered = 0
     /// Waiting deliveries beyond the bound, which were not read and count as not waiting.
     package private(set) var unread = 0
@@ -265,7 +270,7 @@ package actor WaitingRetries {
         self.most = most
     }
 
-    /// Whether each delivery of a stream waits for its retry.
+    /// Whether each delivery of a stream waits for its retry, or is held back.
     ///
     /// - Returns: a value for each delivery, in order.
     package func contain(
@@ -275,21 +280,31 @@ package actor WaitingRetries {
     ) async throws(RedisError) -> [Bool] {
         var areWaiting: [Bool] = []
         for work in works {
-            let key = self.live.keys.part(of: work.user).retries(provider, lane)
-            if self.sets[key] == nil {
-                let (waiting, unread) = try await self.read(key)
-                self.sets[key] = waiting
-                self.remembered += waiting.count
-                self.unread += unread
-            }
-            areWaiting.append(self.sets[key]?.contains(Identity(work)) ?? false)
+            let part = self.live.keys.part(of: work.user)
+            let key = part.retries(provider, lane)
+            if self.sets[key] == nil { self.sets[key] = try await self.read(part, provider, lane) }
+            areWaiting.append(self.sets[key]?.contains(Identity(work).hashValue) ?? false)
         }
         return areWaiting
     }
 
+    /// Reads the sets of a part for a lane.
+    private func read(_ part: Keyspace, _ provider: Provider, _ lane: Lane) async throws(RedisError) -> Set<Int> {
+        let apps = try await self.live.with(part).heldSets.apps(provider: provider, lane: lane)
+        var waiting: Set<Int> = []
+        var unread = 0
+        for key in [part.retries(provider, lane)] + apps.map({ part.held(provider, lane, app: $0) }) {
+            unread += try await self.read(key, into: &waiting)
+        }
+        self.remembered += waiting.count
+        self.unread += unread
+        return waiting
+    }
+
     /// Reads a set up to the bound.
-    private func read(_ key: String) async throws(RedisError) -> (waiting: Set<Identity>, unread: Int) {
-        var waiting: Set<Identity> = []
+    ///
+    /// - Returns: the number of members that were not read.
+    private func read(_ key: String, into waiting: inout Set<Int>) async throws(RedisError) -> Int {
         var count = 0
         var cursor = "0"
         repeat {
@@ -303,12 +318,12 @@ package actor WaitingRetries {
                 let member = try items.bytes() ?? []
                 try items.skip()
                 count += 1
-                if let work = try? DeliveryWork(member) { waiting.insert(Identity(work)) }
+                if let work = try? DeliveryWork(member) { waiting.insert(Identity(work).hashValue) }
             }
             guard self.remembered + waiting.count < self.most else { break }
         } while cursor != "0"
-        guard cursor != "0" else { return (waiting, 0) }
+        guard cursor != "0" else { return 0 }
         let all = Int(try await self.live.connection.send("ZCARD", .text(key)).integer())
-        return (waiting, max(all - count, 0))
+        return max(all - count, 0)
     }
 }
