@@ -30,6 +30,17 @@ struct TemplateTests {
             ("{{#on}}yes{{/on}}{{^on}}no{{/on}}", #"{"on":false}"#, "no"),
             ("{{#a.b}}x{{/a.b}}{{^a.b}}y{{/a.b}}", "{}", "y"),
             ("{{! a note }}{{uppercased(a)}} {{count(l)}}", #"{"a":"x","l":[1,2]}"#, "X 2"),
+            ("{{a.b}}{{#n}}: {{b}} {{n}}{{/n}}", #"{"a":{"b":"x"},"b":"y","n":"z"}"#, "x: y z"),
+            ("{{a.u}}{{#l}} {{n}}{{u}}{{/l}}", #"{"a":{"u":"kg"},"u":"m","l":[{"n":1},{"n":2,"u":"s"}]}"#, "kg 1m 2s"),
+            ("{{#l}}{{.n}}{{^.u}}-{{/.u}}{{/l}}", #"{"u":"m","l":[{"n":1}]}"#, "1-"),
+            ("{{ a.b }} {{uppercased(a.b)}} {{{a.b}}}{{#a.b}}.{{/a.b}}", #"{"a":{"b":"x"}}"#, "x X x."),
+            ("{{first(l)}}{{uppercased(last(l))}} {{reversed(a)}}", #"{"l":["a","b"],"a":"xy"}"#, "aB yx"),
+            ("{{#reversed(l)}}{{n}}{{/reversed(l)}} {{count(reversed(l))}}", #"{"l":[{"n":1},{"n":2}]}"#, "21 2"),
+            ("{{#first(l)}}x{{/first(l)}}{{#empty(l)}}none{{/empty(l)}}", #"{"l":[]}"#, "none"),
+            ("{{#l}}{{plusone(index())}}{{.}}{{^last()}}, {{/last()}}{{/l}}", #"{"l":["a","b"]}"#, "1a, 2b"),
+            ("{{#even(count(l))}}even{{/even(count(l))}}", #"{"l":[1,2]}"#, "even"),
+            ("{{#l}}{{#empty(n)}}{{index()}}{{.t}}{{/empty(n)}}{{/l}}", #"{"l":[{"n":"x"},{"n":"","t":"a"}]}"#, "1a"),
+            ("{{empty(a)}}{{^empty(a)}} x{{/empty(a)}}", #"{"a":"x"}"#, "false x"),
             ("one\ntwo {{a}}", #"{"a":"x"}"#, "one\ntwo x"),
             ("{{#l}}\n- {{.}}\n{{/l}}\nend", #"{"l":[1,2]}"#, "- 1\n- 2\nend"),
             ("\n {{a}}", #"{"a":"x"}"#, "\n x"),
@@ -45,6 +56,9 @@ struct TemplateTests {
         #expect(try Self.render("<p>{{a}}{{#l}}{{.}}{{/l}}</p>", vars, .html) == "<p>&lt;b&gt;&amp;&quot;&lt;</p>")
         #expect(try Self.render("<p>{{{a}}}</p>", vars, .html) == "<p><b>&\"</p>")
         #expect(try Self.render("<p>{{a}}{{#l}}{{.}}{{/l}}</p>", vars, .text) == "<p><b>&\"<</p>")
+        // The scalars before `<` and after the quotation mark make other characters of them.
+        let joined = #"{"a":"\u0600<b \"\u0301>"}"#
+        #expect(try Self.render("{{a}}", joined, .html) == "\u{600}&lt;b &quot;\u{301}&gt;")
     }
 
     @Test(
@@ -60,6 +74,13 @@ struct TemplateTests {
             ("{{^ready}}{{why}}{{/ready}}", "{}", "why", "is missing"),
             ("{{a}}", #"{"a":{}}"#, "a", "is an object; give text or a number"),
             ("{{a}}", #"{"a":[1]}"#, "a", "is a list; give text or a number"),
+            ("{{reversed(a)}}", #"{"a":[1]}"#, "reversed(a)", "is a list; give text or a number"),
+            ("{{#l}}{{.n}}{{/l}}", #"{"n":1,"l":[{}]}"#, "l.n", "is missing"),
+            ("{{first(a)}}", #"{"a":[]}"#, "first(a)", "is missing"),
+            ("{{count(a)}}", #"{"a":"x"}"#, "a", "cannot be given to count"),
+            ("{{uppercased(a)}}", #"{"a":{}}"#, "a", "cannot be given to uppercased"),
+            ("{{uppercased(a)}}", #"{"a":[1]}"#, "a", "cannot be given to uppercased"),
+            ("{{uppercased(count(a))}}", #"{"a":[1]}"#, "count(a)", "cannot be given to uppercased"),
         ]
     )
     func missing(source: String, vars: String, name: String, reason: String) throws {
@@ -69,6 +90,19 @@ struct TemplateTests {
         }
         #expect(error?.name == name)
         #expect(error?.reason == reason)
+    }
+
+    @Test("variables make no text with too many combining marks in a row")
+    func marks() throws {
+        let text = try TemplateText("{{a}}{{b}}", .text)
+        func variables(_ count: Int) -> TemplateVariables {
+            let marks = String(repeating: "\u{300}", count: count)
+            return TemplateVariables([JSONMember("a", .string("x" + marks)), JSONMember("b", .string(marks))])
+        }
+        #expect(try text.render(variables(32)).unicodeScalars.count == 65)
+        let error = #expect(throws: TemplateVariableFault.self) { try text.render(variables(33)) }
+        #expect(error?.name == "")
+        #expect(error?.reason == "make a text that has more than 64 combining marks in a row")
     }
 
     @Test("a list may have a hundred elements")
@@ -93,12 +127,19 @@ struct TemplateTests {
             ("{{$f}}{{/f}}", 1, "partials and blocks are not supported"),
             ("{{=<% %>=}}", 1, "delimiters must be {{ and }}"),
             ("{{% CONTENT_TYPE:TEXT}}", 1, "pragmas are not supported"),
+            ("{{uppercase(a)}}", 1, #"unknown function "uppercase"; did you mean uppercased?"#),
+            ("x\n{{#sum(a)}}{{/sum(a)}}", 2, #"unknown function "sum""#), ("{{(a)}}", 1, #"unknown function """#),
+            ("{{count()}}", 1, "count needs a variable"), ("{{count(a}}", 1, nil),
+            ("{{*a}}", 1, nil), ("{{#a}}\n{{ .*b }}{{/a}}", 2, nil), ("{{uppercased(*a)}}", 1, nil),
+            ("{{uppercased(empty(a))}}", 1, "no function takes the true or false of empty"),
         ] as [(String, Int, String?)]
     )
     func syntax(source: String, line: Int, reason: String?) {
-        let error = #expect(throws: TemplateSyntaxFault.self) { try TemplateText(source, .text) }
-        #expect(error?.line == line)
-        if let reason { #expect(error?.reason == reason) }
+        for form in [TemplateText.Form.text, .html] {
+            let error = #expect(throws: TemplateSyntaxFault.self) { try TemplateText(source, form) }
+            #expect(error?.line == line)
+            if let reason { #expect(error?.reason == reason) }
+        }
     }
 
     @Test("random tags and braces are refused at worst")

@@ -136,7 +136,7 @@ struct EmailMessageTests {
         #expect(try #require(mail.parts["text/plain"]).hasSuffix("-- \r\n\(exit): \(url)"))
         let html = try #require(mail.parts["text/html"])
         #expect(html.contains(">\(open)</a>") && html.contains(#"<p lang="\#(language)" dir="auto""#))
-        #expect(html.contains(">\(EmailLayout.escaped(exit))</a>"))
+        #expect(html.contains(">\(exit.htmlEscaped)</a>"))
     }
 
     @Test("the job's or template's texts take precedence")
@@ -153,6 +153,15 @@ struct EmailMessageTests {
                 #"{"email":{"subject":"Own\r\nBcc: e@x.y","reply_to":"a@b.c\r\nBcc: e@x.y"}}"#.utf8)
         }
         #expect(injected.values("Bcc").isEmpty && injected.values("Reply-To").isEmpty)
+    }
+
+    @Test("keeps stored JSON that is beyond the limits of a new job")
+    func earlierLimits() throws {
+        let marks = "a" + String(repeating: "\u{300}", count: 65)
+        let mail = try MailText.make {
+            $0.extras.platform = Array(#"{"apns":{"thread_id":"\#(marks)"},"email":{"subject":"Own"}}"#.utf8)
+        }
+        #expect(mail.values("Subject") == ["Own"])
     }
 
     @Test("a sender may have a name")

@@ -11,31 +11,33 @@ struct TemplateText: Sendable {
         case text
         /// With HTML's special characters escaped.
         case html
-    }
 
-    /// On its own line, so that it leaves no trace in the output.
-    private static let textPragma = "{{% CONTENT_TYPE:TEXT}}\n"
+        /// Chooses the form; on its own line, so that it leaves no trace in the output.
+        fileprivate var pragma: String {
+            switch self {
+            case .text: "{{% CONTENT_TYPE:TEXT}}\n"
+            case .html: EscapedHTML.pragma
+            }
+        }
+    }
 
     /// Nil for a text without tags.
     private let template: MustacheTemplate?
     private let source: String
-    /// Names after a dot, which must exist in the value before it.
-    private let memberNames: Set<String>
 
     /// - Throws: ``TemplateSyntaxFault`` with the line in the text.
     init(_ source: String, _ form: Form) throws(TemplateSyntaxFault) {
         self.source = source
         let tags = try TemplateTags(source)
-        self.memberNames = tags.memberNames
         guard !tags.isEmpty else {
             self.template = nil
             return
         }
         do {
-            self.template = try MustacheTemplate(string: form == .text ? Self.textPragma + source : source)
+            self.template = try MustacheTemplate(string: form.pragma + tags.marked)
         } catch let error as MustacheTemplate.ParserError {
-            let line = error.context.lineNumber - (form == .text ? 1 : 0)
-            throw TemplateSyntaxFault(line: max(line, 1), reason: Self.reason(error.error))
+            // The first line is the pragma.
+            throw TemplateSyntaxFault(line: max(error.context.lineNumber - 1, 1), reason: Self.reason(error.error))
         } catch {
             throw TemplateSyntaxFault(line: 1, reason: "not a valid template")
         }
@@ -43,12 +45,17 @@ struct TemplateText: Sendable {
 
     /// Fills in the variables.
     ///
-    /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is not text.
+    /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is not text;
+    ///   without a name if all of them together are at fault.
     func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> String {
         guard let template else { return self.source }
-        let lookup = TemplateLookup(memberNames: self.memberNames)
+        let lookup = TemplateLookup()
         let text = template.render(ScopeValue(variables.members, lookup: lookup, isRoot: true))
         if let fault = lookup.fault { throw fault }
+        // Variables that follow each other may have as many together.
+        guard !CombiningMarks.areTooMany(in: text) else {
+            throw TemplateVariableFault(name: "", reason: "make a text that \(CombiningMarks.fault)")
+        }
         return text
     }
 
@@ -56,9 +63,42 @@ struct TemplateText: Sendable {
         switch error as? MustacheTemplate.Error {
         case .sectionCloseNameIncorrect: "a section is closed with another name"
         case .expectedSectionEnd: "a section is not closed"
-        case .unfinishedName: "a tag is not closed, or its name has characters other than letters, digits and . - _ ?"
+        case .unfinishedName: TemplateTags.badName
         default: "unknown tag"
         }
+    }
+}
+
+/// Escapes the variables of an HTML text.
+private struct EscapedHTML: MustacheContentType {
+    /// Registered once, under a name of its own.
+    static let pragma: String = {
+        let name = "ESCAPED_HTML"
+        MustacheContentTypes.register(EscapedHTML(), named: name)
+        return "{{% CONTENT_TYPE:\(name)}}\n"
+    }()
+
+    func escapeText(_ text: String) -> String { text.htmlEscaped }
+}
+
+extension StringProtocol {
+    /// The text for HTML content and quoted attributes.
+    ///
+    /// Compares Unicode scalars, because `<` is markup even where a mark makes it part of another
+    /// character.
+    package var htmlEscaped: String {
+        var escaped = ""
+        for scalar in self.unicodeScalars {
+            switch scalar {
+            case "&": escaped += "&amp;"
+            case "<": escaped += "&lt;"
+            case ">": escaped += "&gt;"
+            case "\"": escaped += "&quot;"
+            case "'": escaped += "&#39;"
+            default: escaped.unicodeScalars.append(scalar)
+            }
+        }
+        return escaped
     }
 }
 
@@ -78,15 +118,32 @@ struct TemplateVariableFault: Error, Sendable, Equatable {
     static let missing = "is missing"
     static let object = "is an object; give text or a number"
     static let list = "is a list; give text or a number"
+
+    /// The reason for a value that a function does not take.
+    static func unsuitable(for function: String) -> String { "cannot be given to \(function)" }
 }
 
 /// The tags of a template, checked before it is compiled.
 struct TemplateTags {
-    private(set) var isEmpty = true
-    /// The second and later parts of dotted names.
-    private(set) var memberNames: Set<String> = []
+    static let badName = "a tag is not closed, or its name has characters other than letters, digits and . - _ ?"
+    /// Stands before each part of a name that follows a dot; the renderer takes it, a catalog may
+    /// not use it.
+    private static let memberMark: Character = "*"
+    private static let functions = [
+        "capitalized", "count", "empty", "equalzero", "even", "first", "index", "last", "lowercased", "minusone", "odd",
+        "plusone", "reversed", "uppercased",
+    ]
+    /// May have no variable, as in `index()`: the place of an element in its list.
+    private static let placeFunctions: Set = ["even", "first", "index", "last", "odd"]
+    /// Return a boolean, which no function takes.
+    private static let booleanFunctions: Set = ["empty", "equalzero", "even", "odd"]
 
-    /// - Throws: ``TemplateSyntaxFault`` for unsupported tags: partials, blocks, other delimiters.
+    private(set) var isEmpty = true
+    /// The source with its marks, by which values tell `a.b` from `b`.
+    private(set) var marked = ""
+
+    /// - Throws: ``TemplateSyntaxFault`` for unsupported tags: partials, blocks, other delimiters,
+    ///   unknown functions.
     init(_ source: String) throws(TemplateSyntaxFault) {
         var line = 1
         var rest = Substring(source)
@@ -98,27 +155,53 @@ struct TemplateTags {
                 throw TemplateSyntaxFault(line: line, reason: "a tag is not closed")
             }
             let tag = inside[..<closing.lowerBound]
-            try self.note(tag, line: line)
+            try Self.check(tag, line: line)
+            self.marked.append(contentsOf: rest[..<opening.upperBound])
+            self.marked += Self.marking(tag) + "}}"
             line += tag.count { $0.isNewline }
             rest = inside[closing.upperBound...]
         }
+        self.marked.append(contentsOf: rest)
     }
 
-    private mutating func note(_ tag: Substring, line: Int) throws(TemplateSyntaxFault) {
-        let sigil = tag.first
-        switch sigil {
+    /// Returns the name of a member without its mark; nil for a name that follows no dot.
+    static func member(_ name: String) -> String? {
+        name.first == Self.memberMark ? String(name.dropFirst()) : nil
+    }
+
+    private static func marking(_ tag: Substring) -> String {
+        var marked = ""
+        var followsDot = false
+        for character in tag {
+            if followsDot, !".)}".contains(character), !character.isWhitespace { marked.append(Self.memberMark) }
+            marked.append(character)
+            followsDot = character == "."
+        }
+        return marked
+    }
+
+    private static func check(_ tag: Substring, line: Int) throws(TemplateSyntaxFault) {
+        switch tag.first {
         case "!": return
         case ">", "<", "$": throw TemplateSyntaxFault(line: line, reason: "partials and blocks are not supported")
         case "=": throw TemplateSyntaxFault(line: line, reason: "delimiters must be {{ and }}")
         case "%": throw TemplateSyntaxFault(line: line, reason: "pragmas are not supported")
         default: break
         }
+        guard !tag.contains(Self.memberMark) else { throw TemplateSyntaxFault(line: line, reason: Self.badName) }
         let name = tag.drop { "#^/&{".contains($0) || $0.isWhitespace }
             .prefix { $0 != "}" && !$0.isWhitespace }
         guard !name.isEmpty else { throw TemplateSyntaxFault(line: line, reason: "a tag has no name") }
-        let path = name.split(separator: "(").last ?? name
-        for part in path.prefix(while: { $0 != ")" }).split(separator: ".").dropFirst() {
-            self.memberNames.insert(String(part))
+        let parts = name.split(separator: "(", omittingEmptySubsequences: false).map { String($0) }
+        if let unknown = parts.dropLast().first(where: { !Self.functions.contains($0) }) {
+            let hint = Spelling.nearest(to: unknown, of: Self.functions).map { "; did you mean \($0)?" } ?? ""
+            throw TemplateSyntaxFault(line: line, reason: "unknown function \"\(unknown)\"\(hint)")
+        }
+        if let function = parts.dropLast().last, parts.last?.first == ")", !Self.placeFunctions.contains(function) {
+            throw TemplateSyntaxFault(line: line, reason: "\(function) needs a variable")
+        }
+        if let function = parts.dropLast().dropFirst().first(where: { Self.booleanFunctions.contains($0) }) {
+            throw TemplateSyntaxFault(line: line, reason: "no function takes the true or false of \(function)")
         }
     }
 }

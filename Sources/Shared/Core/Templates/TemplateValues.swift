@@ -3,18 +3,13 @@
 
 import Mustache
 
-/// The state of one rendering: the first variable that was missing.
+/// The state of one rendering: the first variable that was missing or unsuitable.
 final class TemplateLookup {
     /// The most elements of a list in a section.
     static let longestList = 100
 
-    let memberNames: Set<String>
     /// The first fault.
     private(set) var fault: TemplateVariableFault?
-
-    init(memberNames: Set<String>) {
-        self.memberNames = memberNames
-    }
 
     func note(_ name: String, _ reason: String) {
         if self.fault == nil { self.fault = TemplateVariableFault(name: name, reason: reason) }
@@ -25,7 +20,23 @@ final class TemplateLookup {
     /// After a dot it is missing. Otherwise it is nil, so that the renderer searches the outer
     /// scopes.
     func missingMember(_ name: String, of path: String) -> MissingValue? {
-        self.memberNames.contains(name) ? MissingValue(path: "\(path).\(name)", lookup: self) : nil
+        TemplateTags.member(name).map { MissingValue(path: "\(path).\($0)", lookup: self) }
+    }
+
+    /// Returns a function's result for the renderer.
+    ///
+    /// - Parameter result: nil if the function does not suit the value at `path`, which is a fault.
+    func value(_ result: Any?, of function: String, path: String) -> Any? {
+        let call = "\(function)(\(path))"
+        switch result {
+        case nil:
+            self.note(path, TemplateVariableFault.unsuitable(for: function))
+            return nil
+        // A section of a boolean leaves the current element of a list as it is.
+        case let flag as Bool: return flag
+        case let number as Int: return PlainValue("\(number)", isNull: false, call, self, number: number)
+        case let text?: return self.value(.string("\(text)"), path: call)
+        }
     }
 
     /// Returns a JSON value for the renderer; nil for null, which counts as missing.
@@ -47,7 +58,7 @@ final class TemplateLookup {
 }
 
 /// An object whose members are looked up.
-struct ScopeValue: MustacheParent, MustacheCustomRenderable {
+struct ScopeValue: MustacheParent, MustacheTransformable, MustacheCustomRenderable {
     private let members: [JSONMember]
     private let lookup: TemplateLookup
     private let path: String
@@ -60,18 +71,22 @@ struct ScopeValue: MustacheParent, MustacheCustomRenderable {
         self.isRoot = isRoot
     }
 
-    func child(named name: String) -> Any? {
+    func child(named tagName: String) -> Any? {
+        let member = TemplateTags.member(tagName)
+        let name = member ?? tagName
         let path = self.isRoot ? name : "\(self.path).\(name)"
-        if let member = self.members.first(where: { $0.key == name }),
-            let value = self.lookup.value(member.value, path: path)
+        if let found = self.members.first(where: { $0.key == name }),
+            let value = self.lookup.value(found.value, path: path)
         {
             return value
         }
-        // Within a section, the renderer searches the outer scopes; only the root reports a missing
-        // name.
-        guard self.isRoot else { return self.lookup.missingMember(name, of: self.path) }
+        // Within a section, the renderer searches the outer scopes for a name that follows no dot;
+        // only the root reports it as missing.
+        guard self.isRoot || member != nil else { return nil }
         return MissingValue(path: path, lookup: self.lookup)
     }
+
+    func transform(_ name: String) -> Any? { self.lookup.value(nil, of: name, path: self.path) }
 
     var renderText: String {
         self.lookup.note(self.path, TemplateVariableFault.object)
@@ -87,17 +102,24 @@ struct PlainValue: MustacheParent, MustacheTransformable, MustacheCustomRenderab
     let isNull: Bool
     private let path: String
     private let lookup: TemplateLookup
+    private let number: Int?
 
-    init(_ text: String, isNull: Bool, _ path: String, _ lookup: TemplateLookup) {
+    /// - Parameter number: the text as a number if a function returned it, which takes other
+    ///   functions than a text.
+    init(_ text: String, isNull: Bool, _ path: String, _ lookup: TemplateLookup, number: Int? = nil) {
         self.renderText = text
         self.isNull = isNull
         self.path = path
         self.lookup = lookup
+        self.number = number
     }
 
     func child(named name: String) -> Any? { self.lookup.missingMember(name, of: self.path) }
 
-    func transform(_ name: String) -> Any? { self.renderText.transform(name) }
+    func transform(_ name: String) -> Any? {
+        let result: Any? = if let number { number.transform(name) } else { self.renderText.transform(name) }
+        return self.lookup.value(result, of: name, path: self.path)
+    }
 }
 
 /// A list that a section iterates.
@@ -116,7 +138,17 @@ struct ListValue: MustacheSequence, MustacheParent, MustacheTransformable, Musta
 
     func child(named name: String) -> Any? { self.lookup.missingMember(name, of: self.path) }
 
-    func transform(_ name: String) -> Any? { self.elements.transform(name) }
+    func transform(_ name: String) -> Any? {
+        let call = "\(name)(\(self.path))"
+        switch name {
+        case "first", "last":
+            let element: Any? = name == "first" ? self.elements.first : self.elements.last
+            guard let element else { return MissingValue(path: call, lookup: self.lookup) }
+            return element
+        case "reversed": return ListValue(self.elements.reversed(), lookup: self.lookup, path: call)
+        default: return self.lookup.value(self.elements.transform(name), of: name, path: self.path)
+        }
+    }
 
     var renderText: String {
         self.lookup.note(self.path, TemplateVariableFault.list)
@@ -131,7 +163,7 @@ struct MissingValue: MustacheParent, MustacheTransformable, MustacheCustomRender
     let path: String
     let lookup: TemplateLookup
 
-    func child(named name: String) -> Any? { MissingValue(path: "\(self.path).\(name)", lookup: self.lookup) }
+    func child(named name: String) -> Any? { self.lookup.missingMember(name, of: self.path) }
 
     func transform(_ name: String) -> Any? { self }
 
