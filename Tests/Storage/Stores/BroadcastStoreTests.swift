@@ -106,11 +106,30 @@ struct BroadcastStoreTests {
                 try await Self.expanding(broadcast, store)
                 if hasEnded { try await store.fail(broadcast, reason: "a fault") }
             }
-            #expect(try await store.forget(before: late, limit: 10) == 1)
+            #expect(try await store.forget(before: late, limit: 10, pages: 100) == 1)
             for (job, isKept) in [("old", false), ("open", true), ("new", true)] {
                 let name = CancellationStore.Name(org: "", id: job)
                 #expect(try await (store.find(name) != nil) == isKept, "\(job)")
             }
+        }
+    }
+
+    @Test("forgets old broadcasts by the number of their pages, one at least")
+    func forgettingPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            for (number, pages) in [(1, 5), (2, 1), (3, 2), (4, 1)] as [(UInt64, Int)] {
+                let broadcast = Self.broadcast(number, job: "\(number)")
+                try await Self.expanding(broadcast, store)
+                try await store.fail(broadcast, reason: "a fault")
+                try await database.pool.query(
+                    "UPDATE carillon.broadcast_chains SET pages = $2 WHERE broadcast = $1 AND part = 0",
+                    .id(broadcast.id), .int4(clamping: pages))
+            }
+            let late = Samples.start + .seconds(60)
+            var steps: [Int] = []
+            for _ in 0..<4 { steps.append(try await store.forget(before: late, limit: 10, pages: 3)) }
+            #expect(steps == [1, 2, 1, 0])
         }
     }
 
@@ -279,11 +298,17 @@ struct BroadcastStoreTests {
             try #require(users.count == 3)
             let page = Broadcast.Page(until: users[1], selected: 2, stored: 0, counted: [:], isLast: false)
             try await store.store(page, of: chain)
+            let named = "SELECT FROM carillon.broadcast_pages WHERE after_user <> '' OR until_user <> ''"
+            #expect(try await database.pool.query(named).isEmpty)
             try await store.fail(broadcast, reason: "type: is not in the catalog")
             try await store.release(chain, by: "a")
             try await database.pool.query("UPDATE carillon.broadcasts SET withdrawn_to = $1", .text(users[1]))
+            // As an earlier release wrote it.
+            try await database.pool.query("UPDATE carillon.broadcast_pages SET until_user = $1", .text(users[1]))
 
             _ = try await database.users.erase(user: users[1])
+            try await store.erase(user: users[1])
+            #expect(try await database.pool.query(named).isEmpty)
             #expect(try await store.find(.init(org: "", id: "j"))?.broadcast.withdrawnTo == "")
             #expect(try await store.add(broadcast) == .taken)
             let next = try #require(try await store.claimChain(by: "a"))
@@ -300,7 +325,8 @@ struct BroadcastStoreTests {
             for (number, list) in lists.enumerated() {
                 #expect(try await store.add(Self.broadcast(UInt64(number + 1), except: list)) == .taken)
             }
-            _ = try await database.users.erase(user: "zoé")
+            // In two pages.
+            try await store.erase(user: "zoé", limit: 3)
             let left = try await store.list(before: nil, state: nil, limit: 10).reversed().map { progress in
                 let list = progress.broadcast.fields.first { $0.name == "except" }?.value
                 return list.map { String(decoding: $0, as: UTF8.self) }
@@ -373,7 +399,7 @@ struct BroadcastStoreTests {
             let first = Self.broadcast(1, job: job, except: #"["ada","bob"]"#)
             try await Self.expanding(first, store)
             try await store.fail(first, reason: "type: is not in the catalog")
-            _ = try await database.users.erase(user: "ada")
+            try await store.erase(user: "ada")
             // Its id is another one, as it is a hash of its fields. The replay may come twice.
             let replayed = Self.broadcast(2, job: job, except: #"["bob"]"#, entry: 1)
             for _ in 0..<2 { #expect(try await store.add(replayed) == .taken) }

@@ -12,6 +12,49 @@ import Testing
 struct CancellationStoreTests {
     private static let later = Samples.start + .seconds(60)
 
+    @Test("a search by entry may take longer than other calls")
+    func slowSearch() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { test in
+            let database = Database(test.pool)
+            let notification = Samples.notification(1, user: "ada") { $0.jobEntry = "jobs/1795000000000-0" }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let name = CancellationStore.Name(
+                org: "", id: "1795000000000-0", entries: [notification.jobEntry],
+                addedAt: try await database.notifications.clock())
+            var configuration = test.configuration()
+            configuration.timeout = .seconds(1)
+            let hurried = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { hurried.close() }
+            let search = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                let search = Task { try await Database(hurried).cancellations.ofEntry(name).map(\.user) }
+                try await eventually("the search waits") { try await Samples.areWaiting(1, database) }
+                // Fails after the second that other calls have.
+                await #expect(throws: PostgresError.self) {
+                    try await hurried.query("SELECT count(*) FROM carillon.notifications")
+                }
+                return search
+            }
+            #expect(try await search.value == ["ada"])
+        }
+    }
+
+    @Test("looks for an entry's notifications only if no index knows its name")
+    func known() async throws {
+        try await Samples.withStores { database in
+            let entry = "1795000000000-0"
+            let stored = Samples.notification(1, user: "ada") { $0.jobEntry = "jobs/\(entry)" }
+            _ = try await database.notifications.store([stored], areRepeats: false)
+            let name = CancellationStore.Name(
+                org: "", id: entry, entries: ["jobs/\(entry)", "other/\(entry)"],
+                addedAt: try await database.notifications.clock())
+            #expect(try await database.cancellations.known(name) == ["jobs/\(entry)"])
+            let named = ["ada", "bob"].enumerated().map { Samples.notification($0 + 2, user: $1, job: entry) }
+            _ = try await database.notifications.store(named, areRepeats: false)
+            #expect(try await database.cancellations.known(name) == [entry])
+        }
+    }
+
     @Test("cancels notifications that reached no device and keeps the others")
     func cancel() async throws {
         try await Samples.withStores { database in

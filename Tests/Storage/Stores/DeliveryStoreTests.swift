@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Support
 import Testing
 
 @testable import Storage
@@ -135,6 +136,43 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("switches off addresses and devices in one order, so that two settlements do not deadlock")
+    func lockOrder() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let after = Timestamp(seconds: 32_000_000_000)
+            var phones: [Device] = []
+            for user in ["a", "b"] {
+                var settings = UserSettings()
+                settings.email = "\(user)@example.com"
+                try await database.preferences.set(user: user, settings: settings)
+                phones.append(try await database.devices.register(Samples.device(user: user, token: user)).device)
+            }
+            phones.sort { $0.id < $1.id }
+            var mail = DeliveryStore.Settlement()
+            mail.deadAddresses = [("b", "b@example.com", "SMTP_550", after), ("a", "a@example.com", "SMTP_550", after)]
+            var push = DeliveryStore.Settlement()
+            push.deadTokens = [
+                (phones[1].id, phones[1].token, "Unregistered", after),
+                (phones[0].id, phones[0].token, "Unregistered", after),
+            ]
+            for (settlement, rows) in [
+                (mail, ["user_settings WHERE user_id = 'a'", "user_settings WHERE user_id = 'b'"]),
+                (push, phones.map { "devices WHERE id = '\($0.id)'" }),
+            ] {
+                let settling = try await database.pool.transaction { transaction in
+                    try await transaction.query("SELECT FROM carillon.\(rows[0]) FOR UPDATE")
+                    let settling = Task { try await second.deliveries.settle(settlement) }
+                    try await eventually("it waits for the first") { try await Samples.areWaiting(1, database) }
+                    // It does not have the second yet.
+                    try await transaction.query("SELECT FROM carillon.\(rows[1]) FOR UPDATE NOWAIT")
+                    return settling
+                }
+                let effects = try await settling.value
+                #expect(effects.addresses.count + effects.devices.count == 2)
+            }
+        }
+    }
+
     @Test("finds deliveries that a device waits for although the notification is settled, page by page")
     func lost() async throws {
         try await Samples.withStores { database in
@@ -213,6 +251,38 @@ struct DeliveryStoreTests {
             // A silenced device gets nothing.
             try await database.pool.query("UPDATE carillon.devices SET silenced = true WHERE token = 'tablet'")
             #expect(try await found(until: .seconds(60)) == ["3 late"])
+        }
+    }
+
+    @Test("counts only notifications that were pushed towards a page of the repair")
+    func lostPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let deliveries = database.deliveries
+            let phone = try await database.devices.register(Samples.device(user: "a", token: "phone")).device
+            let tablet = try await database.devices.register(Samples.device(user: "a", token: "tablet")).device
+            let batch = (1...5).map { number in
+                Samples.notification(number, user: "a") { $0.channels = number == 1 ? [.inApp] : [.inApp, .push] }
+            }
+            // One after the other, so that the pushed one is the last.
+            for notification in batch { _ = try await store.store([notification], areRepeats: false) }
+            let pushed = batch[4].id
+            try await store.mark(batch.prefix(4).map { ("a", $0.id, .sent, nil, "socket") })
+            try await database.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 day'")
+            let now = try await store.clock()
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: now, user: "a", notification: pushed, device: phone.id, provider: .fcm, kind: "push",
+                    attempt: 1, outcome: .accepted)
+            ]
+            settlement.accepted = [("a", pushed, "fcm", phone.id)]
+            try await deliveries.settle(settlement)
+            let start = now + .seconds(-3_600)
+            let page = try await deliveries.lost(
+                handedOnSince: start, until: now, after: RepairPlace(start), now: now, limit: 1)
+            #expect(page.lost.map(\.notification) == [pushed])
+            #expect(page.lost.map(\.device.id) == [tablet.id])
         }
     }
 
@@ -386,6 +456,25 @@ struct DeliveryStoreTests {
             let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.status.rawValue) == [status])
             #expect(ended.map(\.reason) == [reason])
+        }
+    }
+
+    @Test("ends as expired if retention removed it before its mail was refused")
+    func unmailedAfterRetention() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let notification = Samples.notification(1, user: "a") {
+                $0.channels = [.push, .email]
+                $0.keepUntil = Samples.start
+            }
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await database.pool.query("UPDATE carillon.notifications SET deleted_at = keep_until")
+            var settlement = DeliveryStore.Settlement()
+            settlement.secondary = [("a", notification.id, "expired", true)]
+            let ended = try await database.deliveries.settle(settlement).ended
+            #expect(ended.map(\.status.rawValue) == ["expired"])
+            #expect(ended.map(\.reason) == ["expired"])
         }
     }
 

@@ -40,6 +40,20 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("reads lines and extras stored before marks were limited")
+    func storedMarks() async throws {
+        let title = "a" + String(repeating: "\u{300}", count: 65)
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a") { $0.title = title }
+            let items = [DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))]
+            #expect(try await database.digests.gather(items, now: Self.now) == [.held])
+            let due = try await database.digests.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.first?.first.map { ExactText($0.title) } == [ExactText(title)])
+        }
+        let extras = ExtrasColumn.extras(Array(#"{"state":"\#(title)","badge":2}"#.utf8))
+        #expect(extras.badge == 2)
+    }
+
     @Test("gives the same outcomes to items that another call is gathering", arguments: [nil, "j"] as [String?])
     func repeatedMeanwhile(job: String?) async throws {
         try await Samples.withStoresOfTwoPools { database, second in

@@ -1,6 +1,7 @@
 // Carillon · FieldsColumnTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Testing
 
 @testable import Storage
@@ -18,5 +19,20 @@ struct FieldsColumnTests {
         let read = FieldsColumn.fields(json)
         #expect(read.map(\.name) == fields.map(\.name))
         #expect(read.map(\.value) == fields.map(\.value))
+    }
+
+    @Test("reads a dead letter that no job may be like")
+    func refused() {
+        let marks = "a" + String(repeating: "\u{300}", count: 65)
+        let fields: [(name: String, value: [UInt8])] = [("title", Array(marks.utf8)), ("user", Array("ada".utf8))]
+        #expect(FieldsColumn.fields(FieldsColumn.json(fields)).map(\.value) == fields.map(\.value))
+    }
+
+    @Test("removes an erased user from a list with a name that no job may have")
+    func erasure() {
+        let marks = "a" + String(repeating: "\u{300}", count: 65)
+        func field(_ list: String) -> [JSONValue] { [.array([.string("users"), .string(list)])] }
+        let change = FieldsErasure.change(field(#"["ada","\#(marks)"]"#), user: "ada")
+        #expect(change == .replace(field(#"["\#(marks)"]"#)))
     }
 }

@@ -23,6 +23,26 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("records a proof of a notification that one of several devices has failed to get")
+    func failedReceipt() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let batch = (0..<2).map { Samples.notification($0, user: "a") { $0.channels = [.inApp, .push] } }
+            _ = try await store.store(batch, areRepeats: false)
+            for notification in batch {
+                try await store.mark([("a", notification.id, .failed, "UNREGISTERED", nil)])
+            }
+            let proven = try await store.markDelivered([("a", batch[0].id, Samples.start)], via: "socket")
+            #expect(proven.map(\.label.id) == [batch[0].id])
+            let receipt = try await InboxStore(database).markDelivered(
+                user: "a", id: batch[1].id, at: Samples.start, via: "client")
+            #expect(receipt?.changed?.label == batch[1].label)
+            let stored = try await store.load(batch.map { ("a", $0.id) })
+            #expect(stored.map(\.status) == [.delivered, .delivered])
+            #expect(stored.map(\.statusReason) == [nil, nil])
+        }
+    }
+
     @Test("raises the version once for each change, and not when nothing changes")
     func changes() async throws {
         try await Samples.withStores { database in
@@ -56,6 +76,20 @@ struct InboxStoreTests {
             let since = try await inbox.changes([("a", 7)], limit: 10)[0].changed
             #expect(since.map(\.version).allSatisfy { $0 == 9 })
             #expect(since.count == 4)
+        }
+    }
+
+    @Test("reading all stops once it has found as many as the inbox counts")
+    func readAllStops() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let batch = (0..<3).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            // A scan to the end would find all three.
+            try await database.pool.query("UPDATE carillon.inboxes SET unread = 1 WHERE user_id = $1", .text("a"))
+            let read = try await inbox.markRead(user: "a", ids: nil, at: Samples.start)
+            #expect(read.ids.count == 1 && read.unread == 0)
+            #expect(try await inbox.markRead(user: "a", ids: nil, at: Samples.start).isEmpty)
         }
     }
 

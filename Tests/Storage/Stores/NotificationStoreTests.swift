@@ -219,6 +219,21 @@ struct NotificationStoreTests {
         }
     }
 
+    @Test("the proofs of a batch change its rows on their pages, so no index changes")
+    func proofsOnPages() async throws {
+        try await Samples.withStores { database in
+            let batch = (0..<256).map { Samples.notification($0, user: "u\($0 % 64)") }
+            let store = database.notifications
+            _ = try await store.store(batch, areRepeats: false)
+            let pages = "SELECT (ctid::text::point)[0]::int8 FROM carillon.notifications ORDER BY user_id, id"
+            let before = try await database.pool.query(pages).map { try $0.int8(0) }
+            let proven = try await store.markDelivered(batch.map { ($0.user, $0.id, Samples.start) }, via: "socket")
+            let after = try await database.pool.query(pages).map { try $0.int8(0) }
+            #expect(proven.count == 256 && before.count == 256)
+            #expect(before == after)
+        }
+    }
+
     @Test("finds ownerless rows until they have an owner, and advances the watermark")
     func sweeping() async throws {
         try await Samples.withStores { database in
@@ -226,19 +241,77 @@ struct NotificationStoreTests {
             let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
             _ = try await store.store(batch, areRepeats: false)
             let later = Timestamp(seconds: 4_000_000_000)
-            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n0", "n1", "n2"])
-            #expect(try await store.unowned(before: Timestamp(seconds: 1), limit: 10).isEmpty)
-            let first = try await store.unowned(before: later, limit: 2)
-            let rest = try await store.unowned(before: later, after: first.last, limit: 2)
+            #expect(try await Self.unowned(store, before: later) == ["n0", "n1", "n2"])
+            #expect(try await Self.unowned(store, before: Timestamp(seconds: 1)).isEmpty)
+            let slice = try await store.sweepSlice(before: later, size: 10)
+            let first = try await store.unowned(in: slice, limit: 2)
+            let rest = try await store.unowned(in: slice, after: first.last, limit: 2)
             #expect(rest.map(\.notification.title) == ["n2"])
             try await store.markDelivered([("u0", batch[0].id, later)], via: "socket")
             try await store.mark([("u1", batch[1].id, .pending, "queued", nil)])
-            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n2"])
-            try await store.advanceSweep(before: later)
-            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n2"])
+            #expect(try await Self.unowned(store, before: later) == ["n2"])
+            #expect(try await !store.advanceSweep(before: later))
+            #expect(try await Self.unowned(store, before: later) == ["n2"])
             try await store.mark([("u2", batch[2].id, .sent, "offline", "inbox")])
-            try await store.advanceSweep(before: later)
-            #expect(try await store.unowned(before: later, limit: 10).isEmpty)
+            #expect(try await store.advanceSweep(before: later))
+            #expect(try await Self.unowned(store, before: later).isEmpty)
+        }
+    }
+
+    /// Returns the titles of ownerless rows from the watermark on.
+    private static func unowned(_ store: NotificationStore, before: Timestamp) async throws -> [String] {
+        let slice = try await store.sweepSlice(before: before, size: 10)
+        return try await store.unowned(in: slice, limit: 10).map(\.notification.title)
+    }
+
+    @Test("reads rows in slices, and the watermark follows up to the first ownerless row")
+    func sweepSlices() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let batch = (0..<5).map { Samples.notification($0, user: "u") }
+            for notification in batch { _ = try await store.store([notification], areRepeats: false) }
+            for notification in batch.prefix(2) {
+                try await store.mark([("u", notification.id, .sent, "offline", "inbox")])
+            }
+            let later = Timestamp(seconds: 4_000_000_000)
+            var slice = try await store.sweepSlice(before: later, size: 2)
+            let start = slice.start
+            var found: [[String]] = []
+            var areClear: [Bool] = []
+            while true {
+                found.append(try await store.unowned(in: slice, limit: 10).map(\.notification.title))
+                areClear.append(try await store.advanceSweep(before: slice.end))
+                guard slice.end < later else { break }
+                slice = try await store.sweepSlice(after: slice, before: later, size: 2)
+            }
+            #expect(found == [[], ["n2", "n3"], ["n4"]])
+            #expect(areClear == [true, false, false])
+            #expect(try await store.sweepSlice(before: later, size: 2).start > start)
+            #expect(try await Self.unowned(store, before: later) == ["n2", "n3", "n4"])
+        }
+    }
+
+    @Test("bounds a slice of the repair by the rows stored and by those handed on", arguments: ["stored", "handed"])
+    func repairSlices(column: String) async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            _ = try await store.store((0..<5).map { Samples.notification($0, user: "u") }, areRepeats: false)
+            let start = PostgresValue.timestamptz(Samples.start.microseconds)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET stored_at = $1::timestamptz - interval '1 day'", start)
+            try await database.pool.query(
+                """
+                UPDATE carillon.notifications
+                SET \(column)_at = $1::timestamptz + right(title, 1)::int * interval '1 second'
+                """, start)
+            let last = Samples.start + .seconds(10)
+            func end(from second: Int64, size: Int) async throws -> Timestamp {
+                try await store.repairEnd(from: Samples.start + .seconds(second), until: last, size: size)
+            }
+            #expect(try await end(from: 0, size: 2) == Samples.start + .seconds(1))
+            #expect(try await end(from: 2, size: 2) == Samples.start + .seconds(3))
+            #expect(try await end(from: 4, size: 2) == last)
+            #expect(try await end(from: 0, size: 6) == last)
         }
     }
 
@@ -249,10 +322,10 @@ struct NotificationStoreTests {
             let now = try await store.clock()
             try await store.advanceSweep(before: now + .seconds(3_600))
             _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
-            #expect(try await store.unowned(before: now, limit: 10).isEmpty)
+            #expect(try await Self.unowned(store, before: now).isEmpty)
             try await store.advanceSweep(before: now)
             let later = try await store.clock()
-            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n1"])
+            #expect(try await Self.unowned(store, before: later) == ["n1"])
         }
     }
 
@@ -413,6 +486,53 @@ struct CollapseTests {
             #expect(try await InboxStore(database).states(["a"]).first?.unread == 1)
         }
     }
+
+    @Test("stores an older job as replaced if the newer one was deleted or archived, not if it was cancelled")
+    func lateAfterRemoval() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let inbox = InboxStore(database)
+            let users = ["archives", "cancelled", "deletes"]
+            let new = users.map { Self.notification(3, user: $0) }
+            _ = try await store.store(new, areRepeats: false)
+            _ = try await inbox.archive(user: "archives", id: new[0].id, at: Samples.start)
+            _ = try await inbox.delete(user: "cancelled", id: new[1].id, at: Samples.start)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET status = 'cancelled' WHERE user_id = 'cancelled'")
+            _ = try await inbox.delete(user: "deletes", id: new[2].id, at: Samples.start)
+            let old = users.map { Self.notification(1, user: $0) }
+            let batch = try await store.storeBatch(old, areRepeats: false)
+            #expect(batch.outcomes[0] == .replaced(by: new[0].id))
+            #expect(batch.outcomes[1] == .stored(version: 3, unread: 1))
+            #expect(batch.outcomes[2] == .replaced(by: new[2].id))
+            let states = try await inbox.states(users)
+            #expect(states.map(\.unread) == [0, 1, 0])
+            #expect(states.map(\.total) == [0, 1, 0])
+            // A newer job is shown, and one between the two is late as well.
+            let next = Self.notification(4, user: "deletes")
+            let between = Self.notification(2, user: "archives")
+            let later = try await store.storeBatch([next, between], areRepeats: false)
+            #expect(later.outcomes[1] == .replaced(by: new[0].id))
+            #expect(later.replacements.map(\.id) == [between.id])
+            #expect(try await inbox.states(users).map(\.unread) == [0, 1, 1])
+        }
+    }
+
+    @Test("compares each late job of a batch with its own key")
+    func lateOfManyKeys() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let inbox = InboxStore(database)
+            let new = ["deleted", "live"].enumerated().map { Self.notification(11 + $0, key: $1) }
+            _ = try await store.store(new, areRepeats: false)
+            _ = try await inbox.delete(user: "a", id: new[0].id, at: Samples.start)
+            let old = ["deleted", "live", "alone"].enumerated().map { Self.notification(1 + $0, key: $1) }
+            let batch = try await store.storeBatch(old, areRepeats: false)
+            #expect(batch.outcomes.prefix(2) == [.replaced(by: new[0].id), .replaced(by: new[1].id)])
+            #expect(Set(batch.replacements.map(\.id)) == [old[0].id, old[1].id])
+            #expect(try await inbox.states(["a"]).map(\.unread) == [2])
+        }
+    }
 }
 
 /// The plans by which PostgreSQL finds the notifications of a batch.
@@ -449,6 +569,59 @@ struct LookupPlanTests {
                     let lookups = plan.count { $0.contains("Index Cond: ((user_id = ANY (ARRAY[") }
                     #expect(lookups == 1, "after \(preparation): \(plan.joined(separator: "\n"))")
                 }
+            }
+        }
+    }
+
+    @Test("reads what is newer than late notifications of a user once for all their keys")
+    func collapseOfManyKeys() async throws {
+        try await Samples.withStores { database in
+            let notifications = (1...3).map { number in
+                Samples.notification(number, user: "a") { $0.collapseKey = "k\(number)" }
+            }
+            _ = try await database.notifications.store(notifications, areRepeats: false)
+            let statement = PostgresStatement(
+                "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + CollapseSQL.replaceOlder,
+                [
+                    .texts(notifications.map(\.user)), .texts(notifications.map(\.org)),
+                    .texts(notifications.compactMap(\.collapseKey)),
+                ])
+            let results = try await database.pool.run([statement])
+            let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }
+            let condition = try #require(plan.firstIndex { $0.contains("(id > s.start)") })
+            #expect(plan[condition - 1].contains("loops=1)"), "\(plan.joined(separator: "\n"))")
+        }
+    }
+
+    @Test("does not look for replaced notifications if none of a batch takes part in collapsing")
+    func noCollapse() {
+        func statements(_ status: NotificationStatus, _ channels: Channels) -> [String] {
+            let notification = Samples.notification(1, user: "a") {
+                $0.collapseKey = "k"
+                $0.status = status
+                $0.channels = channels
+            }
+            return NotificationStore.statements(for: [notification], areRepeats: true).map(\.sql)
+        }
+        #expect(statements(.pending, [.inApp]).contains(CollapseSQL.replaceOlder))
+        #expect(statements(.expired, [.inApp]).contains(CollapseSQL.replaceOlder))
+        #expect(!statements(.expired, []).contains(CollapseSQL.replaceOlder))
+        #expect(!statements(.suppressed, []).contains(CollapseSQL.replaceOlder))
+    }
+
+    @Test("looks for a deleted notification that replaces others by its place in the primary key")
+    func collapse() async throws {
+        try await Samples.withStores { database in
+            let texts = PostgresValue.array(PostgresArray(texts: (0..<256).map { "u\($0)" }))
+            let statement = PostgresStatement("EXPLAIN " + CollapseSQL.replaceOlder, [texts, texts, texts])
+            let analyze = "ANALYZE carillon.notifications"
+            for preparation in ["SELECT", analyze, Self.insert, analyze] {
+                try await database.pool.query(preparation)
+                let results = try await database.pool.run([statement])
+                let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }
+                #expect(
+                    plan.contains { $0.contains("Index Cond: ((user_id = s.user_id) AND (id > s.start))") },
+                    "after \(preparation): \(plan.joined(separator: "\n"))")
             }
         }
     }

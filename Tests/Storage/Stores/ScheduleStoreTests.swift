@@ -141,6 +141,21 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("extends no claim of a schedule that has moved on to its next occurrence")
+    func movedOn() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            _ = try await store.add([Self.schedule(1) { $0.cron = "* * * * *" }])
+            let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+            let schedule = try #require(claimed.first)
+            let next = Self.now + .seconds(60)
+            let step = ScheduleStore.Step(schedule, to: next, wall: nil, firedAt: Self.now, wakeAt: next)
+            #expect(try await store.advance([step]) == [schedule.id])
+            try await store.hold(claimed, until: Self.now + .seconds(3_600))
+            #expect(try await store.claim(.normal, now: next, hold: Self.hold).map(\.dueAt) == [next])
+        }
+    }
+
     @Test("counts only attempts that fire a schedule alone")
     func alone() async throws {
         try await Samples.withStores { database in
@@ -281,6 +296,29 @@ struct ScheduleStoreTests {
             #expect(try await store.cancel(Self.schedule(1).id))
             #expect(try await store.cancel(Self.schedule(1).id) == false)
             #expect(try await put(3) == .stored)
+        }
+    }
+
+    @Test("a call's schedule for a job that was cancelled before is due at once, and no other")
+    func putCancelled() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            for id in ["a", Schedule.api] {
+                try await database.cancellations.record(.init(org: "org", id: id), at: Self.now)
+            }
+            func put(_ number: Int, org: String = "org", job: String) async throws -> ScheduleStore.Outcome {
+                try await store.put(
+                    Self.schedule(number, due: .seconds(400 * 86_400), job: job) { schedule in
+                        schedule.source = Schedule.api
+                        schedule.org = org
+                    }, limit: 9)
+            }
+            #expect(try await put(1, job: "a") == .stored)
+            #expect(try await put(1, job: "a") == .known)
+            #expect(try await put(2, job: "b") == .stored)
+            #expect(try await put(3, org: "other", job: "a") == .stored)
+            let due = try await database.pool.query("SELECT id FROM carillon.schedules WHERE wake_at <= now()")
+            #expect(try due.map { try $0.id(0) } == [Self.schedule(1).id])
         }
     }
 

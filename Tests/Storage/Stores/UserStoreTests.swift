@@ -100,6 +100,38 @@ struct UserStoreTests {
         }
     }
 
+    @Test("keeps no inbox locked while it waits for broadcasts")
+    func erasureWithoutBroadcasts() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            _ = try await database.notifications.store([Samples.notification(1, user: "ada")], areRepeats: false)
+            try await database.pool.transaction { transaction in
+                try await transaction.query(
+                    """
+                    LOCK TABLE carillon.broadcasts, carillon.broadcast_chains, carillon.broadcast_pages
+                    IN ACCESS EXCLUSIVE MODE
+                    """)
+                let erasure = try await second.users.erase(user: "ada")
+                #expect(erasure.pending.count == 1)
+            }
+        }
+    }
+
+    @Test("erases a user from dead letters beyond the first page")
+    func deadLetterPages() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                SELECT 'jobs', lpad(n::text, 4, '0'), 'r',
+                    jsonb_build_array(jsonb_build_array('user', CASE WHEN n = 1200 THEN 'ada' ELSE 'bob' END)), now()
+                FROM generate_series(1, 1200) n
+                """)
+            #expect(try await database.deadLetters.erase(user: "ada") == 1)
+            let left = try await database.pool.query("SELECT FROM carillon.dead_letters")
+            #expect(left.count == 1_199)
+        }
+    }
+
     @Test("limits a user's topics but not those that a service adds")
     func topicLimit() async throws {
         try await Samples.withStores { database in
@@ -262,6 +294,23 @@ struct UserExportTests {
             let bobs = try await Self.fields(.schedules, "bob", database)
             #expect(bobs.count == 226)
             #expect(bobs.allSatisfy { $0["users"] == nil || $0["users"] == .string(#"["bob"]"#) })
+        }
+    }
+
+    @Test("a later page of an export begins at its cursor by index")
+    func pagePlan() async throws {
+        try await Samples.withStores { database in
+            let statement = UserExportStore.statement(.notifications, isFirst: false)
+            let cursor = NotificationID(high: 1, low: 1)
+            let plan = try await database.pool.transaction { transaction -> [String] in
+                try await transaction.query("SET LOCAL enable_seqscan = off")
+                try await transaction.query("SET LOCAL plan_cache_mode = force_generic_plan")
+                try await transaction.query("PREPARE page (text, text, int4) AS \(statement)")
+                let plan = try await transaction.query("EXPLAIN EXECUTE page ('u', '\(cursor)', 200)")
+                try await transaction.query("DEALLOCATE page")
+                return try plan.map { try $0.text(0) }
+            }
+            #expect(plan.contains { $0.contains("Index Cond") && $0.contains("(id > ") }, "\(plan)")
         }
     }
 

@@ -108,14 +108,14 @@ enum BroadcastSQL {
 
     /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
-    /// Its lock of the row is the one that ``hold`` skips. Only erasure reads `after_user` and
-    /// `until_user`; they can go with the next migration.
+    /// Its lock of the row is the one that ``hold`` skips. `after_user` and `until_user` stay
+    /// empty; earlier releases named users there, so an erasure still clears them. They can go with
+    /// the next migration.
     ///
-    /// $1: broadcast, $2: part, $3: number, $4: after, $5: until, $6: selected, $7: stored, $8:
-    /// counted.
+    /// $1: broadcast, $2: part, $3: number, $4: selected, $5: stored, $6: counted.
     static let page = """
         INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+        VALUES ($1, $2, $3, '', '', $4, $5, $6,
             (SELECT now() FROM carillon.broadcasts b WHERE b.id = $1 AND b.state = 'expanding' FOR SHARE))
         """
 
@@ -277,12 +277,24 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// Removes a user from exclusions of jobs and from the places of chains and withdrawals.
+    /// The last of the next broadcasts, by id; no row after the last one.
+    ///
+    /// $1: last id of the page before, $2: number.
+    static let pageEnd = """
+        SELECT p.id FROM (SELECT b.id FROM carillon.broadcasts b WHERE b.id > $1 ORDER BY b.id LIMIT $2) p
+        ORDER BY p.id DESC LIMIT 1
+        """
+
+    /// Removes a user from exclusions of jobs and from the places of chains and withdrawals, for a
+    /// page of broadcasts.
     ///
     /// A chain that may go on has reached the user before instead, so that it repeats none. A
     /// running withdrawal moves on anyway.
     ///
-    /// A list with an escape is parsed, as JSON may escape any character of a name. $1: user.
+    /// A list with an escape is parsed, as JSON may escape any character of a name. Broadcasts come
+    /// before their chains, in the order in which a page locks them.
+    ///
+    /// $1: user, $2: last broadcast of the page before, $3: last one of this page.
     static let forgetUser = [
         """
         UPDATE carillon.broadcasts b SET fields = (
@@ -291,17 +303,21 @@ enum BroadcastSQL {
             FROM jsonb_array_elements(b.fields) WITH ORDINALITY e (f, n)
             WHERE CASE WHEN e.f ->> 0 = 'except' THEN (e.f ->> 1)::jsonb - $1::text <> '[]' ELSE true END
         )
-        WHERE EXISTS (
+        WHERE b.id > $2 AND b.id <= $3 AND EXISTS (
             SELECT FROM jsonb_array_elements(b.fields) f
             WHERE CASE WHEN f ->> 0 = 'except' AND (position($1::text IN f ->> 1) > 0 OR position('\\' IN f ->> 1) > 0)
                 THEN (f ->> 1)::jsonb ? $1::text ELSE false END
         )
         """,
         """
-        UPDATE carillon.broadcast_pages
-        SET after_user = CASE WHEN after_user = $1 THEN '' ELSE after_user END,
-            until_user = CASE WHEN until_user = $1 THEN '' ELSE until_user END
-        WHERE after_user = $1 OR until_user = $1
+        UPDATE carillon.broadcasts b SET withdrawn_to = ''
+        WHERE b.id > $2 AND b.id <= $3 AND b.withdrawn_to = $1 AND b.state <> 'cancelling'
+        """,
+        """
+        UPDATE carillon.broadcast_pages p
+        SET after_user = CASE WHEN p.after_user = $1 THEN '' ELSE p.after_user END,
+            until_user = CASE WHEN p.until_user = $1 THEN '' ELSE p.until_user END
+        WHERE p.broadcast > $2 AND p.broadcast <= $3 AND (p.after_user = $1 OR p.until_user = $1)
         """,
         """
         UPDATE carillon.broadcast_chains c
@@ -310,18 +326,26 @@ enum BroadcastSQL {
             WHERE (hashtextextended(u.user_id, 0) & 15) = c.part AND u.user_id COLLATE "C" < $1
             ORDER BY u.user_id COLLATE "C" DESC LIMIT 1
         ), '') END
-        WHERE c.reached = $1
+        WHERE c.broadcast > $2 AND c.broadcast <= $3 AND c.reached = $1
         """,
-        "UPDATE carillon.broadcasts SET withdrawn_to = '' WHERE withdrawn_to = $1 AND state <> 'cancelling'",
     ]
 
     /// Deletes broadcasts that ended before a moment, with their pages.
     ///
-    /// $1: moment, $2: limit.
+    /// $1: moment, $2: limit, $3: the most pages of several broadcasts.
     static let forget = """
-        DELETE FROM carillon.broadcasts WHERE id IN (
-            SELECT id FROM carillon.broadcasts
-            WHERE created_at < $1 AND state IN ('done', 'cancelled', 'failed') ORDER BY id LIMIT $2
-        )
+        DELETE FROM carillon.broadcasts WHERE id = ANY (ARRAY (
+            SELECT id FROM (
+                SELECT b.id, c.pages, sum(c.pages) OVER (ORDER BY b.id) AS total
+                FROM (
+                    SELECT id FROM carillon.broadcasts
+                    WHERE created_at < $1 AND state IN ('done', 'cancelled', 'failed') ORDER BY id LIMIT $2
+                ) b
+                CROSS JOIN LATERAL (
+                    SELECT coalesce(sum(x.pages), 0) AS pages FROM carillon.broadcast_chains x WHERE x.broadcast = b.id
+                ) c
+            ) old
+            WHERE total <= $3 OR total = pages
+        ))
         """
 }

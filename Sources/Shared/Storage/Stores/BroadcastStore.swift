@@ -99,8 +99,7 @@ package struct BroadcastStore: Sendable {
             PostgresStatement(
                 BroadcastSQL.page,
                 place + [
-                    .text(chain.reached), .text(page.until), .int4(clamping: page.selected),
-                    .int4(clamping: page.stored), .jsonb(writer.bytes),
+                    .int4(clamping: page.selected), .int4(clamping: page.stored), .jsonb(writer.bytes),
                 ]
             ),
             PostgresStatement(BroadcastSQL.advance, place + [.text(page.until), .bool(page.isLast)]),
@@ -147,6 +146,22 @@ package struct BroadcastStore: Sendable {
         ])
     }
 
+    /// Removes a user from all broadcasts, page by page: from their exclusions, and where their
+    /// chains, pages and withdrawals have got to.
+    ///
+    /// - Parameter limit: the broadcasts of a page; those to millions have thousands of rows each.
+    package func erase(user: String, limit: Int = 100) async throws(PostgresError) {
+        var last = NotificationID(high: 0, low: 0)
+        while true {
+            let result = try await self.pool.query(BroadcastSQL.pageEnd, .id(last), .int4(clamping: limit))
+            guard let end = try result.first?.id(0) else { return }
+            let parameters: [PostgresValue] = [.text(user), .id(last), .id(end)]
+            try await self.pool.run(
+                BroadcastSQL.forgetUser.map { PostgresStatement($0, parameters) }, timeout: .seconds(60))
+            last = end
+        }
+    }
+
     // MARK: Counting and withdrawing
 
     /// Claims a broadcast for one dispatcher; returns nil if there is none.
@@ -184,10 +199,11 @@ package struct BroadcastStore: Sendable {
 
     /// Deletes up to `limit` ended broadcasts that were created before a moment.
     ///
-    /// - Returns: the number of broadcasts.
-    package func forget(before: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+    /// - Parameter pages: the most pages of them together; a single broadcast may have more.
+    /// - Returns: the number of broadcasts; 0 if none is left.
+    package func forget(before: Timestamp, limit: Int, pages: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
-            BroadcastSQL.forget, .timestamp(before), .int4(clamping: limit)
+            BroadcastSQL.forget, .timestamp(before), .int4(clamping: limit), .int8(Int64(pages))
         ).affectedRows
     }
 

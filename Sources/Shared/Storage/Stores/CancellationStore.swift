@@ -22,6 +22,11 @@ package struct CancellationStore: Sendable {
             self.addedAt = addedAt
         }
 
+        /// Returns the name of one of its entries.
+        package func narrowed(to entry: String) -> Name {
+            Name(org: self.org, id: entry, entries: [entry], addedAt: self.addedAt)
+        }
+
         /// The ids that its notifications may have: its own, or its entries, as scheduled jobs
         /// without an id use theirs.
         package var ids: [String] { self.entries.contains(self.id) ? self.entries : [self.id] + self.entries }
@@ -82,6 +87,8 @@ package struct CancellationStore: Sendable {
     /// How long a cancellation waits for transactions that began before it.
     private static let longestStoring: Duration = .seconds(9)
     private static let pollInterval: Duration = .milliseconds(10)
+    /// The time limit of a search by entry, which reads an hour of notifications.
+    private static let searchTime: Duration = .seconds(60)
 
     let pool: PostgresPool
 
@@ -146,7 +153,23 @@ package struct CancellationStore: Sendable {
         return try Self.keys(
             try await self.pool.query(
                 PostgresStatement(
-                    CancellationSQL.ofEntry, Self.entryParameters(name) + [.int4(clamping: Self.largestEntry)])))
+                    CancellationSQL.ofEntry, Self.entryParameters(name) + [.int4(clamping: Self.largestEntry)]),
+                timeout: Self.searchTime))
+    }
+
+    /// The ids and entries of a name that are known: of job ids, digests, broadcasts and schedules;
+    /// if there are none, the entries that have notifications.
+    ///
+    /// The entries of notifications have no index, so they are searched last: while a broadcast
+    /// runs, the search may exceed its time limit.
+    package func known(_ name: Name) async throws(PostgresError) -> [String] {
+        let known = try await self.pool.query(
+            CancellationSQL.known, .text(name.org), .texts(name.entries), .texts(name.ids)
+        ).map { (row) throws(PostgresError) in try row.text(0) }
+        guard known.isEmpty else { return known }
+        let statement = PostgresStatement(CancellationSQL.knownEntries, Self.entryParameters(name))
+        return try await self.pool.query(statement, timeout: Self.searchTime)
+            .map { (row) throws(PostgresError) in try row.text(0) }
     }
 
     /// Ends notifications that their users have read or opened before another channel delivered
@@ -218,19 +241,30 @@ package struct CancellationStore: Sendable {
     /// Counts the notifications of a job by status, with those that digests hold: `deferred` until
     /// their summary is `sent`.
     ///
-    /// - Parameter countsOpen: whether those that can still be withdrawn are counted separately.
-    package func tally(_ name: Name, countsOpen: Bool = false) async throws(PostgresError) -> Tally {
+    /// - Parameters:
+    ///   - countsOpen: whether those that can still be withdrawn are counted separately.
+    ///   - timeout: the time limit of each statement; nil means the configuration's, and a minute
+    ///     for a search by entry.
+    package func tally(
+        _ name: Name,
+        countsOpen: Bool = false,
+        timeout: Duration? = nil
+    ) async throws(PostgresError) -> Tally {
         var tally = Tally()
         let sql = countsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
         let ids = PostgresValue.texts(name.ids)
-        try tally.add(try await self.pool.query(sql, .text(name.org), ids), hasReach: true)
-        try tally.add(try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids), hasReach: false)
+        try tally.add(try await self.pool.query(sql, .text(name.org), ids, timeout: timeout), hasReach: true)
+        try tally.add(
+            try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids, timeout: timeout),
+            hasReach: false)
         guard tally.total == 0, !name.entries.isEmpty else { return tally }
         let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
-        try tally.add(try await self.pool.query(statement), hasReach: true)
+        try tally.add(
+            try await self.pool.query(statement, timeout: timeout ?? Self.searchTime), hasReach: true)
         let entries = PostgresValue.texts(name.entries)
         try tally.add(
-            try await self.pool.query(CancellationSQL.tallyHeldOfEntry, .text(name.org), entries), hasReach: false)
+            try await self.pool.query(CancellationSQL.tallyHeldOfEntry, .text(name.org), entries, timeout: timeout),
+            hasReach: false)
         return tally
     }
 
@@ -323,6 +357,32 @@ enum CancellationSQL {
     static let ofEntry = """
         SELECT n.user_id, n.id FROM carillon.notifications n
         WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2) LIMIT $5
+        """
+
+    /// The ids and entries of a job's name that have rows, as far as indexes show them.
+    ///
+    /// A job may have millions of notifications, so only one of each id is read.
+    ///
+    /// $1: organisation, $2: entries with their streams, $3: ids. Rows: each id or entry once.
+    static let known = """
+        SELECT k.name FROM unnest($3) AS k (name)
+        CROSS JOIN LATERAL (
+            SELECT n.id FROM carillon.notifications n WHERE n.org_id = $1 AND n.job_id = k.name LIMIT 1
+        ) x
+        UNION SELECT i.job_entry FROM carillon.digest_items i
+        WHERE NOT i.is_single AND i.org_id = $1 AND i.job_entry = ANY($2)
+        UNION SELECT b.job_entry FROM carillon.broadcasts b WHERE b.org_id = $1 AND b.job_entry = ANY($2)
+        UNION SELECT b.job_id FROM carillon.broadcasts b WHERE b.org_id = $1 AND b.job_id = ANY($3)
+        UNION SELECT s.job_id FROM carillon.schedules s
+        WHERE s.org_id = $1 AND s.job_id = ANY($3) AND s.cron IS NULL
+        """
+
+    /// The entries that have notifications.
+    ///
+    /// $1 to $4: as in ``ofEntry``. Rows: each entry once.
+    static let knownEntries = """
+        SELECT DISTINCT n.job_entry FROM carillon.notifications n
+        WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)
         """
 
     /// Whether a notification has reached no device, so that it can be withdrawn.

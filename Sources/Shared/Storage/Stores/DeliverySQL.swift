@@ -10,14 +10,16 @@ enum DeliverySQL {
     static let facts = Self.facts(
         "JOIN carillon.devices d ON d.id = k.device", "", mayHaveAttempts: "(k.is_repeat OR n.status <> 'pending')")
 
-    /// The same with the user's e-mail address instead of a device.
+    /// The same with the user's e-mail address and locale instead of a device.
     static let mailFacts = Self.facts(
         "",
         """
         CROSS JOIN LATERAL (
             SELECT k.device AS id, k.user_id, 'web' AS platform, 'email' AS provider, 'default' AS app,
                 'production' AS environment, coalesce(s.email, '') AS token, NULL::text AS name, NULL::text AS device_id,
-                NULL::text AS app_version, s.locale, s.email IS NOT NULL AND s.email_invalid_at IS NULL AS active,
+                NULL::text AS app_version,
+                coalesce(s.locale, \(PreferenceColumns.deviceLocale(of: "k.user_id"))) AS locale,
+                s.email IS NOT NULL AND s.email_invalid_at IS NULL AS active,
                 s.email_invalid_reason AS deactivated_reason, 'epoch'::timestamptz AS registered_at,
                 'epoch'::timestamptz AS last_used_at, false AS silenced
         ) d
@@ -213,6 +215,7 @@ enum DeliverySQL {
                 ELSE 'suppressed'
             END,
             status_reason = CASE
+                WHEN \(Self.expiresUnseen) THEN d.reason
                 WHEN n.read_at IS NOT NULL THEN 'read'
                 WHEN n.deleted_at IS NOT NULL THEN 'deleted'
                 WHEN n.opened_at IS NOT NULL THEN 'opened'
@@ -241,8 +244,11 @@ enum DeliverySQL {
         )
         """
 
-    private static let expiresUnseen =
-        "d.reason = 'expired' AND n.read_at IS NULL AND n.deleted_at IS NULL AND n.opened_at IS NULL"
+    /// Retention deletes a notification at its `keep_until` or later, which is no act of its user.
+    private static let expiresUnseen = """
+        d.reason = 'expired' AND n.read_at IS NULL AND n.opened_at IS NULL
+            AND (n.deleted_at IS NULL OR (n.deleted_at >= n.keep_until) IS TRUE)
+        """
 
     /// The reason of a notification whose last device was removed.
     static let noDevice = "no_device"

@@ -285,6 +285,8 @@ package struct DeliveryStore: Sendable {
         _ addresses: [(user: String, address: String, reason: String, at: Timestamp)]
     ) -> [PostgresStatement] {
         guard !addresses.isEmpty else { return [] }
+        // In one order, so that two settlements do not deadlock.
+        let addresses = addresses.sorted { ExactText($0.user) < ExactText($1.user) }
         return [
             PostgresStatement(
                 DeliverySQL.deadAddresses,
@@ -299,6 +301,7 @@ package struct DeliveryStore: Sendable {
         _ tokens: [(device: NotificationID, token: String, reason: String, evidence: Timestamp)]
     ) -> [PostgresStatement] {
         guard !tokens.isEmpty else { return [] }
+        let tokens = tokens.sorted { $0.device < $1.device }
         return [
             PostgresStatement(
                 DeliverySQL.deadTokens,
@@ -455,7 +458,7 @@ extension DeliveryStore {
     ///   - until: the latest time of enqueueing.
     ///   - place: the end of the previous page; ``RepairPlace/init(_:)`` for the first page.
     ///   - now: leaves out notifications that have expired by then.
-    ///   - limit: the number of notifications to inspect.
+    ///   - limit: the number of notifications whose attempts to inspect.
     /// - Returns: the pushes and the end of the page; nil if nothing was left to inspect.
     package func lost(
         handedOnSince since: Timestamp,
@@ -488,20 +491,20 @@ extension DeliveryStore {
     /// $1 and $2: first and last time of enqueueing, $3 and $4: the place, $5: now, $6: number of
     /// notifications.
     ///
-    /// The page is chosen before its attempts are read, so that every page costs the same. A
-    /// notification without a lost push is a row without a device. Only attempts since the place
-    /// (with a margin for clocks) are read, so that older partitions are not. Pushes that wait for
-    /// quiet hours are in PostgreSQL anyway.
+    /// The page is chosen before its attempts are read, so that pages cost much the same; most
+    /// notifications drop out by their status. A notification without a lost push is a row without
+    /// a device. Only attempts since the place (with a margin for clocks) are read, so that older
+    /// partitions are not. Pushes that wait for quiet hours are in PostgreSQL anyway.
     private static let lost = """
         WITH page AS MATERIALIZED (
             SELECT n.moment, n.id, n.user_id, n.lane,
-                n.status = 'sent' AND n.sent_via <> 'email' AS was_pushed,
-                (n.channels & \(Channels.push.rawValue)) <> 0 AND n.read_at IS NULL AND n.deleted_at IS NULL
-                    AND n.replaced_by IS NULL AND (n.expires_at IS NULL OR n.expires_at > $5::timestamptz)
-                    AND (n.status = 'failed'
-                        OR n.status = 'sent' AND n.sent_via NOT IN ('inbox', 'socket', 'summary')) AS is_open
+                n.status = 'sent' AND n.sent_via <> 'email' AS was_pushed
             FROM (\(NotificationSQL.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
             WHERE n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
+                AND (n.channels & \(Channels.push.rawValue)) <> 0 AND n.read_at IS NULL AND n.deleted_at IS NULL
+                AND n.replaced_by IS NULL AND (n.expires_at IS NULL OR n.expires_at > $5::timestamptz)
+                AND (n.status = 'failed'
+                    OR n.status = 'sent' AND n.sent_via NOT IN ('inbox', 'socket', 'summary'))
             ORDER BY n.moment, n.id LIMIT $6
         )
         SELECT p.moment, p.id, p.user_id, p.lane, \(DeviceColumns.list)
@@ -513,7 +516,7 @@ extension DeliveryStore {
                 WHERE a.notification_id = p.id AND a.device_id = x.id AND a.kind = 'push'
                     AND a.at >= $3::timestamptz - interval '1 hour'
             ) t
-            WHERE p.is_open AND x.user_id = p.user_id AND x.active AND NOT x.silenced AND NOT t.has_ended
+            WHERE x.user_id = p.user_id AND x.active AND NOT x.silenced AND NOT t.has_ended
                 AND (t.was_tried OR x.pushed_since <= p.moment AND (p.was_pushed OR EXISTS (
                     SELECT FROM carillon.delivery_attempts o
                     WHERE o.notification_id = p.id AND o.kind = 'push' AND o.outcome IN ('retry', 'failed')

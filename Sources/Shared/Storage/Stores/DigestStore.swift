@@ -308,7 +308,7 @@ package struct DigestStore: Sendable {
     }
 
     private static func lines(_ json: [UInt8]?) -> [Line] {
-        guard let json, let lines = (try? JSONParser.parse(json))?.array else { return [] }
+        guard let json, let lines = (try? JSONParser.parse(stored: json))?.array else { return [] }
         return lines.compactMap { line in
             guard let id = line["id"]?.string.flatMap({ NotificationID($0) }) else { return nil }
             let data = line["data"].flatMap { $0.object == nil ? nil : JSONWriter.bytes(of: $0) }

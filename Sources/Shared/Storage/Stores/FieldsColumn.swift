@@ -31,11 +31,14 @@ enum FieldsColumn {
     }
 
     static func fields(_ json: [UInt8]) -> [(name: String, value: [UInt8])] {
-        ((try? JSONParser.parse(json))?.array ?? []).compactMap { field in
+        Self.values(json).compactMap { field in
             guard let parts = field.array, parts.count == 2 else { return nil }
             return (String(decoding: Self.bytes(parts[0]), as: UTF8.self), Self.bytes(parts[1]))
         }
     }
+
+    /// Parses the column; a dead letter may hold what no job may.
+    static func values(_ json: [UInt8]) -> [JSONValue] { (try? JSONParser.parse(stored: json))?.array ?? [] }
 
     /// The bytes of a stored name or value.
     static func bytes(_ value: JSONValue?) -> [UInt8] {
@@ -86,7 +89,7 @@ enum FieldsErasure: Equatable {
             case "user" where value.elementsEqual(user.utf8): return .remove
             case "d" where Self.owner(ofDelivery: value)?.utf8.elementsEqual(user.utf8) == true: return .remove
             case "users", "except":
-                guard let users = (try? JSONParser.parse(value))?.strings else {
+                guard let users = (try? JSONParser.parse(stored: value))?.strings else {
                     // The list cannot be parsed but contains the user's name.
                     if value.contains(user.utf8) { return .remove }
                     kept.append(field)

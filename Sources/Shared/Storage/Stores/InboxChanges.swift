@@ -22,7 +22,8 @@ extension InboxStore {
         at: Timestamp,
         upTo version: Int64 = .max
     ) async throws(PostgresError) -> Change {
-        let condition = ids == nil ? Self.page(where: InboxSQL.isUnread("x")) : "n.id = ANY($3)"
+        let limit = InboxSQL.unreadLimit("\(Self.mostChanged)", of: "$1")
+        let condition = ids == nil ? Self.page(where: InboxSQL.isUnread("x"), limit: limit) : "n.id = ANY($3)"
         return try await self.change(
             user,
             Self.change(
@@ -57,7 +58,7 @@ extension InboxStore {
         }
         let condition =
             id == nil
-            ? "\(isRead("n")) AND \(Self.page(where: isRead("x")))"
+            ? "\(isRead("n")) AND \(Self.page(where: isRead("x"), limit: "\(Self.mostChanged)"))"
             : "n.deleted_at IS NULL AND n.version > 0 AND n.id = $3"
         return try await self.change(
             user,
@@ -90,7 +91,7 @@ extension InboxStore {
     }
 
     /// Brings an archived, snoozed or deleted notification back into the inbox, unless another has
-    /// replaced it or its job was cancelled.
+    /// replaced it, its job was cancelled, or its `keep_until` has passed.
     ///
     /// One that is older than the inbox keeps stays for ``restoredDays``.
     package func restore(user: String, id: NotificationID) async throws(PostgresError) -> Change {
@@ -105,6 +106,7 @@ extension InboxStore {
                 where: """
                     n.id = $2 AND n.deleted_at IS NOT NULL AND n.version > 0 AND n.replaced_by IS NULL
                         AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
+                        AND (n.keep_until IS NULL OR n.keep_until > now())
                     """,
                 total: "tally.n", unread: "tally.unread",
                 and: """
@@ -162,13 +164,15 @@ extension InboxStore {
     /// Whether the row `n` is on a page of the inbox of $1, up to version $3; the newest first, as
     /// they may still be on screens.
     ///
-    /// - Parameter condition: which rows `x` the page holds.
-    private static func page(where condition: String) -> String {
+    /// - Parameters:
+    ///   - condition: which rows `x` the page holds.
+    ///   - limit: the most rows of the page.
+    private static func page(where condition: String, limit: String) -> String {
         """
         n.id = ANY (ARRAY (
             SELECT x.id FROM carillon.notifications x
             WHERE x.user_id = $1 AND x.version <= $3 AND \(condition)
-            ORDER BY x.id DESC LIMIT \(Self.mostChanged)
+            ORDER BY x.id DESC LIMIT \(limit)
         ))
         """
     }

@@ -306,7 +306,7 @@ package struct InboxStore: Sendable {
 
     /// Records that the client has a notification.
     ///
-    /// A final status stays.
+    /// A final status other than `failed` stays.
     ///
     /// - Returns: nil if the user has no such notification, in the inbox, the archive or as a push.
     package func markDelivered(

@@ -384,7 +384,7 @@ enum ExtrasColumn {
 
     static func extras(_ json: [UInt8]) -> NotificationExtras {
         var extras = NotificationExtras()
-        guard let value = try? JSONParser.parse(json) else { return extras }
+        guard let value = try? JSONParser.parse(stored: json) else { return extras }
         extras.url = value["url"]?.string
         extras.image = value["image"]?.string
         extras.sound = value["sound"]?.string

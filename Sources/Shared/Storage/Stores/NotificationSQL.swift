@@ -210,7 +210,7 @@ enum NotificationSQL {
         UPDATE carillon.notifications n
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
         FROM \(Self.rows("user_id", "id", "at")) AS p
-        WHERE \(Self.isNamed(by: "p")) AND n.status IN ('pending', 'sent', 'deferred')
+        WHERE \(Self.isNamed(by: "p")) AND n.status IN ('pending', 'sent', 'deferred', 'failed')
         RETURNING \(LabelColumns.list), p.at
         """
 
@@ -231,6 +231,24 @@ enum NotificationSQL {
         WHERE h.handed_at >= \(start) AND h.handed_at <= \(end)
         """
     }
+
+    /// The end of a slice of the repair: at most $3 rows were stored and at most $3 handed on until
+    /// then, except for those of the same moment.
+    ///
+    /// $1: its start, $2: the end of the last slice, $3: the number of rows.
+    static let repairEnd = """
+        SELECT least(
+            coalesce((
+                SELECT s.stored_at FROM carillon.notifications s
+                WHERE s.stored_at >= $1::timestamptz AND s.stored_at <= $2::timestamptz
+                ORDER BY s.stored_at OFFSET $3 - 1 LIMIT 1
+            ), $2::timestamptz),
+            coalesce((
+                SELECT h.handed_at FROM carillon.notifications h
+                WHERE h.handed_at >= $1::timestamptz AND h.handed_at <= $2::timestamptz
+                ORDER BY h.handed_at OFFSET $3 - 1 LIMIT 1
+            ), $2::timestamptz))
+        """
 
     /// $1 and $2: since and until when they were handed on, $3 and $4: the place of the last one of
     /// the page before, $5: how many.
@@ -275,16 +293,30 @@ enum NotificationSQL {
         WHERE b.user_id = ANY (ARRAY (SELECT user_id FROM noted WHERE version > 0))
         """
 
+    /// The beginning and the end of a slice of the sweep.
+    ///
+    /// $1: the end of the slice before, null for the watermark, $2: the end of the last slice, $3:
+    /// the number of rows.
+    static let sweepSlice = """
+        SELECT w.start, coalesce((
+            SELECT n.stored_at FROM carillon.notifications n WHERE n.stored_at > w.start AND n.stored_at <= $2
+            ORDER BY n.stored_at OFFSET $3 - 1 LIMIT 1
+        ), $2)
+        FROM (SELECT coalesce($1, least(swept_until, $2)) AS start FROM carillon.sweep) w
+        """
+
+    /// $1: the last time of storing, $2: limit, $3 and $4: the place of the last row before.
     static let unowned = """
         SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at FROM carillon.notifications n
         LEFT JOIN carillon.inboxes b USING (user_id)
-        WHERE n.stored_at > (SELECT least(swept_until, $1) FROM carillon.sweep) AND n.stored_at <= $1
+        WHERE n.stored_at >= $3::timestamptz AND n.stored_at <= $1
             AND n.status = 'pending' AND n.status_reason IS NULL
-            AND ($3::timestamptz IS NULL OR (n.stored_at, n.id) > ($3, $4::uuid))
+            AND (n.stored_at, n.id) > ($3::timestamptz, $4::uuid)
         ORDER BY n.stored_at, n.id LIMIT $2
         """
 
-    /// Moves the sweep's watermark to just before the oldest row without an owner, at most to $1.
+    /// Moves the sweep's watermark to just before the oldest row without an owner, at most to $1,
+    /// and returns whether it got there.
     ///
     /// A watermark ahead of $1, set by a wrong clock, is reset.
     static let advanceSweep = """
@@ -293,6 +325,7 @@ enum NotificationSQL {
             WHERE n.stored_at > swept_until AND n.stored_at <= $1
                 AND n.status = 'pending' AND n.status_reason IS NULL
         ), $1))
+        RETURNING swept_until = $1
         """
 
     static let load = """
@@ -304,25 +337,69 @@ enum NotificationSQL {
 
 /// Replaces the older of two notifications with the same organisation and collapse key.
 enum CollapseSQL {
+    /// Whether the notification `n` takes part in collapsing.
+    ///
+    /// Notifications that no user got neither replace nor are replaced: suppressed or cancelled
+    /// ones, and those that had expired on arrival, which alone expire without a channel.
+    private static let takesPart = """
+        n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')
+            AND NOT (n.status = 'expired' AND n.channels = 0)
+        """
+
+    /// Whether a new notification takes part in collapsing.
+    static func collapses(_ notification: Notification) -> Bool {
+        switch notification.status {
+        case .suppressed, .cancelled: false
+        case .expired: !notification.channels.isEmpty
+        default: true
+        }
+    }
+
     /// Deletes all but the newest notification of each key, which replaces the others.
     ///
     /// Runs in the transaction that stored them, with their inboxes locked; all deletions in an
-    /// inbox share a version. Notifications that no user got neither replace nor are replaced:
-    /// suppressed or cancelled ones, and those that had expired on arrival, which alone expire
-    /// without a channel. $1 to $3: users, organisations and keys. Rows: the label's columns, the
-    /// newest one's id, the inbox's version and unread count afterwards; version 0 for unlisted
-    /// ones.
+    /// inbox share a version.
+    ///
+    /// The newest one may be deleted or archived. The index of keys lacks such rows, so the query
+    /// also reads the user's rows that are newer than the newest live one of any of the keys, once
+    /// for all keys; usually there are none.
+    ///
+    /// $1 to $3: users, organisations and keys. Rows: the label's columns, the newest one's id, the
+    /// inbox's version and unread count afterwards; version 0 for unlisted ones.
     static let replaceOlder = """
         WITH keys AS (SELECT DISTINCT k.user_id, k.org_id, k.key FROM unnest($1, $2, $3) AS k (user_id, org_id, key)),
         live AS MATERIALIZED (
-            SELECT n.user_id, n.id, n.read_at IS NULL AS is_unread, n.version > 0 AS is_listed,
+            SELECT n.user_id, n.org_id, n.collapse_key, n.id, n.read_at IS NULL AS is_unread,
+                n.version > 0 AS is_listed,
                 first_value(n.id) OVER (PARTITION BY n.user_id, n.org_id, n.collapse_key ORDER BY n.id DESC) AS newest
             FROM keys k
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.collapse_key = k.key AND n.org_id = k.org_id
-            WHERE n.deleted_at IS NULL AND n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')
-                AND NOT (n.status = 'expired' AND n.channels = 0)
+            WHERE n.deleted_at IS NULL AND \(Self.takesPart)
         ),
-        older AS MATERIALIZED (SELECT * FROM live WHERE id <> newest),
+        starts AS MATERIALIZED (
+            SELECT DISTINCT ON (user_id) user_id, newest AS start FROM live ORDER BY user_id, newest
+        ),
+        newer AS (
+            SELECT s.user_id, d.org_id, d.collapse_key, d.id
+            FROM starts s CROSS JOIN LATERAL (
+                SELECT n.org_id, n.collapse_key, n.id FROM carillon.notifications n
+                WHERE n.user_id = s.user_id AND n.id > s.start AND n.collapse_key IS NOT NULL AND \(Self.takesPart)
+                    AND n.status_reason IS DISTINCT FROM 'cancelled_too_late'
+                ORDER BY n.id
+            ) d
+        ),
+        ranked AS (
+            SELECT c.user_id, c.id, c.is_unread, c.is_listed, c.is_live,
+                first_value(c.id) OVER (PARTITION BY c.user_id, c.org_id, c.collapse_key ORDER BY c.id DESC) AS newest
+            FROM (
+                SELECT user_id, org_id, collapse_key, id, is_unread, is_listed, true AS is_live FROM live
+                UNION ALL
+                SELECT user_id, org_id, collapse_key, id, false, false, false FROM newer
+            ) c
+        ),
+        older AS MATERIALIZED (
+            SELECT user_id, id, is_unread, is_listed, newest FROM ranked WHERE is_live AND id <> newest
+        ),
         raised AS (
             UPDATE carillon.inboxes b
             SET version = \(EpochSQL.version(of: "b")) + 1, unread = b.unread - o.unread, total = b.total - o.total

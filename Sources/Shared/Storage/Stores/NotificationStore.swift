@@ -213,7 +213,8 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool
     ) -> Plan {
         let columns = NotificationColumns.inserted.arrays(notifications)
-        let collapsing = notifications.filter { $0.collapseKey != nil }
+        // The others would make the statement read all rows since the newest one of their key.
+        let collapsing = notifications.filter { $0.collapseKey != nil && CollapseSQL.collapses($0) }
         guard areRepeats || !collapsing.isEmpty else {
             let places = InboxPlaces(notifications)
             let insert = PostgresStatement(NotificationSQL.insertFresh, columns + places.parameters)
@@ -253,7 +254,7 @@ package struct NotificationStore: Sendable {
         return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
     }
 
-    /// Records confirmations of receipt; a final status stays.
+    /// Records confirmations of receipt; a final status other than `failed` stays.
     ///
     /// - Returns: the notifications that are delivered now, in any order.
     @discardableResult
@@ -342,17 +343,44 @@ package struct NotificationStore: Sendable {
         fileprivate let storedAt: Timestamp
     }
 
-    /// A page of notifications stored before `before` that have no owner, oldest first.
+    /// The rows that a sweep reads together, by the times at which they were stored.
+    package struct SweepSlice: Sendable {
+        /// Its rows were stored later than this.
+        let start: Timestamp
+        /// Its rows were stored until this.
+        package let end: Timestamp
+    }
+
+    /// Returns the slice after `last`, which may be empty.
+    ///
+    /// - Parameters:
+    ///   - last: the slice before; nil for the slice from the watermark on.
+    ///   - before: the end of the last slice.
+    ///   - size: the number of rows; those stored together are in one slice.
+    package func sweepSlice(
+        after last: SweepSlice? = nil,
+        before: Timestamp,
+        size: Int
+    ) async throws(PostgresError) -> SweepSlice {
+        let result = try await self.pool.query(
+            NotificationSQL.sweepSlice, .timestamp(last?.end), .timestamp(before), .int8(Int64(size)))
+        guard let row = result.first else { throw PostgresError(.decoding, "the sweep has no watermark") }
+        return SweepSlice(start: try row.timestamp(0), end: try row.timestamp(1))
+    }
+
+    /// A page of notifications of a slice that have no owner, oldest first.
     ///
     /// - Parameter last: the last notification of the previous page; nil for the first page.
     package func unowned(
-        before: Timestamp,
+        in slice: SweepSlice,
         after last: Unowned? = nil,
         limit: Int
     ) async throws(PostgresError) -> [Unowned] {
+        let place =
+            last.map { RepairPlace($0.storedAt, $0.notification.id) } ?? RepairPlace(slice.start + .microseconds(1))
         let result = try await self.pool.query(
-            NotificationSQL.unowned, .timestamp(before), .int4(clamping: limit),
-            .timestamp(last?.storedAt), .id(last?.notification.id)
+            NotificationSQL.unowned, .timestamp(slice.end), .int4(clamping: limit),
+            .timestamp(place.moment), .id(place.id)
         )
         return try result.map { (row) throws(PostgresError) in
             Unowned(
@@ -365,8 +393,29 @@ package struct NotificationStore: Sendable {
 
     /// Advances the sweep's watermark: owned notifications stored before `before` are not inspected
     /// again.
-    package func advanceSweep(before: Timestamp) async throws(PostgresError) {
-        try await self.pool.query(NotificationSQL.advanceSweep, .timestamp(before))
+    ///
+    /// - Returns: whether all of them are owned.
+    @discardableResult
+    package func advanceSweep(before: Timestamp) async throws(PostgresError) -> Bool {
+        let result = try await self.pool.query(NotificationSQL.advanceSweep, .timestamp(before))
+        return try result.first?.bool(0) ?? false
+    }
+
+    /// Returns the end of the slice of the repair that begins at `start`.
+    ///
+    /// - Parameters:
+    ///   - start: the first moment of the slice; the moments are those of storing and handing on.
+    ///   - until: the end of the last slice.
+    ///   - size: the number of rows of either kind; those of the same moment are in one slice.
+    package func repairEnd(
+        from start: Timestamp,
+        until: Timestamp,
+        size: Int
+    ) async throws(PostgresError) -> Timestamp {
+        let result = try await self.pool.query(
+            NotificationSQL.repairEnd, .timestamp(start), .timestamp(until), .int8(Int64(size)))
+        guard let row = result.first else { throw PostgresError(.decoding, "the repair's slice returned no row") }
+        return try row.timestamp(0)
     }
 
     /// A page of notifications that wait for a push provider and were handed to its stream between

@@ -75,13 +75,10 @@ package struct OutboxStore: Sendable {
         try await self.pool.query(Self.identity).first?.text(0)
     }
 
-    /// The waiting rows, in one round trip.
+    /// The waiting rows, read once.
     package func backlog() async throws(PostgresError) -> Backlog {
         let result = try await self.pool.query(
-            """
-            SELECT (SELECT count(*) FROM (SELECT FROM carillon.outbox ORDER BY id LIMIT $1) w),
-                (SELECT at FROM carillon.outbox ORDER BY id LIMIT 1)
-            """,
+            "SELECT count(*), min(at) FROM (SELECT at FROM carillon.outbox ORDER BY id LIMIT $1) w",
             .int4(clamping: Self.mostCounted)
         )
         guard let row = result.first else { return Backlog(count: 0, oldest: nil) }

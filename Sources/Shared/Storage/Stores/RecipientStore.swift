@@ -43,11 +43,7 @@ package struct RecipientStore: Sendable {
         let result = try await self.pool.query(
             """
             SELECT (k.n - 1)::int4, \(PreferenceColumns.list),
-                CASE WHEN k.localised AND s.locale IS NULL THEN (
-                    SELECT d.locale FROM carillon.devices d
-                    WHERE d.user_id = k.user_id AND d.active AND d.locale IS NOT NULL
-                    ORDER BY d.last_used_at DESC, d.id LIMIT 1
-                ) END
+                CASE WHEN k.localised AND s.locale IS NULL THEN \(PreferenceColumns.deviceLocale(of: "k.user_id")) END
             FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, type, category, localised, n)
             \(Self.joins)
             WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
@@ -108,6 +104,17 @@ enum PreferenceColumns {
         LEFT JOIN carillon.preferences p ON p.user_id = \(user) AND p.type = \(type)
         LEFT JOIN carillon.preferences c ON c.user_id = \(user) AND c.type = \(category)
         LEFT JOIN carillon.user_settings s ON s.user_id = \(user)
+        """
+    }
+
+    /// The locale of the device used last, given an expression for the user.
+    static func deviceLocale(of user: String) -> String {
+        """
+        (
+            SELECT d.locale FROM carillon.devices d
+            WHERE d.user_id = \(user) AND d.active AND d.locale IS NOT NULL
+            ORDER BY d.last_used_at DESC, d.id LIMIT 1
+        )
         """
     }
 

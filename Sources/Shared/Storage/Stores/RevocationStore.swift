@@ -87,3 +87,18 @@ package struct RevocationStore: Sendable {
         )
     }
 }
+
+extension RevocationStore.Revocation {
+    /// The message that announces it: version, time in microseconds and user.
+    package var announcement: String { "\(self.version) \(self.before.microseconds) \(self.user)" }
+
+    /// Reads an announcement; nil if it has only the version, as earlier releases send it.
+    package init?(announcement: ArraySlice<UInt8>) {
+        let parts = announcement.split(separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
+            .map { String(decoding: $0, as: UTF8.self) }
+        guard parts.count == 3, let version = Int64(parts[0]), let microseconds = Int64(parts[1]) else { return nil }
+        self.user = parts[2]
+        self.before = Timestamp(microseconds: microseconds)
+        self.version = version
+    }
+}

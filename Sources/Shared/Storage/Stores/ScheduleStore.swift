@@ -64,6 +64,7 @@ package struct ScheduleStore: Sendable {
     /// Stores the schedule of a call unless its organisation has `limit` of them.
     package func put(_ schedule: Schedule, limit: Int) async throws(PostgresError) -> Outcome {
         let results = try await self.pool.run([
+            CancellationSQL.beforeStoring,
             // Serialises calls of one organisation, so that the count holds.
             PostgresStatement(
                 "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))", [.text("carillon.schedules " + schedule.org)]),
@@ -72,10 +73,11 @@ package struct ScheduleStore: Sendable {
                 ScheduleColumns.parameters([schedule]) + [.text(schedule.org), .int8(Int64(limit))]
             ),
             PostgresStatement(ScheduleSQL.content, [.id(schedule.id)]),
+            PostgresStatement(ScheduleSQL.wakeCancelled, [.ids([schedule.id])]),
         ])
-        guard results.count == 3 else { throw PostgresError(.decoding, "storing returned no outcome") }
-        if results[1].affectedRows == 1 { return .stored }
-        if let row = results[2].first { return try row.int8(0) == schedule.content ? .known : .conflict }
+        guard results.count == 5 else { throw PostgresError(.decoding, "storing returned no outcome") }
+        if results[2].affectedRows == 1 { return .stored }
+        if let row = results[3].first { return try row.int8(0) == schedule.content ? .known : .conflict }
         guard let job = schedule.jobID, !schedule.isRecurring else { return .full }
         let others = try await self.pool.query(
             "SELECT FROM carillon.schedules WHERE org_id = $1 AND job_id = $2 AND part = $3 AND cron IS NULL",
@@ -131,16 +133,11 @@ package struct ScheduleStore: Sendable {
         ).affectedRows > 0
     }
 
-    /// Extends the claims of schedules that are being fired.
+    /// Extends the claims of schedules that are being fired; of none that has moved on since.
     package func hold(_ schedules: [Schedule], until: Timestamp) async throws(PostgresError) {
         let (ids, numbers) = Self.keys(schedules)
         try await self.pool.query(
-            """
-            UPDATE carillon.schedules SET wake_at = $3
-            WHERE id = ANY($1) AND number = ANY($2) AND wake_at IS NOT NULL
-            """,
-            ids, numbers, .timestamp(until)
-        )
+            ScheduleSQL.hold, ids, numbers, .timestamps(schedules.map(\.dueAt)), .timestamp(until))
     }
 
     /// Removes finished schedules.
@@ -372,7 +369,7 @@ extension ScheduleStore {
             for row in result {
                 last = try row.id(0)
                 let json = try row.optionalJSON(1) ?? []
-                let fields = (try? JSONParser.parse(json))?.array ?? []
+                let fields = FieldsColumn.values(json)
                 let read: [PostgresValue] = [.id(last), .jsonb(json)]
                 switch FieldsErasure.change(fields, user: user) {
                 case .none: break
@@ -434,12 +431,15 @@ enum ScheduleSQL {
         WHERE n.job_id IS NOT NULL AND s.content <> n.content
         """
 
-    /// $1: ids of new schedules, some of which may belong to a job that was cancelled before.
+    /// Wakes schedules whose job was cancelled before.
+    ///
+    /// A source that is no entry, such as `api`, may also be the id of another job. $1: ids of new
+    /// schedules.
     static let wakeCancelled = """
         UPDATE carillon.schedules s SET wake_at = now()
         WHERE s.id = ANY($1) AND s.cron IS NULL AND s.attempts = 0 AND s.wake_at > now() AND EXISTS (
-            SELECT FROM carillon.cancellations c WHERE c.org_id = s.org_id
-                AND c.job_id = ANY (ARRAY[s.job_id, s.source, split_part(s.source, '/', 2)])
+            SELECT FROM carillon.cancellations c WHERE c.org_id = s.org_id AND c.job_id = ANY (ARRAY[
+                s.job_id, CASE WHEN s.source LIKE '%/%' THEN s.source END, split_part(s.source, '/', 2)])
         )
         """
 
@@ -460,6 +460,13 @@ enum ScheduleSQL {
     /// $1: id, $2: attempts when it was claimed, $3: number.
     static let beginAlone = """
         UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1 AND number = $3
+        """
+
+    /// $1: ids, $2: numbers, $3: current occurrences, $4: end of the claims.
+    static let hold = """
+        UPDATE carillon.schedules s SET wake_at = $4
+        FROM unnest($1, $2, $3) AS n (id, number, due)
+        WHERE s.id = n.id AND s.number = n.number AND s.due_at = n.due AND s.wake_at IS NOT NULL
         """
 
     /// Leaves a job alone that waits no longer because it was cancelled.

@@ -66,7 +66,8 @@ package struct UserExportStore: Sendable {
     /// a page may be short or empty without being the last.
     package func page(_ section: Section, user: String, after cursor: String?) async throws(PostgresError) -> Page {
         let result = try await self.pool.query(
-            Self.statement(section), .text(user), .text(cursor), .int4(clamping: Self.pageSize))
+            Self.statement(section, isFirst: cursor == nil), .text(user), .text(cursor),
+            .int4(clamping: Self.pageSize))
         var rows: [[UInt8]] = []
         var last: String?
         for row in result {
@@ -83,7 +84,7 @@ package struct UserExportStore: Sendable {
 
     /// A row with only those `fields` that concern the user; nil if none do.
     private static func excerpt(_ object: [UInt8], user: String, isOwn: Bool) -> [UInt8]? {
-        guard let members = (try? JSONParser.parse(object))?.object,
+        guard let members = (try? JSONParser.parse(stored: object))?.object,
             let fields = members.first(where: { $0.key == "fields" })?.value.array,
             let shown = JobExcerpt.of(fields, user: user, isOwn: isOwn)
         else { return nil }
@@ -92,7 +93,10 @@ package struct UserExportStore: Sendable {
     }
 
     /// $1: user, $2: cursor or null, $3: limit.
-    private static func statement(_ section: Section) -> String {
+    ///
+    /// - Parameter isFirst: whether the cursor is null. A generic plan for both could not begin at
+    ///   the cursor by index.
+    static func statement(_ section: Section, isFirst: Bool) -> String {
         let (key, condition) =
             switch section {
             case .devices, .notifications, .digests, .schedules: ("t.id", "t.id > $2::uuid")
@@ -123,7 +127,7 @@ package struct UserExportStore: Sendable {
             }
         return """
             SELECT to_jsonb(t) - 'user_id', concat_ws(' @ ', \(key)), \(isOwn) FROM carillon.\(section.rawValue) t
-            WHERE \(owner) AND ($2::text IS NULL OR \(condition)) ORDER BY \(key) LIMIT $3
+            WHERE \(owner) AND \(isFirst ? "$2::text IS NULL" : condition) ORDER BY \(key) LIMIT $3
             """
     }
 }

@@ -114,8 +114,10 @@ package struct UserStore: Sendable {
     private static let kept = "token_revocations"
 
     /// Deletes everything that names the user from every table with a column `user_id`, except the
-    /// token revocation, which ``RevocationStore`` deletes later; ``DeadLetterStore`` erases dead
-    /// letters.
+    /// token revocation, which ``RevocationStore`` deletes later.
+    ///
+    /// ``DeadLetterStore``, ``ScheduleStore`` and ``BroadcastStore`` erase the user from rows for
+    /// several users. They read many rows, so this transaction, which locks the inbox, does not.
     ///
     /// The tables come from the database, so that a new one is not forgotten.
     package func erase(user: String) async throws(PostgresError) -> Erasure {
@@ -132,7 +134,6 @@ package struct UserStore: Sendable {
         statements += tables.map {
             PostgresStatement("DELETE FROM carillon.\($0.quoted) WHERE user_id = $1", [.text(user)])
         }
-        statements += BroadcastSQL.forgetUser.map { PostgresStatement($0, [.text(user)]) }
         let results = try await self.pool.run(statements, timeout: .seconds(60))
         guard results.count == statements.count else { throw PostgresError(.decoding, "an erasure returned no result") }
         var erasure = Erasure()
