@@ -24,7 +24,6 @@ struct KeyspaceTests {
         #expect(self.keys.held(.fcm, .bulk) == "carillon:{fcm}:held:bulk")
         #expect(self.keys.held(.fcm, .bulk, app: "shop") == "carillon:{fcm}:held:bulk:shop")
         #expect(self.keys.pauses(.fcm) == "carillon:{fcm}:pauses")
-        #expect(self.keys.dead == "carillon:dead")
         #expect(self.keys.presence("u1") == "carillon:presence:{u1}")
         #expect(self.keys.nodeLease("n1") == "carillon:node:n1")
         #expect(self.keys.dispatcherLease("d1") == "carillon:dispatcher:d1")
@@ -52,7 +51,7 @@ struct KeyspaceTests {
             Lane.allCases.map { keys.jobs($0) }
             + [
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.held(.apns, .normal),
-                keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm), keys.dead,
+                keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm),
                 keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
                 keys.allNodesChannel, keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory,
             ]

@@ -26,6 +26,10 @@ struct NodeFrameBatchTests {
         NodeFrame(kind: .notification, user: "both", version: 1, body: Array("{}".utf8), camelCaseBody: [0x7B, 0x7D]),
         NodeFrame(kind: .event, user: "", body: Array("{}".utf8), everyoneBut: []),
         NodeFrame(kind: .event, user: "", body: Array("{}".utf8), everyoneBut: [ExactText("u1"), ExactText("é")]),
+        // Stored before marks were limited.
+        NodeFrame(
+            kind: .event, user: "", body: Array("{}".utf8),
+            everyoneBut: [ExactText("a" + String(repeating: "\u{300}", count: 65))]),
     ]
 
     private static func bytes(_ frames: [NodeFrame]) -> [UInt8] {

@@ -182,6 +182,40 @@ struct StreamRedisTests {
         }
     }
 
+    @Test("keeps a deadline that is set, and extends it only while the notification is unconfirmed")
+    func unconfirmedDeadlines() async throws {
+        try await Self.with { connection, keys in
+            let set = Live(connection, keys: keys).unconfirmed
+            let (waiting, confirmed) = (
+                UnconfirmedNotification(id: NotificationID(high: 1, low: 2), user: "u", lane: .normal),
+                UnconfirmedNotification(id: NotificationID(high: 1, low: 3), user: "u", lane: .normal)
+            )
+            let key = RedisArgument.text(keys.unconfirmed(shard: keys.unconfirmedShard(user: "u")))
+            func deadlines(
+                _ milliseconds: Int64,
+                _ change: (UnconfirmedSet, Timestamp, inout RedisBatch) -> Void
+            ) async throws -> [String] {
+                var batch = RedisBatch()
+                change(set, Timestamp(milliseconds: milliseconds), &batch)
+                try await connection.run(batch)
+                return try await connection.send("ZRANGE", key, "0", "-1", "WITHSCORES").strings()
+            }
+            let member = String(decoding: waiting.bytes, as: UTF8.self)
+            for milliseconds in [1_000, 2_000] as [Int64] {
+                let added = try await deadlines(milliseconds) { set, deadline, batch in
+                    set.add([(waiting, deadline: deadline)], in: &batch)
+                }
+                #expect(added == [member, "1000"])
+            }
+            for milliseconds in [4_000, 3_000] as [Int64] {
+                let extended = try await deadlines(milliseconds) { set, deadline, batch in
+                    set.extend([(waiting, deadline: deadline), (confirmed, deadline: deadline)], in: &batch)
+                }
+                #expect(extended == [member, "4000"])
+            }
+        }
+    }
+
     @Test("claims critical unconfirmed notifications first without starving the oldest")
     func unconfirmedLanes() async throws {
         try await Self.with { connection, keys in
@@ -277,24 +311,6 @@ struct StreamRedisTests {
                 #expect(left == users.count - number - 1)
             }
             #expect(try await traces.erasePresence(user: "a*b") == 0)
-        }
-    }
-
-    @Test("removes the dead letters that name a user, however the name is escaped, also without quotes")
-    func deadLetters() async throws {
-        try await Self.with { connection, keys in
-            let traces = Live(connection, keys: keys).userTraces
-            let letters = [
-                ("users", #"["bob","zo\u00e9"]"#), ("except", #"["zoé"]"#), ("user", "zoé"),
-                ("users", "bob,zoé"), ("except", "[zoé]"), ("users", #"["\u0062ob"]"#), ("users", #"["bob"]"#),
-                ("users", #"["zoé2"]"#), ("users", "bob,ann"),
-            ]
-            for (name, value) in letters {
-                try await connection.send("XADD", .text(keys.dead), "*", .text(name), .text(value))
-            }
-            #expect(try await traces.eraseDeadLetters(user: "zoé") == 5)
-            #expect(try await traces.eraseDeadLetters(user: "zoé") == 0)
-            #expect(try await connection.send("XLEN", .text(keys.dead)).integer() == 4)
         }
     }
 

@@ -17,6 +17,74 @@ struct StreamSurveyTests {
         return DeliveryWork(notification: id, device: id, user: "ada", attempt: 1, isRepeat: true, since: since)
     }
 
+    @Test("lists a process for a minute after its lease has ended, and a living one whatever its clock says")
+    func processes() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let survey = Live(redis, keys: keys).survey
+            let now = try await survey.time()
+            for (name, age) in [("ended", 30), ("gone", 90), ("slow", 3_600)] {
+                let end = RedisArgument.integer((now + .seconds(-age)).milliseconds)
+                for register in [keys.nodes, keys.dispatchers] {
+                    try await redis.send("ZADD", .text(register), end, .text(name))
+                }
+            }
+            for lease in [keys.nodeLease("slow"), keys.dispatcherLease("slow")] {
+                try await redis.send("SET", .text(lease), "held")
+            }
+            let nodes = try await survey.nodes()
+            #expect(nodes.map(\.id) == ["ended", "slow"] && nodes.map(\.isAlive) == [false, true])
+            let dispatchers = try await survey.dispatchers()
+            #expect(dispatchers.map(\.name) == ["ended", "slow"] && dispatchers.map(\.isAlive) == [false, true])
+        }
+    }
+
+    /// Returns how often a server has read from its connections.
+    private static func reads(_ redis: RedisClient) async throws -> Int {
+        let text = try await redis.send("INFO", "stats").string() ?? ""
+        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("total_reads_processed:") }
+        return line.flatMap { Int($0.drop { !$0.isNumber }) } ?? 0
+    }
+
+    @Test("reads the parts of a stream together, and adds up what is in them")
+    func parts() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let keys = Keyspace(parts: 16)
+            let live = Live(redis, keys: keys)
+            let users = (0..<20).map { "user-\($0)" }
+            for (number, user) in users.enumerated() {
+                let moment = Self.now + .seconds(Int64(number))
+                try await redis.send(
+                    "XADD", .text(keys.part(of: user).deliveries(.fcm, .normal)), .text("\(moment.milliseconds)-0"),
+                    .text(DeliveryWork.field), .text("x"))
+            }
+            let stream = RedisArgument.text(keys.part(of: users[0]).deliveries(.fcm, .normal))
+            try await redis.send("XGROUP", "CREATE", stream, "dispatchers", "0")
+            try await redis.send("XREADGROUP", "GROUP", "dispatchers", "one", "COUNT", "1", "STREAMS", stream, ">")
+            var batch = RedisBatch()
+            live.retries.add(
+                Self.work(1, since: Self.now + .seconds(-50)), due: Self.now, provider: .fcm, lane: .normal, in: &batch)
+            for (number, app) in ["one", "two"].enumerated() {
+                live.heldSets.add(
+                    Self.work(UInt64(2 + number), since: Self.now + .seconds(-70 - Int64(number))),
+                    due: Self.now + .seconds(9), provider: .fcm, lane: .normal, app: app, in: &batch)
+            }
+            try await redis.run(batch)
+            let before = try await Self.reads(redis)
+            let streams = try await live.survey.streams()
+            let after = try await Self.reads(redis)
+            let found = try #require(streams.first { $0.provider == .fcm && $0.lane == .normal })
+            #expect(found.length == users.count && found.pending == 1 && found.consumers == 1)
+            #expect(found.oldest == Self.now && found.oldestPending == Self.now)
+            #expect(found.retries == 3 && found.nextRetry == Self.now)
+            #expect(found.waitingSince == Self.now + .seconds(-71))
+            #expect(streams.reduce(0) { $0 + $1.length } == users.count)
+            // One read for each stream and one for details; Redis may get a batch in pieces.
+            #expect(after - before < 5 * streams.count)
+        }
+    }
+
     @Test("measures waiting from the first append, in the stream and in the retry set")
     func waitingSince() async throws {
         try await TestRedis.with { redis, prefix in

@@ -77,16 +77,22 @@ package struct EventLog: Sendable {
     /// Appends events in batches of their own, and returns a reply for each.
     ///
     /// Those of a server that is away get an error; the others are written.
+    ///
+    /// - Parameter isPatient: whether the first batch waits for a server that is away.
     @discardableResult
-    package func append(_ events: [LifecycleEvent], on connection: RedisClient) async -> [RedisReply] {
+    package func append(
+        _ events: [LifecycleEvent],
+        on connection: RedisClient,
+        isPatient: Bool = true
+    ) async -> [RedisReply] {
         guard self.isOn else { return [] }
         var replies: [RedisReply] = []
-        // Waits for a server that is away with the first batch only.
-        var isPatient = true
+        var isPatient = isPatient
         while replies.count < events.count {
             var batch = RedisBatch()
             for event in events[replies.count...].prefix(500) { self.add(event, in: &batch) }
             do throws(RedisError) {
+                if !isPatient { try connection.failIfAway() }
                 let answers = try await connection.send(batch, isPatient: isPatient)
                 if answers.contains(where: { if case .error = $0 { true } else { false } }) { isPatient = false }
                 replies += answers

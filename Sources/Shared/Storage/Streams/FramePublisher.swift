@@ -44,7 +44,7 @@ package struct NodeFrameBatch: Sendable {
     }
 
     private static func users(_ json: ArraySlice<UInt8>) -> Set<ExactText> {
-        Set(((try? JSONParser.parse(Array(json)))?.strings ?? []).map { ExactText($0) })
+        Set(((try? JSONParser.parse(stored: Array(json)))?.strings ?? []).map { ExactText($0) })
     }
 
     /// Decodes a message; returns nil for an unknown format or kind.
@@ -174,20 +174,24 @@ package struct FramePublisher: Sendable {
     }
 
     /// Publishes one frame to every node on which its user has a socket.
-    package func publish(_ frame: NodeFrame) async throws(RedisError) {
-        try await self.publish([frame])
+    ///
+    /// - Parameter isPatient: whether to wait for a server that is away.
+    package func publish(_ frame: NodeFrame, isPatient: Bool = true) async throws(RedisError) {
+        try await self.publish([frame], isPatient: isPatient)
     }
 
     /// Publishes frames, in order, to every node on which their users have sockets.
-    package func publish(_ frames: [NodeFrame]) async throws(RedisError) {
+    ///
+    /// - Parameter isPatient: whether to wait for a server that is away.
+    package func publish(_ frames: [NodeFrame], isPatient: Bool = true) async throws(RedisError) {
         guard !frames.isEmpty else { return }
+        if !isPatient { try self.live.connection.failIfAway() }
         var messages = NodeMessages(self.live.keys)
-        for (frame, presence) in zip(frames, try await self.presence.lookUp(frames.map(\.user.text))) {
-            messages.append(frame, to: presence)
-        }
+        let presences = try await self.presence.lookUp(frames.map(\.user.text), isPatient: isPatient)
+        for (frame, presence) in zip(frames, presences) { messages.append(frame, to: presence) }
         guard messages.frameCount > 0 else { return }
         var batch = RedisBatch()
         _ = messages.add(to: &batch)
-        try await self.live.connection.run(batch)
+        try await self.live.connection.run(batch, isPatient: isPatient)
     }
 }

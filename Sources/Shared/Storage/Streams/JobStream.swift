@@ -241,11 +241,14 @@ package struct JobOrigin: Sendable {
     package static let replayField = "carillon:replay"
     /// The most bytes of such a field; PostgreSQL could not index much longer ones.
     private static let longestPlace = 1_024
+    /// The most bytes of a `traceparent`; a longer one would be stored with each part of its job.
+    private static let longestTrace = 128
 
     private let place: (stream: String, entry: String)
     /// The latest entry as which the job was enqueued, by which a dead letter names it.
     private let latest: (stream: String, entry: String)
-    /// The job's fields without the two that hold its origin.
+    /// The job's fields without the two that hold its origin, and without a `traceparent` that is
+    /// too long.
     package let fields: [(name: String, value: ArraySlice<UInt8>)]
     private let isReplay: Bool
     /// The first entry as `stream/entry`.
@@ -260,8 +263,12 @@ package struct JobOrigin: Sendable {
         self.text = "\(self.place.stream)/\(self.place.entry)"
         self.isReplay = replayed != nil
         let isMarked = moved != nil || replayed != nil
-        self.fields =
-            isMarked ? fields.filter { $0.name != Self.movedField && $0.name != Self.replayField } : fields
+        let kept = isMarked ? fields.filter { $0.name != Self.movedField && $0.name != Self.replayField } : fields
+        self.fields = kept.contains { Self.isLongTrace($0) } ? kept.filter { !Self.isLongTrace($0) } : kept
+    }
+
+    private static func isLongTrace(_ field: (name: String, value: ArraySlice<UInt8>)) -> Bool {
+        field.value.count > Self.longestTrace && field.name == "traceparent"
     }
 
     /// Reads `stream/entry` from the named field; nil if that is missing or malformed.

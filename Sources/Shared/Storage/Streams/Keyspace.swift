@@ -243,8 +243,6 @@ package struct Keyspace: Sendable {
         return self.parts.map(\.memory) + Set(others).sorted()
     }
 
-    var dead: String { self.prefix + "dead" }
-
     /// The stream of events of this part's users.
     var events: String { self.own("events") }
 
@@ -276,9 +274,6 @@ package struct Keyspace: Sendable {
     var testSends: String { "\(self.prefix)test-sends" }
 
     func testAnswer(_ id: String) -> String { "\(self.prefix)test-answer:\(id)" }
-
-    /// Set when a dispatcher takes a test send.
-    func testTaken(_ id: String) -> String { "\(self.prefix)test-taken:\(id)" }
 
     /// A user's token bucket for one kind of rate.
     func bucket(_ kind: String, _ user: String) -> String {

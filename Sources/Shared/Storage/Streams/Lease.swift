@@ -10,7 +10,9 @@ package final class Lease: Sendable {
     package static let usualLifetime: Duration = .seconds(15)
 
     /// How long a register keeps a holder whose lease has ended.
-    private static let memory: Duration = .seconds(60)
+    ///
+    /// Longer than clocks differ, as each holder removes those that ended by its own clock.
+    private static let memory: Duration = .seconds(24 * 3_600)
 
     /// A sorted set of holders by the end of their lease.
     package struct Register: Sendable {

@@ -57,11 +57,16 @@ package struct Live: Sendable {
     /// - Returns: the identity of the database whose work Redis has.
     package func claim(for installation: String) async throws(RedisError) -> String {
         var batch = RedisBatch()
-        batch.append("SET", .text(self.keys.installation), .text(installation), "NX")
+        self.noteInstallation(installation, in: &batch)
         batch.append("GET", .text(self.keys.installation))
         let replies = try await self.connection.send(batch)
         _ = try replies[0].checked()
         return try replies[1].string() ?? installation
+    }
+
+    /// Adds the command that claims Redis for the database with this identity, unless one has.
+    package func noteInstallation(_ identity: String, in batch: inout RedisBatch) {
+        batch.append("SET", .text(self.keys.installation), .text(identity), "NX")
     }
 
     /// Returns the number of parts in Redis if it is larger than the installation's.

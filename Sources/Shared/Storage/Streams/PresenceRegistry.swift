@@ -81,13 +81,16 @@ package final class PresenceRegistry: Sendable {
     }
 
     /// Returns the presence of each user, in order, and removes connections of dead nodes.
-    package func lookUp(_ users: [String]) async throws(RedisError) -> [Presence] {
+    ///
+    /// - Parameter isPatient: whether to wait for a server of a cluster that is away; if not, the
+    ///   call fails at once.
+    package func lookUp(_ users: [String], isPatient: Bool = true) async throws(RedisError) -> [Presence] {
         var batch = RedisBatch()
         for user in users { batch.append("HGETALL", .text(self.live.keys.presence(user))) }
         var found: [[ConnectionPresence]] = []
         found.reserveCapacity(users.count)
         var nodes: Set<String> = []
-        for reply in try await self.live.connection.send(batch) {
+        for reply in try await self.live.connection.send(batch, isPatient: isPatient) {
             let connections = try Self.connections(reply)
             for connection in connections { nodes.insert(connection.node) }
             found.append(connections)

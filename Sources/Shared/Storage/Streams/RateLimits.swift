@@ -25,13 +25,12 @@ package struct TokenBuckets: Sendable {
         burst: Int
     ) async throws(RedisError) -> Int64 {
         try await self.run(
-            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst,
-            isPatient: false)
+            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
     }
 
     /// Takes the available tokens, up to `count`.
     ///
-    /// Waits while the bucket's server is away: the caller then writes work to the same server.
+    /// Fails at once while the bucket's server is away.
     ///
     /// - Parameters:
     ///   - kind: the limited action; part of the key.
@@ -55,8 +54,7 @@ package struct TokenBuckets: Sendable {
         kind: String,
         user: String,
         perSecond: Int,
-        burst: Int,
-        isPatient: Bool = true
+        burst: Int
     ) async throws(RedisError) -> Int64 {
         var batch = RedisBatch()
         batch.append(
@@ -64,7 +62,7 @@ package struct TokenBuckets: Sendable {
             keys: [.text(self.live.keys.bucket(kind, user))],
             arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
         )
-        guard let reply = try await self.live.connection.send(batch, isPatient: isPatient).first else { return 0 }
+        guard let reply = try await self.live.connection.send(batch, isPatient: false).first else { return 0 }
         return try reply.integer()
     }
 }

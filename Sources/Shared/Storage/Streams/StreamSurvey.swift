@@ -56,8 +56,6 @@ package struct StreamSurvey: Sendable {
 
     /// Work outside the streams of jobs and deliveries.
     package struct Aside: Sendable, Equatable {
-        /// Entries of the dead-letter stream, which is bounded.
-        package var dead = 0
         /// Notifications that wait for a socket's confirmation.
         package var unconfirmed = 0
         /// Jobs in the overflows of all organisations.
@@ -120,6 +118,9 @@ package struct StreamSurvey: Sendable {
         }
     }
 
+    /// How long a process whose lease has ended is listed.
+    private static let memory: Duration = .seconds(60)
+
     let live: Live
 
     /// The time by Redis's own clock, which dates entries.
@@ -134,17 +135,13 @@ package struct StreamSurvey: Sendable {
         var streams: [Stream] = []
         let keys = self.live.keys
         for lane in Lane.allCases {
-            var stream = Stream(name: keys.jobs(lane), lane: lane, provider: nil)
-            for source in keys.jobSources { stream.add(try await self.read(stream, as: source.jobs(lane), in: source)) }
-            streams.append(stream)
+            let stream = Stream(name: keys.jobs(lane), lane: lane, provider: nil)
+            streams.append(try await self.read(stream, in: keys.jobSources))
         }
         for provider in providers {
             for lane in Lane.allCases {
-                var stream = Stream(name: keys.deliveries(provider, lane), lane: lane, provider: provider)
-                for part in keys.parts {
-                    stream.add(try await self.read(stream, as: part.deliveries(provider, lane), in: part))
-                }
-                streams.append(stream)
+                let stream = Stream(name: keys.deliveries(provider, lane), lane: lane, provider: provider)
+                streams.append(try await self.read(stream, in: keys.parts))
             }
         }
         return streams
@@ -153,7 +150,6 @@ package struct StreamSurvey: Sendable {
     /// Counts work outside the streams.
     package func aside() async throws(RedisError) -> Aside {
         var aside = Aside()
-        aside.dead = Int(try await self.live.connection.send("XLEN", .text(self.live.keys.dead)).integer())
         for shard in 0..<self.live.keys.unconfirmedShards {
             let count = try await self.live.connection.send("ZCARD", .text(self.live.keys.unconfirmed(shard: shard)))
             aside.unconfirmed += Int(try count.integer())
@@ -164,40 +160,85 @@ package struct StreamSurvey: Sendable {
         return aside
     }
 
-    /// Reads the state of a stream in one round trip; pending entries and held deliveries take
-    /// more.
-    private func read(_ kind: Stream, as key: String, in part: Keyspace) async throws(RedisError) -> Stream {
-        var stream = Stream(name: key, lane: kind.lane, provider: kind.provider)
-        let name = RedisArgument.text(key)
+    /// A part's share of a stream, and what is still to be read of it.
+    private struct Share {
+        var stream: Stream
+        /// The number of sets of deliveries that wait for a retry or are held back.
+        var sets = 0
+    }
+
+    /// Reads the state of a stream in all its parts, in one round trip; a stream with work takes
+    /// another.
+    private func read(_ kind: Stream, in parts: [Keyspace]) async throws(RedisError) -> Stream {
         var batch = RedisBatch()
-        batch.append("XLEN", name)
-        batch.append("XINFO", "GROUPS", name)
-        batch.append("XRANGE", name, "-", "+", "COUNT", "1")
-        if let provider = stream.provider {
-            let retries = RedisArgument.text(part.retries(provider, stream.lane))
-            SetAside.ask(retries, in: &batch)
+        for part in parts {
+            let name = RedisArgument.text(Self.name(of: kind, in: part))
+            batch.append("XLEN", name)
+            batch.append("XINFO", "GROUPS", name)
+            guard let provider = kind.provider else { continue }
+            batch.append("ZCARD", .text(part.retries(provider, kind.lane)))
+            batch.append("SMEMBERS", .text(part.held(provider, kind.lane)))
         }
+        var replies = try await self.replies(to: batch)
+        var details = RedisBatch()
+        var shares: [Share] = []
+        for part in parts {
+            var share = Share(stream: Stream(name: kind.name, lane: kind.lane, provider: kind.provider))
+            share.stream.length = Int(try replies.removeFirst().integer())
+            if let group = try Group.named(Keyspace.group, in: replies.removeFirst()) {
+                share.stream.pending = group.pending
+                share.stream.consumers = group.consumers
+                share.stream.lag = group.lag
+            }
+            let name = RedisArgument.text(Self.name(of: kind, in: part))
+            if share.stream.length > 0 { details.append("XRANGE", name, "-", "+", "COUNT", "1") }
+            if share.stream.pending > 0 { details.append("XPENDING", name, .text(Keyspace.group)) }
+            if let provider = kind.provider {
+                let hasRetries = try replies.removeFirst().integer() > 0
+                var sets = hasRetries ? [part.retries(provider, kind.lane)] : []
+                for app in try replies.removeFirst().strings() { sets.append(part.held(provider, kind.lane, app: app)) }
+                for set in sets { SetAside.ask(.text(set), in: &details) }
+                share.sets = sets.count
+            }
+            shares.append(share)
+        }
+        replies = details.isEmpty ? [] : try await self.replies(to: details)
+        var sum = kind
+        for share in shares { sum.add(try Self.stream(of: share, &replies)) }
+        return sum
+    }
+
+    /// Returns the state of a share with its details, which are the first of the replies.
+    private static func stream(of share: Share, _ replies: inout ArraySlice<RedisReply>) throws(RedisError) -> Stream {
+        var stream = share.stream
+        if stream.length > 0 {
+            let first = try Self.first(replies.removeFirst())
+            stream.oldest = first?.appendedAt
+            let work = try? first?[DeliveryWork.field].map { (text) throws(DeliveryWork.Fault) in
+                try DeliveryWork(text)
+            }
+            stream.waitingSince = work?.since ?? stream.oldest
+        }
+        if stream.pending > 0 { stream.oldestPending = try Self.oldest(replies.removeFirst()) }
+        var aside = SetAside()
+        for _ in 0..<share.sets {
+            aside.add(try SetAside(replies.prefix(SetAside.questions)))
+            replies.removeFirst(SetAside.questions)
+        }
+        stream.retries = aside.count
+        stream.nextRetry = aside.firstDue
+        stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
+        return stream
+    }
+
+    private static func name(of kind: Stream, in part: Keyspace) -> String {
+        kind.provider.map { part.deliveries($0, kind.lane) } ?? part.jobs(kind.lane)
+    }
+
+    private func replies(to batch: RedisBatch) async throws(RedisError) -> ArraySlice<RedisReply> {
         let replies = try await self.live.connection.send(batch)
         guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
-        stream.length = Int(try replies[0].integer())
-        if let group = try Group.named(Keyspace.group, in: replies[1]) {
-            stream.pending = group.pending
-            stream.consumers = group.consumers
-            stream.lag = group.lag
-        }
-        let first = try Self.first(replies[2])
-        stream.oldest = first?.appendedAt
-        let work = try? first?[DeliveryWork.field].map { (text) throws(DeliveryWork.Fault) in try DeliveryWork(text) }
-        stream.waitingSince = work?.since ?? stream.oldest
-        if let provider = stream.provider {
-            var aside = try SetAside(replies[3...])
-            aside.add(try await self.live.with(part).heldSets.waiting(provider: provider, lane: stream.lane))
-            stream.retries = aside.count
-            stream.nextRetry = aside.firstDue
-            stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
-        }
-        if stream.pending > 0 { stream.oldestPending = try await self.oldest(stream.name) }
-        return stream
+        return replies[...]
     }
 
     /// The first entry of a range.
@@ -206,8 +247,8 @@ package struct StreamSurvey: Sendable {
         return try StreamEntry.read(&cursor).first
     }
 
-    private func oldest(_ name: String) async throws(RedisError) -> Timestamp? {
-        let reply = try await self.live.connection.send("XPENDING", .text(name), .text(Keyspace.group))
+    /// The first moment in a summary of pending entries.
+    private static func oldest(_ reply: RedisReply) throws(RedisError) -> Timestamp? {
         guard var cursor = try reply.cursor(), try cursor.array() == 4 else { return nil }
         try cursor.skip()
         return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
@@ -216,15 +257,20 @@ package struct StreamSurvey: Sendable {
     /// The dispatchers that hold their lease, and those in the consumer groups of the jobs streams.
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]
-        let known = try await self.live.connection.send("ZRANGE", .text(self.live.keys.dispatchers), 0, -1).strings()
+        let (known, ended) = try await self.register(self.live.keys.dispatchers)
+        var past = ended
         for name in known { pending[name] = 0 }
         for stream in self.live.keys.jobSources.flatMap({ keys in Lane.allCases.map { keys.jobs($0) } }) {
             let group = ConsumerGroup(stream: stream, consumer: "", connection: self.live.connection)
-            for consumer in try await group.consumers() { pending[consumer.name, default: 0] += consumer.pending }
+            for consumer in try await group.consumers() {
+                pending[consumer.name, default: 0] += consumer.pending
+                past.remove(consumer.name)
+            }
         }
         var workers: [Worker] = []
         for (name, count) in pending.sorted(by: { $0.key < $1.key }) {
             let lease = try await self.live.connection.send("GET", .text(self.live.keys.dispatcherLease(name))).string()
+            guard lease != nil || !past.contains(name) else { continue }
             let note = lease.flatMap { ProcessNote(leaseValue: $0) }
             workers.append(Worker(name: name, isAlive: lease != nil, pending: count, process: note))
         }
@@ -243,6 +289,18 @@ package struct StreamSurvey: Sendable {
         try await self.living(in: self.live.keys.nodes) { self.live.keys.nodeLease($0) }
     }
 
+    /// Returns the holders in a register of leases, and those whose lease ended over a minute ago.
+    ///
+    /// A living holder whose clock is slow is among the latter, too.
+    private func register(_ key: String) async throws(RedisError) -> (known: [String], past: Set<String>) {
+        let oldest = try await self.time() - Self.memory
+        let known = try await self.live.connection.send("ZRANGE", .text(key), 0, -1).strings()
+        let past = try await self.live.connection.send(
+            "ZRANGEBYSCORE", .text(key), "-inf", .integer(oldest.milliseconds)
+        ).strings()
+        return (known, Set(past))
+    }
+
     private func living(in register: String, _ lease: (String) -> String) async throws(RedisError) -> Int {
         let names = try await self.live.connection.send("ZRANGE", .text(register), 0, -1).strings()
         guard !names.isEmpty else { return 0 }
@@ -252,9 +310,10 @@ package struct StreamSurvey: Sendable {
     /// The gateways that hold their lease, or did a minute ago.
     package func nodes() async throws(RedisError) -> [Node] {
         var nodes: [Node] = []
-        let known = try await self.live.connection.send("ZRANGE", .text(self.live.keys.nodes), 0, -1).strings()
+        let (known, past) = try await self.register(self.live.keys.nodes)
         for id in known.sorted() {
             let lease = try await self.live.connection.send("GET", .text(self.live.keys.nodeLease(id))).string()
+            guard lease != nil || !past.contains(id) else { continue }
             let note = lease.flatMap { ProcessNote(leaseValue: $0) }
             let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
             nodes.append(Node(id: id, isAlive: lease != nil, connections: connections, process: note))

@@ -11,7 +11,7 @@ package struct TestSends: Sendable {
         case answered([UInt8])
         /// A dispatcher took the request and has not answered.
         case unanswered
-        /// No dispatcher took the request.
+        /// No dispatcher took the request, and none will.
         case untaken
     }
 
@@ -60,19 +60,17 @@ package struct TestSends: Sendable {
         return try cursor.string().map { Array($0.utf8) }
     }
 
-    /// Marks a request as taken.
-    package func noteTaken(_ id: String) async throws(RedisError) {
-        try await self.live.connection.send(
-            "SET", .text(self.live.keys.testTaken(id)), "1", "EX", .integer(Self.lifetime))
-    }
-
     package func answer(_ id: String, _ text: [UInt8]) async throws(RedisError) {
         try await self.live.connection.send(
             "SET", .text(self.live.keys.testAnswer(id)), .bytes(text), "EX", .integer(Self.lifetime))
     }
 
-    /// Waits for the answer to a request.
-    package func waitForAnswer(_ id: String) async throws -> Answer {
+    /// Waits for the answer to a request; withdraws one that no dispatcher takes in time.
+    ///
+    /// - Parameters:
+    ///   - id: the id in the request.
+    ///   - request: the bytes given to ``ask(_:)``.
+    package func waitForAnswer(_ id: String, to request: [UInt8]) async throws -> Answer {
         let deadline = ContinuousClock.now + self.patience
         while ContinuousClock.now < deadline {
             let reply = try await self.live.connection.send("GETDEL", .text(self.live.keys.testAnswer(id)))
@@ -80,7 +78,8 @@ package struct TestSends: Sendable {
             // Redis does not signal the key of the answer, so poll it.
             try await Task.sleep(for: Self.interval)
         }
-        let taken = try await self.live.connection.send("GET", .text(self.live.keys.testTaken(id)))
-        return try taken.string() == nil ? .untaken : .unanswered
+        let removed = try await self.live.connection.send(
+            "LREM", .text(self.live.keys.testSends), .integer(1), .bytes(request))
+        return try removed.integer() > 0 ? .untaken : .unanswered
     }
 }

@@ -46,12 +46,27 @@ package struct UnconfirmedSet: Sendable {
 
     let live: Live
 
-    /// Adds deadlines to a batch, with one command for each shard.
+    /// Adds deadlines to a batch, with one command for each shard; one that is set already stays.
     package func add(_ waits: [(UnconfirmedNotification, deadline: Timestamp)], in batch: inout RedisBatch) {
+        self.set(waits, ["NX"], in: &batch)
+    }
+
+    /// Adds later deadlines of notifications that still wait to a batch, with one command for each
+    /// shard.
+    package func extend(_ waits: [(UnconfirmedNotification, deadline: Timestamp)], in batch: inout RedisBatch) {
+        self.set(waits, ["XX", "GT"], in: &batch)
+    }
+
+    private func set(
+        _ waits: [(UnconfirmedNotification, deadline: Timestamp)],
+        _ conditions: [RedisArgument],
+        in batch: inout RedisBatch
+    ) {
         for (shard, members) in self.byShard(waits, user: \.0.user) {
-            batch.begin(argumentCount: 2 + 2 * members.count)
+            batch.begin(argumentCount: 2 + conditions.count + 2 * members.count)
             batch.argument("ZADD")
             batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
+            for condition in conditions { batch.argument(condition) }
             for (notification, deadline) in members {
                 batch.argument(.integer(deadline.milliseconds))
                 batch.argument(.bytes(notification.bytes))

@@ -4,8 +4,7 @@
 import Clients
 import Core
 
-/// A user's data in Redis outside work streams: presence, usage, retries, held deliveries and
-/// dead letters.
+/// A user's data in Redis outside work streams: presence, usage, retries and held deliveries.
 ///
 /// Streams of jobs and deliveries are not searched: a delivery of an erased user finds no row and
 /// is dropped. Events and webhook queues are bounded and expire. Keys of former parts are not
@@ -86,51 +85,6 @@ package struct UserTraces: Sendable {
             count += Int(try await self.live.connection.send(["ZREM", .text(key)] + found).integer())
         } while cursor != "0"
         return count
-    }
-
-    /// Removes dead letters that name the user; scans the stream once, in pages.
-    ///
-    /// PostgreSQL keeps copies of those that name others too.
-    ///
-    /// - Returns: the number of dead letters removed.
-    package func eraseDeadLetters(user: String) async throws(RedisError) -> Int {
-        var count = 0
-        var start = "-"
-        while true {
-            let reply = try await self.live.connection.send(
-                "XRANGE", .text(self.live.keys.dead), .text(start), "+", "COUNT", 500)
-            guard var cursor = try reply.cursor() else { return count }
-            let entries = try StreamEntry.read(&cursor)
-            guard let last = entries.last else { return count }
-            start = "(" + last.id
-            let found = entries.filter { Self.names(user, in: $0) }.map { RedisArgument.text($0.id) }
-            guard !found.isEmpty else { continue }
-            count += Int(try await self.live.connection.send(["XDEL", .text(self.live.keys.dead)] + found).integer())
-        }
-    }
-
-    private static func names(_ user: String, in letter: StreamEntry) -> Bool {
-        for field in letter.fields ?? [] {
-            switch field.name {
-            case "user": if field.value.elementsEqual(user.utf8) { return true }
-            case "users", "except": if Self.mayName(user, in: field.value) { return true }
-            case DeliveryWork.field:
-                if let work = try? DeliveryWork(field.value), work.user.utf8.elementsEqual(user.utf8) { return true }
-            default: break
-            }
-        }
-        return false
-    }
-
-    /// Whether a list of users may name the user.
-    ///
-    /// A faulty list may name users without quotes, as in `ada,bob`. A false match is harmless, as
-    /// PostgreSQL keeps a copy.
-    private static func mayName(_ user: String, in list: ArraySlice<UInt8>) -> Bool {
-        // JSON may escape any character of a name (RFC 8259 section 7).
-        guard list.contains(user.utf8) || list.contains(UInt8(ascii: "\\")) else { return false }
-        guard let users = (try? JSONParser.parse(Array(list)))?.strings else { return true }
-        return users.contains { $0.utf8.elementsEqual(user.utf8) }
     }
 
     /// Escapes a text so that the pattern matches only that text.
