@@ -1,7 +1,9 @@
 // Carillon · LoginTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOPosix
 import Support
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -53,6 +55,37 @@ struct LoginTests {
                 // The first call may time out before the server has refused the login.
                 return error?.message?.contains(reason) == true
             }
+        }
+    }
+
+    @Test("a server that refuses a connection before the login is over is quoted")
+    func refusedConnection() async throws {
+        var options = RedisServer.Options()
+        options.arguments = ["--maxclients", "1"]
+        let server = try await RedisServer.start(options)
+        try await TestRedis.with(try server.configuration()) { only in
+            let reply = try await only.text("PING")
+            #expect(reply == "PONG")
+            var configuration = try Self.configuration(server, credentials: "")
+            configuration.commandTimeout = .milliseconds(500)
+            let refused = configuration
+            try await TestRedis.with(refused) { redis in
+                try await eventually("the reason is reported") {
+                    // The first call may time out before the server has refused the connection.
+                    await redis.failure(of: "PING")?.message?.contains("max number of clients") == true
+                }
+            }
+            let losses = Mutex<[String]>([])
+            let subscription = try SubscriptionConnection(
+                refused, channels: SubscriptionConnection.Channels(general: ["news"]),
+                on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
+            ) { event in
+                if case .lost(let reason) = event { losses.withLock { $0.append(reason) } }
+            }
+            try await eventually("the subscription has the reason") {
+                losses.withLock { $0.contains { $0.contains("max number of clients") } }
+            }
+            await subscription.close()
         }
     }
 

@@ -47,6 +47,18 @@ struct TransferAnswerTests {
         }
     }
 
+    @Test("leaves out a header with too many combining marks in a row")
+    func marks() {
+        func response(_ count: Int) -> TransferResponse {
+            let lines = "HTTP/2 429\r\nretry-after: a" + String(repeating: "\u{300}", count: count) + "\r\n\r\n"
+            return TransferResponse(
+                status: 429, version: .http2, headerBlock: Array(lines.utf8), body: [], isComplete: true,
+                duration: .zero)
+        }
+        #expect(response(64).header("retry-after")?.unicodeScalars.count == 65)
+        #expect(response(65).header("retry-after") == nil)
+    }
+
     @Test("a handle that sent a long body then sends a short or empty one correctly")
     func reuse() async throws {
         try await TransferScope.withClient {

@@ -101,15 +101,27 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
 
     // MARK: Scheduling
 
-    /// Sends in order of arrival: the head goes before everything behind it.
+    /// Sends in order of arrival: the head goes before everything behind it, unless it must leave
+    /// the last connection to shorter calls.
     private func dispatch() {
-        while let segment = self.waiting.first {
-            guard let connection = self.connection(for: segment.lease) else { break }
-            self.waiting.removeFirst()
+        while let index = self.nextIndex() {
+            guard let connection = self.connection(for: self.waiting[index].lease) else { break }
+            let segment = self.waiting.remove(at: index)
             if case .acquire(let key) = segment.lease { connection.holder = key }
             self.send(segment, on: connection)
         }
         self.openMissing()
+    }
+
+    /// The index of the call to send next; nil if there is none.
+    ///
+    /// Long calls take all connections but one, or the only one.
+    private func nextIndex() -> Int? {
+        guard let head = self.waiting.first else { return nil }
+        guard head.lease.isAlone else { return 0 }
+        let taken = self.connections.values.count { $0.isTakenAlone }
+        if taken < max(1, self.configuration.connections - 1) { return 0 }
+        return self.waiting.firstIndex { !$0.lease.isAlone }
     }
 
     private func connection(for lease: Segment.Lease) -> ServerConnection? {
@@ -246,6 +258,10 @@ final class Segment: Sendable {
         case acquire(TransactionKey)
         /// The reserved connection.
         case held(TransactionKey, release: Bool)
+
+        var isAlone: Bool {
+            if case .alone = self { true } else { false }
+        }
     }
 
     let identifier: UInt64

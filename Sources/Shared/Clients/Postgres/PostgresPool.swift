@@ -94,7 +94,8 @@ package final class PostgresPool: Sendable {
     /// Runs statements as one transaction in one round trip.
     ///
     /// A call that may outlast others, because its limit is longer or several statements share it,
-    /// has a connection of its own.
+    /// has a connection of its own. One connection stays free of such calls, unless it is the only
+    /// one.
     ///
     /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
     @discardableResult

@@ -68,7 +68,7 @@ final class ServerConnection {
 
     /// Whether its segment wants no others behind it.
     var isTakenAlone: Bool {
-        if case .alone = self.flights.first?.segment.lease { true } else { false }
+        self.flights.first?.segment.lease.isAlone ?? false
     }
 
     /// The deadline of the first segment; one that timed out behind others gets `grace` more.

@@ -176,6 +176,12 @@ struct PendingReplies {
     /// Whether the oldest call, which timed out behind others, got its grace period.
     private var isFirstInGrace = false
 
+    /// The replies so far to the oldest call, if it is a login.
+    var loginReplies: [RedisReply] {
+        guard case .login = self.calls.first?.waiter else { return [] }
+        return self.gathered
+    }
+
     /// A lower bound of all deadlines; nil if no call is pending.
     var earliestDeadline: NIODeadline? { self.calls.isEmpty ? nil : self.earliest }
 

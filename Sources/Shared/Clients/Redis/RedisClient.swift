@@ -62,6 +62,22 @@ package final class RedisClient: Sendable {
         }
     }
 
+    /// Whether the only server is away: the connection is down, and a try to open it again has
+    /// failed.
+    ///
+    /// Always false for a cluster, whose masters are away one by one.
+    package var isAway: Bool {
+        switch self.backend {
+        case .server(let connection): connection.isAway
+        case .cluster: false
+        }
+    }
+
+    /// Throws `unavailable` if the only server is away.
+    package func failIfAway() throws(RedisError) {
+        guard !self.isAway else { throw RedisError(.unavailable, "Redis is away") }
+    }
+
     /// Sends one command and returns its reply; throws an error reply.
     ///
     /// - Parameter timeout: the time limit; nil means the configuration's.

@@ -22,6 +22,9 @@ package struct RedisConfiguration: Sendable {
     /// The limit on bytes that wait to be written; more are refused with `overloaded`.
     var maximumWaitingBytes = 64 * 1024 * 1024
     var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
+    /// How often a connected client asks for a cluster's map; servers also redirect what went
+    /// wrong.
+    var clusterRefresh: Duration = .seconds(15)
     /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
     /// fails them.
     package var waitsForServer = true

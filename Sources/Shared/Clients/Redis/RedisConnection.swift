@@ -336,6 +336,7 @@ actor RedisConnection {
     private func lost(_ error: RedisError) {
         switch self.phase {
         case .ready, .loggingIn:
+            let error = RedisConnector.refusal(self.pending.loginReplies) ?? error
             // A server that restarts gives the same id to another connection.
             self.identifier.store(0, ordering: .releasing)
             self.readiness.store(false, ordering: .releasing)

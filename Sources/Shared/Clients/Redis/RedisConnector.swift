@@ -124,6 +124,16 @@ struct RedisConnector: Sendable {
         return batch
     }
 
+    /// Returns why the server closed the connection during the login; nil if it did not say.
+    ///
+    /// A server at its `maxclients`, or in its protected mode, sends a single error first.
+    ///
+    /// - Parameter replies: the replies to ``login(checksRole:)`` so far.
+    static func refusal(_ replies: [RedisReply]) -> RedisError? {
+        guard case .error(let error) = replies.first else { return nil }
+        return RedisError(error.code, "login refused: \(error.message ?? "")")
+    }
+
     /// Checks the replies to ``login(checksRole:)``, and returns the server's id of the connection;
     /// 0 if the server does not tell.
     ///

@@ -184,7 +184,8 @@ actor SubscriptionConnection {
         self.channel = nil
         self.reader = nil
         self.subscribed = []
-        self.retry(self.fault ?? "the connection was closed")
+        let refusal = self.pendingLogins > 0 ? RedisConnector.refusal(self.logins)?.description : nil
+        self.retry(refusal ?? self.fault ?? "the connection was closed")
     }
 
     private func take(_ reply: RedisReply) throws(RedisError) {

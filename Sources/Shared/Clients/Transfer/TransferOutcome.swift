@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CCurl
+import Core
 
 /// The end of a request.
 package enum TransferOutcome: Sendable {
@@ -55,14 +56,17 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
             + (self.isComplete ? "" : ", incomplete")
     }
 
-    /// Returns the first field of this name, ignoring case; nil if there is none.
+    /// Returns the first field of this name, ignoring case; nil if there is none, or if it has too
+    /// many combining marks in a row.
     package func header(_ name: String) -> String? {
         let name = name.utf8
         for line in self.lines where line.count > name.count {
             let colon = line.startIndex + name.count
             guard line[colon] == UInt8(ascii: ":") else { continue }
             let isSame = zip(line[..<colon], name).allSatisfy { $0.lowercasedASCII == $1.lowercasedASCII }
-            if isSame { return Self.text(line[(colon + 1)...]) }
+            guard isSame else { continue }
+            let value = Self.text(line[(colon + 1)...])
+            return CombiningMarks.areTooMany(in: value) ? nil : value
         }
         return nil
     }

@@ -30,6 +30,8 @@ struct ClusterExchange {
     private var askers: [Int: RedisAddress.Server] = [:]
     /// Whether a command must wait before it is sent again.
     private(set) var mustPause = false
+    /// Whether the keys of a command were on both sides of a slot that moves.
+    private var isSplit = false
     private var hasRun = false
     private var failure: RedisError?
 
@@ -134,7 +136,7 @@ struct ClusterExchange {
             return
         }
         if case .ask(let server) = redirect { self.askers[position] = server } else { self.askers[position] = nil }
-        self.mustPause = self.mustPause || redirect == .tryAgain
+        if redirect == .tryAgain { (self.mustPause, self.isSplit) = (true, true) }
         self.sendAgain([position])
     }
 
@@ -150,6 +152,14 @@ struct ClusterExchange {
     mutating func fail(_ positions: [Int], _ error: RedisError) {
         for position in positions { self.replies[position] = .error(error) }
         self.failure = self.failure ?? error
+    }
+
+    /// Ends the commands that no server has run.
+    mutating func giveUp() {
+        let reason =
+            self.isSplit
+            ? "the slot is moving; its keys are on two servers" : "the cluster redirects the command in circles"
+        self.fail(self.rest, RedisError(.unavailable, reason))
     }
 
     /// Returns the replies.

@@ -20,9 +20,7 @@ final class RedisCluster: Sendable {
         var refresh: RepeatedTask?
     }
 
-    /// How often a connected client asks for the map; servers also redirect what went wrong.
-    private static let refreshInterval: TimeAmount = .seconds(15)
-    /// How often it asks while a server is away.
+    /// How often the client asks for the map while a server is away.
     private static let watchInterval: Duration = .milliseconds(250)
     /// The wait before a command is sent again that a server could not run yet.
     private static let pause: Duration = .milliseconds(25)
@@ -38,10 +36,11 @@ final class RedisCluster: Sendable {
         self.configuration = configuration
         self.eventLoop = eventLoop
         self.logger = logger
-        let interval = Self.refreshInterval
-        let refresh = eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
+        let interval = configuration.clusterRefresh
+        let delay = TimeAmount(interval)
+        let refresh = eventLoop.scheduleRepeatedTask(initialDelay: delay, delay: delay) { [weak self] _ in
             guard let self else { return }
-            Task { await self.refresh(within: .nanoseconds(interval.nanoseconds) / 2) }
+            Task { await self.refresh(within: interval / 2) }
         }
         self.state.withLock { $0.refresh = refresh }
     }
@@ -111,7 +110,7 @@ final class RedisCluster: Sendable {
             // No server tells when the slot has arrived.
             if exchange.mustPause { try? await Task.sleep(for: Self.pause) }
         }
-        exchange.fail(exchange.rest, RedisError(.unavailable, "the cluster redirects the command in circles"))
+        exchange.giveUp()
         return try exchange.finish()
     }
 
