@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Logging
 import Support
 import Testing
 
@@ -121,12 +122,25 @@ struct CatalogRegisterTests {
         #expect(await look(other, than: first, for: "b")?.digest == found.digest)
 
         // A type that is gone may be in a file that is being copied.
-        for text in ["types: {b: {}}", "types: {a: {}, b: {lane: slow}}"] {
+        for (text, fault) in [
+            ("types: {b: {}}", "type a is missing; a reload removes it"),
+            (
+                "types: {a: {}, b: {lane: slow}}",
+                "\(file.path):1: type b: lane must be one of critical, normal, bulk"
+            ),
+        ] {
             let faulty = make()
             try write(text)
-            #expect(await look(faulty, than: first, for: "b") == nil)
+            let lines = LogRecorder(from: .warning) { $0.metadata?["fault"]?.description ?? "-" }
+            #expect(await faulty.newer(than: first, for: [job("b")], logger: lines.logger) == nil)
             #expect(faulty.refusal == nil)
+            #expect(lines.all == [fault])
         }
+        // A job that the files do not serve either is no news.
+        try write("types: {b: {}}")
+        let lines = LogRecorder { "\($0.message)" }
+        #expect(await make().newer(than: first, for: [job("c")], logger: lines.logger) == nil)
+        #expect(lines.all.isEmpty)
     }
 
     @Test("a catalog without a file cannot be reloaded")

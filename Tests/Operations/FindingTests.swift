@@ -44,6 +44,10 @@ struct FindingTests {
             ("redis version", .warn, { $0.version = "" }),
             ("redis role", .fail, { $0.isReplica = true }),
             ("redis cluster", .fail, { $0.isClustered = true }),
+            (
+                "redis cluster", .warn,
+                { ($0.isClustered, $0.isClusterExpected, $0.requiresFullCoverage) = (true, true, true) }
+            ),
             ("redis eviction", .fail, { $0.evictionPolicy = "allkeys-lru" }),
             ("redis eviction", .warn, { ($0.evictionPolicy, $0.maximumMemory) = ("volatile-ttl", 0) }),
             ("redis eviction", .warn, { $0.evictionPolicy = "" }),
@@ -54,10 +58,12 @@ struct FindingTests {
             ("redis memory", .fail, { $0.usedMemory = 950 }),
             ("redis memory", .fail, { ($0.maximumMemory, $0.machineMemory) = (0, 100) }),
             ("redis connections", .warn, { $0.clients = 7_500 }),
-            ("redis replicas", .fail, { ($0.replicas, $0.jobReplicas, $0.needsReplicas) = (1, 2, true) }),
+            ("redis replicas", .fail, { ($0.replicas, $0.jobReplicas, $0.goodReplicas) = (1, 2, 1) }),
             ("redis replicas", .warn, { $0.hasFailover = true }),
             ("redis replicas", .warn, { $0.replicas = 1 }),
-            ("redis replicas", .ok, { ($0.replicas, $0.needsReplicas) = (1, true) }),
+            ("redis replicas", .ok, { ($0.replicas, $0.goodReplicas) = (1, 1) }),
+            ("redis replicas", .fail, { $0.goodReplicas = 0 }),
+            ("redis replicas", .fail, { ($0.replicas, $0.goodReplicas) = (1, 0) }),
         ]
         for row in table {
             let findings = Self.redis(row.change)
@@ -102,7 +108,7 @@ struct FindingTests {
         )
         #expect(facts.version == "7.0.15")
         #expect(facts.isReplica)
-        #expect(facts.replicas == 2 && facts.needsReplicas)
+        #expect(facts.replicas == 2 && facts.goodReplicas == 2)
         #expect(facts.isClustered)
         #expect(facts.evictionPolicy == "allkeys-lfu")
         #expect(facts.usesAppendOnlyFile)
@@ -133,8 +139,14 @@ struct FindingTests {
             ("postgres encoding", .fail, { $0.encoding = "SQL_ASCII" }),
             ("postgres durability", .fail, { $0.syncsToDisk = false }),
             ("postgres standbys", .warn, { $0.standbys = 1 }),
-            ("postgres standbys", .ok, { ($0.standbys, $0.waitsForStandby) = (1, true) }),
-            ("postgres durability", .warn, { $0.waitsForDisk = false }),
+            ("postgres standbys", .ok, { ($0.standbys, $0.namesStandbys) = (1, true) }),
+            ("postgres standbys", .fail, { $0.namesStandbys = true }),
+            (
+                "postgres standbys", .warn,
+                { ($0.standbys, $0.namesStandbys, $0.synchronousCommit) = (1, true, "local") }
+            ),
+            ("postgres durability", .ok, { $0.synchronousCommit = "local" }),
+            ("postgres durability", .warn, { $0.synchronousCommit = "off" }),
             ("postgres connections", .ok, { $0.connections = 90 }),
             ("postgres connections", .warn, { $0.connections = 91 }),
             ("migrations", .fail, { $0.missing = ["1 schema"] }),

@@ -132,7 +132,8 @@ package final class CatalogRegister: Sendable {
     /// Returns a newer catalog for jobs that name a type or a template that `catalog` lacks.
     ///
     /// Reads the files at most once a second. They become the current catalog only if one of the
-    /// jobs is valid by them, and they lack no type: an operator may be at work on them.
+    /// jobs is valid by them, and they lack no type: an operator may be at work on them. Logs why
+    /// files that could have served the jobs are not used.
     ///
     /// - Parameter jobs: the fields of the jobs.
     /// - Returns: nil if there is none.
@@ -159,13 +160,30 @@ package final class CatalogRegister: Sendable {
             let start = self.now()
             if let last, (last..<last + Self.lookInterval).contains(start) { return nil }
             last = start
-            guard let newer = try? CatalogLoader.load(path: path),
-                catalog.all.allSatisfy({ newer[$0.name] != nil }),
-                jobs.contains(where: { (try? newer.job($0)) != nil })
-            else { return nil }
+            let newer: Catalog
+            do throws(CatalogFaults) {
+                newer = try CatalogLoader.load(path: path)
+            } catch {
+                Self.refuse(error.faults.map(\.description), logger)
+                return nil
+            }
+            guard jobs.contains(where: { (try? newer.job($0)) != nil }) else { return nil }
+            let missing = catalog.all.filter { newer[$0.name] == nil }
+            guard missing.isEmpty else {
+                Self.refuse(missing.map { "type \($0.name) is missing; a reload removes it" }, logger)
+                return nil
+            }
             CatalogMetrics.count(self.take(.success(newer)))
             Self.log(newer, logger)
             return newer
+        }
+    }
+
+    private static func refuse(_ faults: [String], _ logger: Logger) {
+        for fault in faults {
+            logger.warning(
+                "new catalog files not used; jobs that need them become dead letters",
+                metadata: ["fault": "\(fault)"])
         }
     }
 

@@ -56,9 +56,11 @@ package struct EventPublisher: Sendable {
     }
 
     /// Writes events; counts and logs those that Redis does not take, which are lost.
-    package func publish(_ events: [LifecycleEvent]) async {
+    ///
+    /// - Parameter isPatient: whether to wait for a server that is away.
+    package func publish(_ events: [LifecycleEvent], isPatient: Bool = true) async {
         guard let log, let connection else { return }
-        self.note(await log.append(events, on: connection)[...])
+        self.note(await log.append(events, on: connection, isPatient: isPatient)[...])
     }
 
     /// Counts events that Redis did not take, which are lost; logs the first of them each minute.

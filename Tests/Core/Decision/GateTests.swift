@@ -206,6 +206,26 @@ struct GateTests {
         }
     }
 
+    @Test("a notification that retention removed has expired; one that its user removed is deleted")
+    func removed() {
+        func refusal(deletedAt: Timestamp, keepUntil: Timestamp) -> GateRefusal? {
+            let facts = Facts.make(.stored) {
+                $0.notification.deletedAt = deletedAt
+                $0.notification.keepUntil = keepUntil
+            }
+            let gateFacts = GateFacts(
+                .reach, of: facts.notification, type: facts.type, preference: facts.preference,
+                settings: facts.settings, isReplaced: false)
+            return gate(gateFacts, now: Facts.now)
+        }
+        let (before, after) = (Facts.now + .seconds(-1), Facts.now + .seconds(1))
+        #expect(refusal(deletedAt: Facts.now, keepUntil: before) == .expired)
+        #expect(refusal(deletedAt: Facts.now, keepUntil: Facts.now) == .expired)
+        #expect(refusal(deletedAt: before, keepUntil: Facts.now) == .deleted)
+        // An archived one, until then.
+        #expect(refusal(deletedAt: after, keepUntil: after) == .deleted)
+    }
+
     @Test("of several reasons, the final one is reported")
     func order() {
         #expect(

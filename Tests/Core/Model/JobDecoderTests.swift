@@ -91,7 +91,7 @@ struct JobDecoderTests {
             ("user", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096), ("url", 2_048),
             ("sound", 128), ("state", 128), ("category", 128), ("entity_type", 128),
             ("entity_id", 128),
-            ("collapse_key", 64), ("traceparent", 128),
+            ("collapse_key", 64),
         ]
     )
     func lengths(field: String, limit: Int) {
@@ -104,6 +104,20 @@ struct JobDecoderTests {
         // Four scalars in one grapheme cluster.
         let clusters = String(repeating: "👩🏽‍🚒", count: limit / 4 + 1)
         #expect(JobEntry(field, bytes: Array(clusters.utf8)).faults.count == 1)
+    }
+
+    @Test("a traceparent of any length or form costs no job")
+    func traceParents() throws {
+        let trace = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
+        let long = [UInt8](repeating: 0x61, count: 1 << 20)
+        let malformed: [[UInt8]] = [[], [0x00], [0xFF], Array("00-1-2-3".utf8), long]
+        for bytes in malformed {
+            let entry = JobEntry("traceparent", bytes: bytes)
+            #expect(entry.faults.isEmpty)
+            #expect(try entry.content()?.extras.traceParent == nil)
+        }
+        let newer = JobEntry("traceparent", bytes: Array("01-\(trace)-01-".utf8) + long)
+        #expect(try newer.content()?.extras.traceParent == "00-\(trace)-01")
     }
 
     @Test("an event has a name and arguments")

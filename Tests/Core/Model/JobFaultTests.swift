@@ -8,6 +8,7 @@ import Testing
 struct JobFaultTests {
     private static let time = "must be an RFC 3339 time such as 2026-11-20T10:00:00Z"
     private static let usersRule = "must be a JSON array of 1 to 1000 strings"
+    private static let marks = String(repeating: "\u{300}", count: 65)
 
     @Test(
         "each fault names its field and the rule",
@@ -34,6 +35,12 @@ struct JobFaultTests {
             (["data": #"{"a":"\u0000"}"#], ["data: is JSON with the character U+0000 at byte 12"]),
             (["data": #"{"a":"\ud83d"}"#], ["data: is JSON with a lone surrogate at byte 12"]),
             (["users": #"["\ud83d"]"#], ["users: is JSON with a lone surrogate at byte 8"]),
+            (
+                ["data": "{\"a\(marks)\":1}"],
+                ["data: is JSON with more than 64 combining marks in a row at byte 1"]
+            ),
+            (["title": "a\(marks)"], ["title: has more than 64 combining marks in a row"]),
+            (["user": "a\(marks)"], ["user: has more than 64 combining marks in a row"]),
             (["platform": "null"], ["platform: must be a JSON object"]),
             (["severity": "fatal"], ["severity: must be one of alert, warning, info"]),
             (["severity": "Alert"], ["severity: must be one of alert, warning, info"]),
@@ -67,6 +74,14 @@ struct JobFaultTests {
             (["event": "e", "args": "{}"], ["args: must be a JSON array"]),
             (["event": "e", "args": "["], ["args: is not valid JSON at byte 1"]),
             (["event": "e", "type": "t"], ["type: cannot be combined with event"]),
+            (
+                ["event": "e", "lane": "slow", "colour": "red", "data": "{"],
+                [
+                    "lane: cannot be combined with event", "data: cannot be combined with event",
+                    "colour: is not a field of a job; see docs/jobs.md",
+                ]
+            ),
+            (["event": "e", "id": "i", "org": "o", "except": #"["a"]"#, "traceparent": "t"], []),
             (["args": "[]"], ["args: is not a field of a job; see docs/jobs.md"]),
         ] as [(KeyValuePairs<String, String?>, [String])]
     )
@@ -74,6 +89,7 @@ struct JobFaultTests {
         #expect(JobEntry(fields).faults == expected)
     }
 
+    private static let addressRule = "must be an ASCII address such as help@example.com, without a name"
     private static let apnsMembers =
         "aps, category, content_available, filter_criteria, interruption_level, launch_image, loc_args, loc_key, "
         + "mutable_content, priority, push_type, relevance_score, sound, subtitle, subtitle_loc_args, subtitle_loc_key, "
@@ -98,6 +114,9 @@ struct JobFaultTests {
                 "email.cc: is not a member here; give one of html, reply_to, subject, text"
             ),
             (#"{"email":{"subject":1}}"#, "email.subject: must be text"),
+            (#"{"email":{"reply_to":"Support <help@example.com>"}}"#, "email.reply_to: \(addressRule)"),
+            (#"{"email":{"reply_to":"a@example.com\r\nBcc: b@example.com"}}"#, "email.reply_to: \(addressRule)"),
+            (#"{"email":{"reply_to":["help@example.com"]}}"#, "email.reply_to: \(addressRule)"),
             (#"{"webhook":{"x":1}}"#, "webhook.x: is not a member here; nothing can be set for webhook"),
         ])
     func platform(text: String, fault: String) {
@@ -110,6 +129,7 @@ struct JobFaultTests {
         #expect(JobEntry(["platform": #"{"apns":{\#(many)}}"#]).faults.count == 16)
         let nulls = #"{"apns":{"sound":null,"priority":null,"mutable_content":null},"fcm":null}"#
         #expect(JobEntry(["platform": nulls]).faults.isEmpty)
+        #expect(JobEntry(["platform": #"{"email":{"reply_to":"help@example.com"}}"#]).faults.isEmpty)
     }
 
     @Test(
@@ -189,7 +209,7 @@ struct JobFaultTests {
         arguments: [
             "user", "id", "org", "type", "title", "body", "category", "collapse_key", "entity_type", "entity_id", "url",
             "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge", "template",
-            "digest", "deliver_at", "deliver_local", "traceparent",
+            "digest", "deliver_at", "deliver_local",
         ]
     )
     func bytes(field: String) {

@@ -112,6 +112,7 @@ struct SettingsFaultTests {
         "each malformed dispatcher variable is reported with its rule",
         arguments: [
             (["METRICS_PORT": "no"], ["METRICS_PORT must be a whole number from 0 to 65535"]),
+            (["AUDIT_DAYS": "401"], ["AUDIT_DAYS must be a whole number from 1 to 400"]),
             (
                 ["APNS_KEY": "k"],
                 ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"].map { "\($0) is required with APNS_KEY" }

@@ -112,6 +112,15 @@ extension DecisionFacts {
     fileprivate var hasNoPreference: Bool { DeliveryChannel.allCases.allSatisfy { self.preference(for: $0) == nil } }
 }
 
+extension NotificationType {
+    /// The channels that a job of this type may use if no preference excludes them; see
+    /// ``DecisionFacts/exclusion(of:)``.
+    package func channels(of content: JobContent) -> Channels {
+        let channels = self.channels.intersection(content.channels ?? .all)
+        return (content.delivery ?? self.delivery) == .inApp ? channels.subtracting(.push) : channels
+    }
+}
+
 private func storing(_ facts: DecisionFacts) -> Step {
     func refuse(_ reason: Reason) -> Step { .store(status: .suppressed, reason: reason, channels: []) }
     if isExpired(facts) { return .store(status: .expired, reason: .expired, channels: []) }

@@ -68,6 +68,12 @@ package struct DecisionFacts: Sendable {
         self.notification.endsAt.map { $0 <= moment } ?? false
     }
 
+    /// Whether a socket or a device can interrupt the user, so that caps count the notification.
+    package var canInterrupt: Bool {
+        if case .online = self.presence, self.notification.channels.contains(.inApp) { return true }
+        return self.deviceCount > 0
+    }
+
     /// Whether a socket may still prove receipt.
     var mayBeProven: Bool {
         guard case .online(let connections) = self.presence else { return false }

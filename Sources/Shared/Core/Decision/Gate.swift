@@ -19,6 +19,8 @@ package struct GateFacts: Sendable {
     package var status: NotificationStatus
     var isRead: Bool
     var isDeleted: Bool
+    /// The `keep_until` of a deleted notification; nil if it was deleted before that.
+    var keptUntil: Timestamp?
     var isReplaced: Bool
     var expiresAt: Timestamp?
     /// Whether the operator has disabled the type since the notification was stored.
@@ -87,6 +89,11 @@ package struct GateFacts: Sendable {
             wasAccepted: false
         )
         self.purpose = purpose
+        // Retention deletes at `keep_until` or later. An archived notification has this time too,
+        // ahead of it.
+        if let keepUntil = notification.keepUntil, let deletedAt = notification.deletedAt, deletedAt >= keepUntil {
+            self.keptUntil = keepUntil
+        }
         self.isTypeDisabled = type?.isEnabled == false
         self.isQuietFinal = type?.quietHours.isFinal == true
     }
@@ -126,7 +133,7 @@ package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     case .pending, .sent, .delivered, .failed, .suppressed, .deferred: break
     }
     if facts.isRead { return .read }
-    if facts.isDeleted { return .deleted }
+    if facts.isDeleted, facts.keptUntil.map({ $0 > now }) ?? true { return .deleted }
     if facts.isReplaced { return .replaced }
     if let expiresAt = facts.expiresAt, expiresAt <= now { return .expired }
     if facts.isTypeDisabled { return .typeDisabled }

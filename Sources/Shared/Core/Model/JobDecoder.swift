@@ -38,8 +38,8 @@ package struct JobDecoder {
             decoder.fault("type", JobFault.notInCatalog)
         }
         if case .notification(let content) = job?.payload { decoder.faults += check(content) }
-        for name in decoder.fields.map(\.name).sorted() {
-            decoder.fault(name, "is not a field of a job; see docs/jobs.md")
+        for name in decoder.fields.map({ ExactText($0.name) }).sorted() {
+            decoder.fault(name.text, "is not a field of a job; see docs/jobs.md")
         }
         guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
         return job
@@ -87,14 +87,30 @@ package struct JobDecoder {
 
     private mutating func payload() -> Job.Payload? {
         // W3C Trace Context: ignore a malformed `traceparent`. It must not cost a notification.
-        let trace = self.text("traceparent", limit: JobLimits.name).flatMap { TraceContext($0) }
+        let trace = self.take("traceparent").flatMap { TraceContext(String(decoding: $0, as: UTF8.self)) }
         guard !self.has("event") else {
             let name = self.text("event", limit: JobLimits.name)
             let arguments = self.json("args", limit: JobLimits.json)
             if let arguments, arguments.value.array == nil { self.fault("args", "must be a JSON array") }
-            if self.take("type") != nil { self.fault("type", "cannot be combined with event") }
+            self.refuseContent()
             return name.map { .event(name: $0, arguments: arguments.map { Array($0.text) } ?? Array("[]".utf8)) }
         }
+        var content = self.content()
+        content.extras.traceParent = trace?.traceParent
+        return .notification(content)
+    }
+
+    /// Reports the fields that only a notification has.
+    private mutating func refuseContent() {
+        var rest = self
+        _ = rest.content()
+        for (name, _) in self.fields where !rest.has(name) {
+            _ = self.take(name)
+            self.fault(name, "cannot be combined with event")
+        }
+    }
+
+    private mutating func content() -> JobContent {
         if !self.has("type") { self.fault("type", "is missing") }
         var content = JobContent(type: self.text("type", limit: JobLimits.name) ?? "")
         content.title = self.text("title", limit: JobLimits.title, allowsEmpty: true) ?? ""
@@ -123,8 +139,7 @@ package struct JobDecoder {
         content.extras.badge = self.integer("badge", in: 0...Int64(JobLimits.badge))
         content.extras.pushPriority = self.choice("push_priority", of: PushPriority.self)
         content.extras.platform = self.platform()
-        content.extras.traceParent = trace?.traceParent
-        return .notification(content)
+        return content
     }
 
     // MARK: Fields
@@ -138,7 +153,8 @@ package struct JobDecoder {
 
     private func place(_ name: String) -> Int? {
         guard self.marks & Self.mark(name) != 0 else { return nil }
-        return self.fields.firstIndex { $0.name == name }
+        // Compares bytes: an unknown name may have any number of combining marks.
+        return self.fields.firstIndex { ExactText($0.name) == ExactText(name) }
     }
 
     private func has(_ name: String) -> Bool { self.place(name) != nil }
@@ -170,6 +186,8 @@ package struct JobDecoder {
             self.fault(name, "holds the character U+0000")
         } else if text.utf8.count > limit, text.unicodeScalars.count > limit {
             self.fault(name, "is longer than \(limit) characters")
+        } else if CombiningMarks.areTooMany(in: text) {
+            self.fault(name, CombiningMarks.fault)
         } else {
             return text
         }

@@ -26,11 +26,9 @@ package enum PlatformFields {
     /// Blocks of an FCM message.
     package static let fcmBlocks: Set = ["android", "apns", "webpush", "fcm_options", "notification"]
     package static let urgencies = ["very-low", "low", "normal", "high"]
-    /// The parts of an e-mail.
-    private static let email: Set = ["subject", "text", "html", "reply_to"]
 
     private enum Kind {
-        case any, text, object, flag
+        case any, text, address, object, flag
         case choice([String])
         case number(Set<Int64>)
 
@@ -38,6 +36,7 @@ package enum PlatformFields {
             switch self {
             case .any: ""
             case .text: "must be text"
+            case .address: "must be an ASCII address such as help@example.com, without a name"
             case .object: "must be a JSON object"
             case .flag: "must be true, false, 1 or 0"
             case .choice(let words): "must be one of " + words.joined(separator: ", ")
@@ -51,6 +50,7 @@ package enum PlatformFields {
             return switch self {
             case .any: true
             case .text: value.string != nil
+            case .address: value.string.flatMap { EmailAddress($0) } != nil
             case .object: value.object != nil
             case .flag: value.isOn != nil
             case .choice(let words): value.string.map { words.contains($0) } ?? false
@@ -67,7 +67,9 @@ package enum PlatformFields {
     private static let webPushKinds: [String: Kind] = [
         "urgency": .choice(Self.urgencies), "options": .object,
     ]
-    private static let emailKinds: [String: Kind] = Self.kinds([(Self.email, .text)])
+    private static let emailKinds: [String: Kind] = Self.kinds([
+        (["subject", "text", "html"], .text), (["reply_to"], .address),
+    ])
 
     private static func kinds(_ groups: [(Set<String>, Kind)]) -> [String: Kind] {
         groups.reduce(into: [:]) { kinds, group in

@@ -9,6 +9,8 @@ import Glibc
 package enum Terminal {
     /// The exit code of a shell for a program that SIGPIPE ended.
     private static let brokenPipe: CInt = 128 + SIGPIPE
+    /// EX_IOERR: the output could not be written.
+    private static let failedOutput: CInt = 74
 
     /// Prints a line on standard output, unbuffered.
     package static func line(_ text: String) { Self.text(text + "\n") }
@@ -20,9 +22,13 @@ package enum Terminal {
 
     /// Prints text on standard output without a newline.
     ///
-    /// Ends the program if its reader has ended, as `head` does, because SIGPIPE is ignored.
+    /// Ends the program if it cannot be written: quietly if its reader has ended, as `head` does,
+    /// because SIGPIPE is ignored; with the error otherwise, as on a full disk.
     static func text(_ text: String) {
-        if !FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data(text.utf8)) { _exit(Self.brokenPipe) }
+        guard let fault = FileDescriptorOutput(descriptor: STDOUT_FILENO).writeAll(Data(text.utf8)) else { return }
+        if fault == EPIPE { _exit(Self.brokenPipe) }
+        Self.error("cannot write to standard output: \(String(cString: strerror(fault)))")
+        _exit(Self.failedOutput)
     }
 
     /// Prints a line on standard error.

@@ -15,12 +15,13 @@ struct DatabaseFacts: Sendable, Equatable {
     var connections: Int64 = 0
     var maximumConnections: Int64 = 0
     var syncsToDisk = true
-    var waitsForDisk = true
     var encoding = "UTF8"
     /// Standbys that follow this server.
     var standbys: Int64 = 0
-    /// Whether a commit waits for one of them (`synchronous_standby_names`).
-    var waitsForStandby = false
+    /// `synchronous_commit`.
+    var synchronousCommit = "on"
+    /// Whether `synchronous_standby_names` names any.
+    var namesStandbys = false
     /// Migrations of this release that are not applied.
     var missing: [String] = []
     /// Applied migrations that this release does not know.
@@ -69,8 +70,8 @@ struct DatabaseFacts: Sendable, Equatable {
                 .fail, "postgres durability", "fsync is off: a crash of the machine can corrupt the database",
                 fix: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
         }
-        guard !self.waitsForDisk else {
-            return Finding(.ok, "postgres durability", "fsync and synchronous_commit are on")
+        guard self.synchronousCommit == "off" else {
+            return Finding(.ok, "postgres durability", "fsync is on, and commits wait for the disk")
         }
         return Finding(
             .warn, "postgres durability", "synchronous_commit is off: a crash loses the latest commits",
@@ -78,12 +79,20 @@ struct DatabaseFacts: Sendable, Equatable {
     }
 
     private var standbyFinding: Finding? {
+        let waitsForStandby = self.namesStandbys && !["local", "off"].contains(self.synchronousCommit)
+        if waitsForStandby, self.standbys == 0, !self.isReplica {
+            return Finding(
+                .fail, "postgres standbys", "none connected, and commits wait for one: every write hangs",
+                fix: "start a standby; until then ALTER SYSTEM SET synchronous_standby_names = ''; "
+                    + "SELECT pg_reload_conf()")
+        }
         guard self.standbys > 0 else { return nil }
         let found = "\(self.standbys) connected"
-        guard self.waitsForStandby else {
+        guard waitsForStandby else {
             return Finding(
                 .warn, "postgres standbys", "\(found); commits wait for none, so a failover loses the latest",
-                fix: "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf()")
+                fix: "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; "
+                    + "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")
         }
         return Finding(.ok, "postgres standbys", found)
     }

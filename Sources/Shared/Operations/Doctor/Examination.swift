@@ -49,11 +49,14 @@ package enum Examination {
                 }
                 var info = RedisBatch()
                 info.append("INFO")
+                info.append("CONFIG", "GET", "cluster-require-full-coverage")
                 for answer in try await connection.sendToAll(info) {
                     var facts = RedisFacts(info: try answer.replies[0].string() ?? "")
                     facts.jobReplicas = settings.jobReplicas
                     facts.isClusterExpected = address.isCluster
                     facts.hasFailover = address.hasFailover
+                    // An access list may refuse CONFIG.
+                    facts.requiresFullCoverage = (try? answer.replies[1].strings())?.last == "yes"
                     // With several masters, each finding names its own.
                     findings += facts.findings.map { times.count > 1 ? $0.about(answer.server) : $0 }
                 }
@@ -104,8 +107,8 @@ package enum Examination {
         guard redis != database else { return Finding(.ok, check, "has the work of this database") }
         return Finding(
             .fail, check, "has the work of another database than DATABASE_URL names",
-            fix: "correct REDIS_URL or DATABASE_URL; if this database replaces the other, "
-                + "run DEL \(Keyspace().installation) in Redis")
+            fix: "correct REDIS_URL or DATABASE_URL; if this database replaces the other, stop the other's dispatchers "
+                + "and run DEL \(Keyspace().installation) in Redis")
     }
 
     /// Examines the standbys for pages of inboxes.
@@ -139,10 +142,10 @@ package enum Examination {
             facts.connections = try row.int8(2)
             facts.maximumConnections = try row.int8(3)
             facts.syncsToDisk = try row.bool(4)
-            facts.waitsForDisk = try row.bool(5)
+            facts.synchronousCommit = try row.text(5)
             facts.encoding = try row.text(6)
             facts.standbys = try row.int8(7)
-            facts.waitsForStandby = try row.bool(8)
+            facts.namesStandbys = try row.bool(8)
         }
         let state = try await Migrations.state(of: pool)
         facts.missing = state.missing
@@ -161,7 +164,7 @@ package enum Examination {
         SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
             (SELECT sum(numbackends)::int8 FROM pg_stat_database),
             current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
-            current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
+            current_setting('fsync')::bool, current_setting('synchronous_commit'),
             current_setting('server_encoding'), (SELECT count(*) FROM pg_stat_replication),
             current_setting('synchronous_standby_names') <> ''
         """

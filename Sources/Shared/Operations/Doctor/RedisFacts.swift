@@ -15,14 +15,18 @@ package struct RedisFacts: Sendable, Equatable {
     var isReplica = false
     /// Replicas that are connected.
     var replicas: Int64 = 0
-    /// Whether the master refuses writes without replicas (`min-replicas-to-write`).
-    var needsReplicas = false
+    /// Replicas that are not behind, if the master refuses writes without them
+    /// (`min-replicas-to-write`); nil if it does not.
+    var goodReplicas: Int64?
     /// `JOB_REPLICAS`.
     var jobReplicas = 0
     /// Whether it is a server of a cluster.
     var isClustered = false
     /// Whether `REDIS_URL` names a cluster.
     var isClusterExpected = false
+    /// Whether a cluster refuses all commands while a slot has no master
+    /// (`cluster-require-full-coverage`).
+    var requiresFullCoverage = false
     /// Whether another server takes over if the master dies.
     var hasFailover = false
     package var evictionPolicy = ""
@@ -51,7 +55,7 @@ package struct RedisFacts: Sendable, Equatable {
         self.isClustered = values["cluster_enabled"] == "1"
         self.replicas = number("connected_slaves")
         // INFO has the line only if both settings are above zero.
-        self.needsReplicas = values["min_slaves_good_slaves"] != nil
+        self.goodReplicas = values["min_slaves_good_slaves"].flatMap { Int64($0) }
         self.evictionPolicy = values["maxmemory_policy"].map { String($0) } ?? ""
         self.usesAppendOnlyFile = values["aof_enabled"] == "1"
         self.savesSnapshots = number("rdb_last_save_time") > 0 && number("rdb_saves") > 0
@@ -95,9 +99,16 @@ package struct RedisFacts: Sendable, Equatable {
     }
 
     private var clusterFinding: Finding? {
-        guard self.isClustered, !self.isClusterExpected else { return nil }
+        guard self.isClustered else { return nil }
+        let check = "redis cluster"
+        guard !self.isClusterExpected else {
+            guard self.requiresFullCoverage else { return nil }
+            return Finding(
+                .warn, check, "one lost master stops the whole cluster",
+                fix: "CONFIG SET cluster-require-full-coverage no, and the same in redis.conf of each server")
+        }
         return Finding(
-            .fail, "redis cluster",
+            .fail, check,
             "a server of a cluster, named as if it stood alone: it refuses the keys of other servers, and a failover "
                 + "leaves it a replica",
             fix: "set REDIS_URL to redis+cluster:// with the same server, or rediss+cluster:// for TLS; "
@@ -107,13 +118,18 @@ package struct RedisFacts: Sendable, Equatable {
     private var replicasFinding: Finding? {
         let check = "redis replicas"
         let found = "\(self.replicas) connected"
+        if self.goodReplicas == 0, !self.isReplica {
+            return Finding(
+                .fail, check, "\(found), none up to date, and min-replicas-to-write is set: Redis refuses writes",
+                fix: "start a replica; until it is up to date, CONFIG SET min-replicas-to-write 0")
+        }
         if self.replicas < Int64(self.jobReplicas) {
             return Finding(
                 .fail, check, "\(found), and JOB_REPLICAS is \(self.jobReplicas): jobs are refused",
                 fix: "start replicas, or lower JOB_REPLICAS")
         }
         guard self.replicas > 0 || self.hasFailover else { return nil }
-        guard self.needsReplicas else {
+        guard self.goodReplicas != nil else {
             return Finding(
                 .warn, check, "\(found); a master that lost them goes on to take jobs, which a failover loses",
                 fix: "CONFIG SET min-replicas-to-write 1, and the same in redis.conf of each server")

@@ -237,8 +237,8 @@ package struct JobSimulation: Sendable {
             zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
         }
         facts.deviceCount = devices.count { $0.isReachable }
-        facts.cap = try await self.cap(type, user: user, now: now)
         facts.presence = try await self.presence(of: user, question.presence, now: now)
+        if facts.canInterrupt { facts.cap = try await self.cap(type, user: user, now: now) }
         return facts
     }
 

@@ -1,6 +1,7 @@
 // Carillon · JobControl.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Logging
 import Storage
@@ -46,7 +47,18 @@ package struct JobControl: Sendable {
         }
     }
 
+    /// An entry's id that several lanes have, so that it names several jobs.
+    package struct AmbiguousEntry: Error, CustomStringConvertible {
+        let entries: [String]
+
+        package var description: String {
+            "several jobs have this entry; name the stream too: \(self.entries.joined(separator: " or "))"
+        }
+    }
+
     private static let pageSize = 500
+    /// Counting the millions of a broadcast takes long.
+    private static let countingTime: Duration = .seconds(60)
     /// The last millisecond of the year 9999.
     private static let latest: Int64 = 253_402_300_799_999
     /// Longer than any provider call: calls in flight at the cancellation have ended after this.
@@ -82,8 +94,40 @@ package struct JobControl: Sendable {
     /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter
     /// with or without the stream (`stream/entry`).
     ///
-    /// Parts may have the same entry id, so without the stream it is an entry of a plain name.
-    package func name(org: String, id: String) -> CancellationStore.Name {
+    /// Parts may have the same entry id, so without the stream it is an entry of a plain name: that
+    /// of the lane in which it is known, or any if it is not known yet.
+    ///
+    /// - Parameter isForCancelling: whether the name means all lanes if the search exceeds its time
+    ///   limit, so that the cancellation is recorded; otherwise the timeout is thrown.
+    /// - Throws: ``AmbiguousEntry`` if it is known in several lanes.
+    package func name(
+        org: String,
+        id: String,
+        isForCancelling: Bool = false
+    ) async throws -> CancellationStore.Name {
+        let name = self.parsed(org: org, id: id)
+        guard name.entries.count > 1 else { return name }
+        guard let known = try await self.known(name, mayTimeOut: isForCancelling) else { return name }
+        // A job's own id may look like an entry.
+        if known.contains(id) { return CancellationStore.Name(org: org, id: id) }
+        guard known.count < 2 else { throw AmbiguousEntry(entries: known.sorted()) }
+        return known.first.map { name.narrowed(to: $0) } ?? name
+    }
+
+    /// Returns what is known of a name; nil if the search takes too long.
+    private func known(
+        _ name: CancellationStore.Name,
+        mayTimeOut: Bool
+    ) async throws(PostgresError) -> [String]? {
+        do throws(PostgresError) {
+            return try await self.cancellations.known(name)
+        } catch {
+            guard mayTimeOut, error.code == .timeout || error.sqlState == "57014" else { throw error }
+            return nil
+        }
+    }
+
+    private func parsed(org: String, id: String) -> CancellationStore.Name {
         let parts = id.split(separator: "/", omittingEmptySubsequences: false)
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
         let streams = Lane.allCases.map { self.keys.jobs($0) }
@@ -101,11 +145,23 @@ package struct JobControl: Sendable {
 
     /// Returns the state of a job; nil if it is unknown.
     ///
-    /// - Parameter isCounted: whether to count its notifications, which is slow for a million of
-    ///   them.
-    package func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
+    /// - Parameters:
+    ///   - isCounted: whether to count its notifications, which is slow for a million of them.
+    ///   - timeout: how long to count those of a broadcast, which is then reported without counts;
+    ///     nil throws after a minute.
+    package func find(
+        _ name: CancellationStore.Name,
+        isCounted: Bool = true,
+        countingFor timeout: Duration? = nil
+    ) async throws -> Report? {
         if let progress = try await self.broadcasts.find(name) {
-            return try await self.report(name, progress, isCounted: isCounted)
+            do {
+                return try await self.report(name, progress, isCounted: isCounted, countingFor: timeout)
+            } catch let error as PostgresError
+                where timeout != nil && (error.code == .timeout || error.sqlState == "57014")
+            {
+                return try await self.report(name, progress, isCounted: false)
+            }
         }
         let tally = try await self.cancellations.tally(name)
         let cancelledAt = try await self.cancellations.cancelledAt(name)
@@ -119,14 +175,18 @@ package struct JobControl: Sendable {
     private func report(
         _ name: CancellationStore.Name,
         _ progress: Broadcast.Progress,
-        isCounted: Bool
+        isCounted: Bool,
+        countingFor timeout: Duration? = nil
     ) async throws -> Report {
         let broadcast = progress.broadcast
         let own = Self.ownName(of: broadcast)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
         // Tells notifications that are still being withdrawn from those that are too late.
         let isCancelling = broadcast.state == .cancelling
-        let tally = isCounted ? try await self.cancellations.tally(own, countsOpen: isCancelling) : nil
+        let tally =
+            isCounted
+            ? try await self.cancellations.tally(
+                own, countsOpen: isCancelling, timeout: timeout ?? Self.countingTime) : nil
         let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
         let scheduled = try await self.schedules.count(own)
         return Report(
@@ -197,7 +257,11 @@ package struct JobControl: Sendable {
                 try await self.withdraw(page, at: at)
             }
         }
-        try await self.withdraw(try await self.cancellations.ofEntry(name), at: at)
+        // Lanes may have stored the same entry meanwhile, for the same users; a withdrawal must not
+        // name a user twice.
+        for entry in name.entries {
+            try await self.withdraw(try await self.cancellations.ofEntry(name.narrowed(to: entry)), at: at)
+        }
         return try await self.find(name)
     }
 

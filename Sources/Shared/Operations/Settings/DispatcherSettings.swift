@@ -77,7 +77,8 @@ package struct RetentionSettings: Sendable {
 
     /// Reads the variables; records faults in `reader`.
     init(_ reader: SettingsReader) {
-        self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 1...3_650)
+        // A statement locks a partition and an index for each day.
+        self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 1...400)
         self.inbox = reader.integer("INBOX_DAYS", default: 90, in: 1...3_650)
         self.tombstones = reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650)
         self.devices = reader.integer("DEVICE_DAYS", default: 90, in: 1...3_650)

@@ -102,10 +102,28 @@ struct FileDescriptorOutput: Sendable {
     /// One call per line, so that threads do not mix.
     ///
     /// Failed writes are dropped.
+    func write(_ bytes: Data) {
+        _ = bytes.withUnsafeBytes { Glibc.write(self.descriptor, $0.baseAddress, $0.count) }
+    }
+
+    /// Writes all bytes, in several calls if it must.
     ///
-    /// - Returns: false if the reader has closed the pipe.
-    @discardableResult
-    func write(_ bytes: Data) -> Bool {
-        bytes.withUnsafeBytes { Glibc.write(self.descriptor, $0.baseAddress, $0.count) >= 0 || errno != EPIPE }
+    /// - Returns: the error number if they could not be written; otherwise nil.
+    func writeAll(_ bytes: Data) -> CInt? {
+        var rest = bytes
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { Glibc.write(self.descriptor, $0.baseAddress, $0.count) }
+            let fault = errno
+            if count >= 0 {
+                rest = rest.dropFirst(count)
+            } else if fault == EAGAIN {
+                // Another program has set the pipe or terminal to non-blocking.
+                var room = pollfd(fd: self.descriptor, events: Int16(POLLOUT), revents: 0)
+                _ = poll(&room, 1, -1)
+            } else if fault != EINTR {
+                return fault
+            }
+        }
+        return nil
     }
 }
