@@ -110,7 +110,7 @@ struct BroadcastCommand: AsyncParsableCommand {
         func order(_ order: JobControl.Order) async throws {
             try await DispatcherCommand.run {
                 try await JobTools.with(self.options, name: "broadcast") { tools in
-                    let name = tools.control.name(org: self.org ?? "", id: self.id)
+                    let name = try await tools.control.name(org: self.org ?? "", id: self.id)
                     guard let (report, isApplied) = try await tools.control.order(order, name) else {
                         throw CommandFailure(ExitStatus.no, "there is no broadcast \(self.id)")
                     }
@@ -200,7 +200,7 @@ struct BroadcastCommand: AsyncParsableCommand {
         func run() async throws {
             try await DispatcherCommand.run {
                 try await JobTools.with(self.target.options, name: "broadcast") { tools in
-                    let name = tools.control.name(org: self.target.org ?? "", id: self.target.id)
+                    let name = try await tools.control.name(org: self.target.org ?? "", id: self.target.id)
                     guard try await tools.database.broadcasts.find(name) != nil,
                         let report = try await tools.control.cancel(name)
                     else { throw CommandFailure(ExitStatus.no, "there is no broadcast \(self.target.id)") }

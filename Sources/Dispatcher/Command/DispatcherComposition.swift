@@ -203,11 +203,12 @@ enum DispatcherComposition {
             ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), ScheduleService(dispatcher: dispatcher),
         ]
-        // All that call servers of others, whose last answers may take half a minute.
-        var callers: [any Service] = deliveries
-        callers += [testSends, ClaimService(dispatcher: dispatcher, deliveries: deliveries)]
-        services.append(ConcurrentServices(callers + events))
-        services += [ProviderStateService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        // Their last work may take long: an answer of another server half a minute, and jobs wait
+        // for PostgreSQL.
+        var slow: [any Service] = deliveries
+        slow += [jobs, testSends, ClaimService(dispatcher: dispatcher, deliveries: deliveries)]
+        services.append(ConcurrentServices(slow + events))
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
         services += [ReplayService(dispatcher: dispatcher), retention]
         return services
     }

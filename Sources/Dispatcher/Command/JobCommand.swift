@@ -41,6 +41,8 @@ struct JobCommand: AsyncParsableCommand {
     @Option(help: "The number of notifications, 1 to 1000.")
     var limit = 20
 
+    private static let countingTime: Duration = .seconds(60)
+
     func validate() throws {
         guard (1...1_000).contains(self.limit) else { throw ValidationError("--limit must be 1 to 1000") }
     }
@@ -48,8 +50,8 @@ struct JobCommand: AsyncParsableCommand {
     func run() async throws {
         try await DispatcherCommand.run {
             try await JobTools.with(self.options, name: "job") { tools in
-                let name = tools.control.name(org: self.org ?? "", id: self.id)
-                guard let report = try await tools.control.find(name) else {
+                let name = try await tools.control.name(org: self.org ?? "", id: self.id)
+                guard let report = try await tools.control.find(name, countingFor: Self.countingTime) else {
                     throw CommandFailure(ExitStatus.no, "nothing is known of the job \(self.id)")
                 }
                 guard !self.output.json else {
@@ -71,7 +73,11 @@ struct JobCommand: AsyncParsableCommand {
         card.add("broadcast", report.progress?.broadcast.state.rawValue)
         card.add("not stored", report.progress?.notStored)
         card.add("scheduled", report.scheduled > 0 ? "\(report.scheduled)" : nil)
-        card.add("done", report.isFinal ? "yes" : "no")
+        if report.tally == nil {
+            card.add("notifications", "not counted, as that takes over a minute")
+        } else {
+            card.add("done", report.isFinal ? "yes" : "no")
+        }
         for status in NotificationStatus.allCases {
             guard let count = report.tally?.counts[status], count > 0 else { continue }
             card.add(status.rawValue, "\(count)")

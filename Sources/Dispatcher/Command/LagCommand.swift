@@ -81,9 +81,7 @@ struct LagCommand: AsyncParsableCommand {
         if self.watch, Terminal.width != nil { Terminal.clear() }
         table.show()
         if empty > 0 { Terminal.line("and \(empty) empty streams of deliveries") }
-        Terminal.line(
-            "dead letters \(report.aside.dead), waiting for proof \(report.aside.unconfirmed), "
-                + "in overflow \(report.aside.overflow)")
+        Terminal.line("waiting for proof \(report.aside.unconfirmed), in overflow \(report.aside.overflow)")
         if self.watch { Terminal.line("at \(report.now.rfc3339)") }
         return report
     }
@@ -173,7 +171,6 @@ struct LagReport {
             }
             writer.endObject()
         }
-        writer.member("dead", self.aside.dead)
         writer.member("unconfirmed", self.aside.unconfirmed)
         writer.member("overflow", self.aside.overflow)
     }

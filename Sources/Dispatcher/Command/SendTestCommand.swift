@@ -104,10 +104,11 @@ struct SendTestCommand: AsyncParsableCommand {
             members.append(JSONMember(name, .string(text)))
         }
         let sends = Live(redis).testSends
-        guard try await sends.ask(JSONWriter.bytes(of: .object(members))) else {
+        let request = JSONWriter.bytes(of: .object(members))
+        guard try await sends.ask(request) else {
             throw CommandFailure(ExitStatus.unavailable, "too many test sends wait; is a dispatcher running?")
         }
-        switch try await sends.waitForAnswer(id) {
+        switch try await sends.waitForAnswer(id, to: request) {
         case .answered(let text): return try JSONParser.parse(text)
         case .unanswered:
             throw CommandFailure(

@@ -71,7 +71,7 @@ struct TraceCommand: AsyncParsableCommand {
 
     private func traceJob(_ id: String) async throws {
         try await JobTools.with(self.options, name: "trace") { tools in
-            let name = tools.control.name(org: self.org ?? "", id: id)
+            let name = try await tools.control.name(org: self.org ?? "", id: id)
             let items = try await tools.database.jobs.notifications(
                 of: name, status: nil, user: self.user, after: "", limit: self.limit)
             try await self.show(items, tools.database, none: self.nothing(found: id))

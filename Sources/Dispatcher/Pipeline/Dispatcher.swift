@@ -97,7 +97,7 @@ package struct Dispatcher: Sendable {
         self.channels = channels
         self.clock = clock
         self.leaseClock = LeaseClock(lifetime: clock.lease)
-        self.share = PartShare(live.keys, name: name)
+        self.share = PartShare(live.keys, name: name, instant: clock.instant)
         self.logger = logger
     }
 

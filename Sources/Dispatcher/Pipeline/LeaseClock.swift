@@ -172,8 +172,9 @@ package final class LeaseService: Service {
         guard !isOurs else { return }
         throw RedisError(
             .configuration,
-            "REDIS_URL has the work of another database than DATABASE_URL names; correct one of them, or, "
-                + "if this database replaces the other, run DEL \(self.dispatcher.keys.installation) in Redis")
+            "REDIS_URL has the work of another database than DATABASE_URL names; correct one of them, or, if this "
+                + "database replaces the other, stop the other's dispatchers and run "
+                + "DEL \(self.dispatcher.keys.installation) in Redis")
     }
 
     /// Takes the lease, before any work is taken.
@@ -231,8 +232,10 @@ package final class LeaseService: Service {
         }
     }
 
-    /// Releases the lease, once no work is left.
+    /// Releases the lease if it is held, once no work is left.
     package func release() async {
+        // Redis, which may be out of reach, need not be told of a lease that has expired.
+        guard self.dispatcher.leaseClock.term != nil else { return }
         try? await self.lease.release()
     }
 }

@@ -32,7 +32,12 @@ package struct OutboxRelay: Service {
         var readsAgainAt: Timestamp
     }
 
+    /// The rows of a round's first batch, and the most of a later one.
+    ///
+    /// Batches grow, because each reads past the rows moved before that a long transaction, such as
+    /// a dump, keeps in the index.
     private static let batchSize = 256
+    private static let largestBatch = 2_048
     /// NOTIFY only wakes the relay, so poll for what it missed.
     private static let interval: Duration = .seconds(1)
     /// How long later rows pass those that PostgreSQL cannot read.
@@ -155,7 +160,7 @@ package struct OutboxRelay: Service {
                     skipping: waiting.ids
                 ) { database, rows in
                     // Large rows are few at a time; PostgreSQL need not read many more.
-                    limit = min(rows.count * 2, Self.batchSize)
+                    limit = min(rows.count * 2, Self.largestBatch)
                     return try await self.append(rows, of: database, &waiting)
                 }
             } catch is OutboxStore.Unreadable where limit > 1 {
@@ -210,15 +215,10 @@ package struct OutboxRelay: Service {
     ) async throws -> [Int64] {
         let isCluster = self.dispatcher.redis.isCluster
         let content = self.read(rows, of: database)
-        var moved: [Int64] = []
-        do {
-            // The rows' transaction is open: if Redis is down, roll back at once and keep the rows.
-            try await DeadLetterQueue(dispatcher: self.dispatcher)
-                .setAside(content.dead.map { $0.letter }, isPatient: false)
-            moved += content.dead.map { $0.id }
-        } catch let error as RedisError where isCluster {
-            for row in content.dead { waiting.add(row.id, error) }
-        }
+        // The rows' transaction is open: after an error, roll back at once and keep the rows.
+        try await DeadLetterQueue(dispatcher: self.dispatcher)
+            .setAside(content.dead.map { $0.letter }, isPatient: false)
+        var moved = content.dead.map { $0.id }
         let streams = self.dispatcher.live.jobs
         var ready: [(id: Int64, stream: String, job: LaneJob)] = []
         for row in content.jobs {

@@ -37,6 +37,8 @@ package struct RetentionService: Service {
     private static let batchSize = 500
     /// The most steps of one kind before the others get their turn.
     private static let mostSteps = 100
+    /// The most pages of broadcasts that one step deletes; a page is for 1,000 users.
+    private static let mostBroadcastPages = 20_000
     private static let mostDeadLetters = 100_000
     private static let deadLetterBatchSize = 5_000
     /// A device that was switched off keeps its id this long, in case its token is registered
@@ -124,10 +126,11 @@ package struct RetentionService: Service {
     }
 
     private func broadcasts(_ now: Timestamp) async throws -> Bool {
-        // One step a minute: a broadcast's pages, of which there may be thousands, go with it.
-        _ = try await self.dispatcher.database.broadcasts.forget(
-            before: now - .seconds(90 * 86_400), limit: 100)
-        return false
+        // Bounded by pages, so only a step that deletes nothing is the last.
+        try await self.inSteps(of: 1) {
+            try await self.dispatcher.database.broadcasts.forget(
+                before: now - .seconds(90 * 86_400), limit: Self.batchSize, pages: Self.mostBroadcastPages)
+        }
     }
 
     private func audit(_ now: Timestamp) async throws -> Bool {

@@ -83,15 +83,15 @@ package struct PushMessage: Sendable {
     /// The members of `data` in order; empty if there are none.
     var dataMembers: [JSONMember] {
         guard let data = self.notification.data else { return [] }
-        // Validated when the job was taken.
-        return (try? JSONParser.parse(data))?.object ?? []
+        // Validated when the job was taken, maybe by earlier limits.
+        return (try? JSONParser.parse(stored: data))?.object ?? []
     }
 
     /// Returns the job's settings for one provider, a member of its `platform`.
     func overrides(_ provider: Provider) -> JSONValue? {
         guard let platform = self.notification.extras.platform else { return nil }
-        // Validated when the job was taken.
-        let value = (try? JSONParser.parse(platform))?[provider.rawValue]
+        // Validated when the job was taken, maybe by earlier limits.
+        let value = (try? JSONParser.parse(stored: platform))?[provider.rawValue]
         return value?.object == nil ? nil : value
     }
 

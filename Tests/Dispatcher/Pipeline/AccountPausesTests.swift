@@ -260,6 +260,25 @@ struct AccountRateLimiterTests {
         }
     }
 
+    @Test("callers share the turns that they wait for and leave the rest to other dispatchers")
+    func shared() async throws {
+        try await TestRedis.with { redis, prefix in
+            let limit = Live(redis, keys: Keyspace(prefix: prefix)).accountRateLimit
+            let dispatchers = (0..<2).map { _ in
+                AccountRateLimiter(.fcm, limit: limit, now: { TestDispatcher.now })
+            }
+            // The bucket holds ten turns, of which two are taken at a time.
+            let held = await withTaskGroup(of: Timestamp?.self) { group in
+                for _ in 0..<5 {
+                    group.addTask { await dispatchers[0].take("default", account: "one", perSecond: 40) }
+                }
+                return await group.reduce(into: [Timestamp?]()) { $0.append($1) }
+            }
+            #expect(held == [nil, nil, nil, nil, nil])
+            #expect(await dispatchers[1].take("default", account: "one", perSecond: 40) == nil)
+        }
+    }
+
     @Test("holds nothing back for long when the clock has stepped back")
     func steppedBack() async throws {
         try await TestRedis.with { redis, prefix in

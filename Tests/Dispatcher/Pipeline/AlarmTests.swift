@@ -21,10 +21,12 @@ struct AlarmTests {
     @Test("noting a due moment ends a running wait")
     func noted() async {
         let alarm = Alarm()
-        async let wait: Void = Self.wait(alarm)
+        let waiter = Waiter { await Self.wait(alarm) }
+        #expect(await waiter.staysWaiting())
         alarm.note(Self.now + .seconds(60))
+        #expect(await waiter.staysWaiting())
         alarm.note(Self.now)
-        await wait
+        await waiter.finish()
     }
 
     @Test("noting a due moment ends the next wait")
@@ -50,7 +52,15 @@ struct AlarmTests {
     @Test("a cancellation ends a wait")
     func cancellation() async {
         let alarm = Alarm()
-        let wait = Task { await Self.wait(alarm) }
+        let (looks, look) = AsyncStream.makeStream(of: Void.self)
+        let wait = Task {
+            await alarm.wait(atLeast: .zero, atMost: Self.never) {
+                look.yield()
+                return Self.now
+            }
+        }
+        // It looks at the clock before it sleeps.
+        for await _ in looks { break }
         wait.cancel()
         await wait.value
     }

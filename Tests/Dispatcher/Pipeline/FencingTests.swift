@@ -100,6 +100,25 @@ struct FencingTests {
         }
     }
 
+    @Test("releases only a lease that it holds")
+    func release() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let service = LeaseService(dispatcher: dispatcher)
+                let key = keys.dispatcherLease(dispatcher.name)
+                try await redis.send("SET", .text(key), "before")
+                await service.release()
+                #expect(try await redis.send("GET", .text(key)).string() == "before")
+                try await service.acquire()
+                await service.release()
+                #expect(try await redis.send("GET", .text(key)).string() == nil)
+            }
+        }
+    }
+
     @Test("after an expiry, sends only entries that are still its own and unsent")
     func sender() async throws {
         try await TestRedis.with { redis, prefix in
@@ -257,9 +276,12 @@ struct FencingTests {
     func reader() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let connection = try await TestRedis.connect()
-            let clock = LeaseClock()
-            clock.renewed(at: .now - .seconds(20))
+            let name = "reader-\(RandomName.make())"
+            let connection = try await TestRedis.connect(clientName: name)
+            // A read waits for a third of this.
+            let clock = LeaseClock(lifetime: .seconds(3))
+            let later: Duration = .seconds(3_600)
+            clock.renewed(at: .now + later)
             let stream = keys.jobs(.normal)
             let group = ConsumerGroup(stream: stream, consumer: "test", connection: redis)
             try await group.create()
@@ -268,12 +290,24 @@ struct FencingTests {
                 lane: .normal, group: group, connection: connection, count: 10, inFlight: InFlightEntries(),
                 leaseClock: clock, share: PartShare(Keyspace(), name: "one"), logger: TestLog.logger)
             let running = Task { try await reader.run(into: queue) }
+            /// The reader's connection, as Redis lists it.
+            func client() async throws -> String {
+                let clients = try await redis.send("CLIENT", "LIST").string() ?? ""
+                return String(clients.split(separator: "\n").first { $0.contains(" name=\(name) ") } ?? "")
+            }
+            try await eventually("it waits for entries") { try await client().contains(" flags=b ") }
+            clock.renewed(at: .now - later)
+            try await eventually("it reads no more") {
+                let listed = try await client()
+                return listed.contains(" flags=N ") && !listed.contains(" idle=0 ")
+            }
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             for number in 0..<20 {
                 try await Self.append([("title", "\(number)")], to: stream, redis)
                 #expect(try await rival.takeWaiting(count: 10).count == 1)
             }
-            clock.renewed(at: .now, withoutGap: false)
+            #expect(try await client().contains(" flags=N "))
+            clock.renewed(at: .now + later, withoutGap: false)
             try await Self.append([("title", "read")], to: stream, redis)
             let batch = try #require(await queue.receive())
             #expect(batch.entries.count == 1)

@@ -167,6 +167,51 @@ struct PostponementTests {
         }
     }
 
+    @Test("the summary after quiet hours is in the language of the device used last, if the user set none")
+    func language() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let catalog = try CatalogParser.parse([
+                    (
+                        "c.yaml",
+                        """
+                        types:
+                          news: {severity: info}
+                          summary:
+                            delivery: push
+                            summary:
+                              en: {title: "{{count}} new"}
+                              de: {title: "{{count}} neue"}
+                        """
+                    )
+                ])
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [], FakeChannel(), catalog: catalog)
+                var phone = TestDispatcher.phone()
+                phone.locale = "de-AT"
+                _ = try await dispatcher.database.devices.register(phone)
+                var settings = UserSettings()
+                settings.quietHours = QuietHours(start: 1, end: 0)
+                let preferences = dispatcher.database.preferences
+                try await preferences.set(user: "ada", settings: settings)
+                let notifications = (1...6).map { number in
+                    var notification = Self.notification(number, user: "ada")
+                    notification.channels = [.inApp, .push]
+                    return notification
+                }
+                _ = try await dispatcher.database.notifications.store(notifications, areRepeats: false)
+                try await Router(dispatcher: dispatcher).route(notifications.map { RoutedNotification($0, .stored) })
+                settings.quietHours = nil
+                try await preferences.set(user: "ada", settings: settings)
+                try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
+                let titles = try await database.pool.query(
+                    "SELECT title FROM carillon.notifications WHERE type = 'summary'")
+                #expect(try titles.map { try $0.text(0) } == ["6 neue"])
+            }
+        }
+    }
+
     private static func notification(_ number: Int, user: String) -> Notification {
         Notification(
             id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
@@ -413,8 +458,10 @@ struct LateMailTests {
         }
     }
 
-    @Test("ends a notification outside the inbox that is no longer kept")
-    func kept() async throws {
+    @Test(
+        "ends a notification outside the inbox that is no longer kept, before or after retention removes it",
+        arguments: [false, true])
+    func kept(isRemoved: Bool) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
@@ -433,6 +480,9 @@ struct LateMailTests {
                 try await dispatcher.postpone([
                     Postponement(notification: notification, kind: .email, due: due, reason: "unread")
                 ])
+                if isRemoved {
+                    try await database.pool.query("UPDATE carillon.notifications SET deleted_at = keep_until")
+                }
                 #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
                 let stored = try await store.load([("ada", notification.id)])
                 #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["expired expired"])

@@ -105,14 +105,14 @@ struct OutboxRelayTests {
         #expect(jobs == 99 && letters.isEmpty)
     }
 
-    @Test("a long round counts the waiting rows again and again")
+    @Test("a long round counts the waiting rows again and again, and its batches grow")
     func longRound() async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 try await database.pool.query(
                     """
                     SELECT carillon.enqueue(jsonb_build_object('user', 'ada', 'type', 'news', 'title', n::text))
-                    FROM generate_series(1, 1000) n
+                    FROM generate_series(1, 2000) n
                     """)
                 var configuration = database.configuration()
                 // A deletion that waits for the lock below must not end the round.
@@ -120,13 +120,17 @@ struct OutboxRelayTests {
                 let registry = PrometheusRegistry()
                 let relay = try Self.make(database, redis, prefix, configuration, registry)
                 let running = try await database.pool.transaction { transaction in
-                    // The third batch has this row.
+                    // The third batch has this row, after 256 and 512 others.
                     try await transaction.query(
-                        "SELECT FROM carillon.outbox WHERE fields ->> 'title' = '600' FOR UPDATE")
+                        "SELECT FROM carillon.outbox WHERE fields ->> 'title' = '1500' FOR UPDATE")
                     let running = Task { _ = try? await relay.run() }
                     defer { running.cancel() }
                     try await eventually("two batches have moved, and the metric shows it") {
-                        Self.value("waiting", registry) == 488
+                        Self.value("waiting", registry) == 1_232
+                    }
+                    try await eventually("the third batch of 1,024 is appended") {
+                        let jobs = Keyspace(prefix: prefix).jobs(.normal)
+                        return try await redis.send("XLEN", .text(jobs)).integer() == 1_792
                     }
                     return running
                 }

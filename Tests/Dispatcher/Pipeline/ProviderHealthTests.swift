@@ -298,4 +298,15 @@ struct ProviderStateServiceTests {
             }
         }
     }
+
+    @Test("a dispatcher with a long lease publishes before its last states are stale")
+    func interval() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [], lease: .seconds(60))
+                #expect(ProviderStateService(dispatcher: dispatcher, deliveries: []).interval == .seconds(5))
+            }
+        }
+    }
 }

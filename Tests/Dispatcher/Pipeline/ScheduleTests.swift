@@ -98,6 +98,27 @@ struct ScheduledJobTests {
         }
     }
 
+    @Test("a traceparent is stored with a scheduled job or a broadcast unless it is too long", arguments: [128, 129])
+    func longTrace(length: Int) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let trace = ("traceparent", String(repeating: "0", count: length))
+                for fields in [[("user", "ada"), ("deliver_local", "11:30")], [("topic", "goals")]] {
+                    let batch = Self.batch(fields + [trace], of: dispatcher, keys)
+                    #expect(try await JobIntake(dispatcher: dispatcher).take(batch).dead.isEmpty)
+                }
+                for table in ["schedules", "broadcasts"] {
+                    let rows = try await database.pool.query(
+                        "SELECT fields::text LIKE '%traceparent%' FROM carillon.\(table)")
+                    #expect(try rows.map { try $0.bool(0) } == [length <= 128], "\(table)")
+                }
+            }
+        }
+    }
+
     @Test("a job that is taken after its deliver_at counts from that moment", arguments: ["user", "topic"])
     func counted(audience: String) async throws {
         try await TestRedis.with { redis, prefix in
@@ -259,6 +280,23 @@ struct LocalBroadcastTests {
         }
     }
 
+    @Test("a broadcast whose notifications cannot be counted in time is reported without counts")
+    func uncounted() async throws {
+        try await Self.with("12:00") { scene in
+            let dispatcher = scene.dispatcher
+            let (_, name) = try await Self.broadcast(dispatcher)
+            let control = JobControl(
+                dispatcher.database, FramePublisher(dispatcher.live, presence: dispatcher.presence),
+                keys: dispatcher.keys, events: EventPublisher(), now: dispatcher.clock.now, logger: dispatcher.logger)
+            #expect(try await control.find(name, countingFor: .seconds(60))?.tally != nil)
+            try await scene.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                let report = try #require(try await control.find(name, countingFor: .seconds(1)))
+                #expect(report.tally == nil && report.progress != nil)
+            }
+        }
+    }
+
     @Test("a dispatcher ends the withdrawal of a broadcast only after it has woken the parts")
     func withdrawn() async throws {
         try await Self.with("12:00") { scene in
@@ -380,6 +418,58 @@ struct LocalBroadcastTests {
             for (reason, count) in [("missed", 40), ("scheduled", 3)] as [(String, Int64)] {
                 let sql = "SELECT sum((counted ->> '\(reason)')::int8)::int8 FROM carillon.broadcast_pages"
                 #expect(try await scene.number(sql) == count, "\(reason)")
+            }
+        }
+    }
+}
+
+/// The batches of several lanes at once.
+@Suite(.timeLimit(.minutes(10)))
+struct ScheduleServiceTests {
+    private static func schedule(_ number: Int, of user: String, _ lane: Lane = .normal) -> Schedule {
+        var schedule = Schedule(
+            id: NotificationID(high: 1, low: UInt64(number)),
+            fields: [("user", Array(user.utf8)), ("type", Array("news".utf8)), ("title", Array("Now".utf8))],
+            dueAt: TestDispatcher.now - .seconds(user == "ben" ? 1 : 2), createdAt: TestDispatcher.now - .seconds(60))
+        schedule.lane = lane
+        return schedule
+    }
+
+    @Test("a lane that cannot be claimed does not cancel another's batch")
+    func failing() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                func query(_ sql: String) async throws -> Int { try await database.pool.query(sql).count }
+                // Only after a full batch are two lanes looked at together.
+                let full = (1...ScheduleStore.claimSize).map { Self.schedule($0, of: "ada") }
+                let rest = [Self.schedule(1_001, of: "ben"), Self.schedule(1_002, of: "ada", .bulk)]
+                _ = try await dispatcher.database.schedules.add(full + rest)
+                _ = try await query("CREATE SEQUENCE carillon.refusals")
+                _ = try await query(
+                    """
+                    CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN PERFORM nextval('carillon.refusals'); RAISE EXCEPTION 'refused'; END $$
+                    """)
+                _ = try await query(
+                    """
+                    CREATE TRIGGER refuse BEFORE UPDATE ON carillon.schedules FOR EACH ROW
+                    WHEN (OLD.lane = \(Lane.bulk.rank)) EXECUTE FUNCTION carillon.refuse()
+                    """)
+                let service = ScheduleService(dispatcher: dispatcher)
+                let running = Task { try await service.run() }
+                defer { running.cancel() }
+                try await database.pool.transaction { transaction in
+                    // Ben's batch waits for this inbox.
+                    try await transaction.query("INSERT INTO carillon.inboxes (user_id) VALUES ('ben')")
+                    try await eventually("the bulk lane is refused") {
+                        try await query("SELECT FROM carillon.refusals WHERE is_called") == 1
+                    }
+                }
+                try await eventually("Ben is notified") {
+                    try await query("SELECT FROM carillon.notifications WHERE user_id = 'ben'") == 1
+                }
             }
         }
     }

@@ -21,11 +21,13 @@ enum TestDispatcher {
         _ keys: Keyspace,
         _ types: [NotificationType],
         _ channels: any ProviderChannel...,
+        catalog: Catalog? = nil,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil,
         replicated: ReplicatedWrites? = nil,
         zones: ZoneDatabase = ZoneDatabase(),
+        lease: Duration = Lease.usualLifetime,
         logger: Logger = TestLog.logger
     ) throws -> Dispatcher {
         Dispatcher(
@@ -33,10 +35,10 @@ enum TestDispatcher {
             database: Database(pool),
             live: Live(redis, keys: keys, replicated: replicated),
             eventsLength: eventsLength,
-            catalogs: CatalogRegister(try Catalog(types), now: now),
+            catalogs: CatalogRegister(try catalog ?? Catalog(types), now: now),
             zones: Dispatcher.Zones(zones, fallback: "UTC"),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Entry($0) }),
-            clock: Dispatcher.Clock(now: now, instant: instant),
+            clock: Dispatcher.Clock(now: now, instant: instant, lease: lease),
             logger: logger
         )
     }

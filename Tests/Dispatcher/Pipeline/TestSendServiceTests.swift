@@ -31,10 +31,13 @@ struct TestSendServiceTests {
     private static let hanging = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0001)
     private static let good = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0002)
 
-    private static func ask(_ id: String, _ device: NotificationID?, _ sends: TestSends) async throws {
+    /// - Returns: the request.
+    @discardableResult
+    private static func ask(_ id: String, _ device: NotificationID?, _ sends: TestSends) async throws -> [UInt8] {
         let target = device.map { #""device":"\#($0)""# } ?? #""channel":"email""#
-        let text = #"{"id":"\#(id)","user":"ada",\#(target)}"#
-        #expect(try await sends.ask(Array(text.utf8)))
+        let request = Array(#"{"id":"\#(id)","user":"ada",\#(target)}"#.utf8)
+        #expect(try await sends.ask(request))
+        return request
     }
 
     /// Runs a service whose provider hangs for one of a user's two devices, and for the address.
@@ -87,8 +90,8 @@ struct TestSendServiceTests {
     func hangs(provider: Provider) async throws {
         try await Self.with(provider: provider, patience: .seconds(1)) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
-            try await Self.ask("one", provider == .email ? nil : Self.hanging, sends)
-            guard case .answered(let text) = try await sends.waitForAnswer("one") else {
+            let request = try await Self.ask("one", provider == .email ? nil : Self.hanging, sends)
+            guard case .answered(let text) = try await sends.waitForAnswer("one", to: request) else {
                 Issue.record("the caller got no answer")
                 return
             }
@@ -98,20 +101,34 @@ struct TestSendServiceTests {
         }
     }
 
-    @Test("a test send that hangs delays no other, and differs from one that no dispatcher took")
+    @Test("a test send that hangs delays no other, and may have been sent")
     func together() async throws {
         try await Self.with(patience: .seconds(3_600)) { redis, keys in
             let sends = TestSends(Live(redis, keys: keys))
-            for number in 0..<7 { try await Self.ask("hangs-\(number)", Self.hanging, sends) }
-            try await Self.ask("good", Self.good, sends)
-            guard case .answered(let text) = try await sends.waitForAnswer("good") else {
+            var hanging: [UInt8] = []
+            for number in 0..<7 { hanging = try await Self.ask("hangs-\(number)", Self.hanging, sends) }
+            let good = try await Self.ask("good", Self.good, sends)
+            guard case .answered(let text) = try await sends.waitForAnswer("good", to: good) else {
                 Issue.record("the caller got no answer")
                 return
             }
             #expect(String(decoding: text, as: UTF8.self).contains(#""outcome":"accepted""#))
             let impatient = TestSends(Live(redis, keys: keys), patience: .seconds(1))
-            #expect(try await impatient.waitForAnswer("hangs-0") == .unanswered)
-            #expect(try await impatient.waitForAnswer("nobody") == .untaken)
+            #expect(try await impatient.waitForAnswer("hangs-6", to: hanging) == .unanswered)
+        }
+    }
+
+    @Test("a test send that no dispatcher takes in time is not sent later")
+    func untaken() async throws {
+        try await TestRedis.with { redis, prefix in
+            let sends = TestSends(Live(redis, keys: Keyspace(prefix: prefix)), patience: .milliseconds(200))
+            let late = try await Self.ask("late", Self.good, sends)
+            let other = try await Self.ask("other", Self.good, sends)
+            #expect(try await sends.waitForAnswer("late", to: late) == .untaken)
+            let reader = try await TestRedis.connect()
+            #expect(try await sends.take(on: reader) == other)
+            #expect(try await sends.waitForAnswer("other", to: other) == .unanswered)
+            await reader.close()
         }
     }
 }

@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Support
+import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -66,6 +67,99 @@ struct WebhookServiceTests {
                 #expect(try await queues.nextDue() == TestDispatcher.now + .seconds(1))
                 await transfer.shutdown()
             }
+        }
+    }
+
+    /// A webhook with an event in its queue, and its receiver.
+    private struct Scene {
+        let sender: WebhookSender
+        let webhook: NotificationID
+        let receiver: HTTPStub
+        /// When the event was queued.
+        let start: Timestamp
+
+        private var dispatcher: Dispatcher { self.sender.dispatcher }
+
+        /// When the webhook is due again.
+        var due: Timestamp? { get async throws { try await self.dispatcher.live.webhookQueues.nextDue() } }
+        /// The number of events that wait.
+        var waiting: Int {
+            get async throws { try await self.dispatcher.live.webhookQueues.oldest(of: self.webhook, limit: 10).count }
+        }
+
+        func send() async {
+            await self.sender.send(self.webhook, within: self.dispatcher.fence(for: WebhookSender.hold))
+        }
+
+        func find() async throws -> Webhook? { try await self.dispatcher.database.webhooks.find(self.webhook) }
+    }
+
+    /// Runs `body` with a webhook.
+    ///
+    /// - Parameters:
+    ///   - answer: that of the receiver.
+    ///   - passed: the time since the event was queued.
+    private static func with(
+        _ answer: HTTPStub.Answer,
+        passed: @escaping @Sendable () -> Duration = { .zero },
+        _ body: (Scene) async throws -> Void
+    ) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await HTTPStub.with(answer) { receiver in
+                    let keys = Keyspace(prefix: prefix)
+                    // Redis's clock, by which events grow old.
+                    let start = Timestamp(milliseconds: try await Live(redis, keys: keys).survey.time().milliseconds)
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")], now: { start + passed() })
+                    var configuration = TransferConfiguration()
+                    configuration.allowPlainHTTP = true
+                    let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
+                    let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+                    _ = try await dispatcher.database.webhooks.register(
+                        Webhook(id: id, org: nil, url: receiver.url, kinds: nil, secret: "s", createdAt: start))
+                    _ = try await dispatcher.live.webhookQueues.append([(id, [Array("{}".utf8)])], now: start)
+                    let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
+                    try await body(Scene(sender: sender, webhook: id, receiver: receiver, start: start))
+                    await transfer.shutdown()
+                }
+            }
+        }
+    }
+
+    @Test("a receiver's Retry-After is respected, up to an hour", arguments: [(7, 7), (7_200, 3_600)])
+    func retryAfter(seconds: Int, wait: Int) async throws {
+        let answer = HTTPStub.Answer(status: 503, body: "", headers: [("retry-after", "\(seconds)")])
+        try await Self.with(answer) { scene in
+            await scene.send()
+            let due = try await scene.due
+            #expect(due == scene.start + .seconds(wait))
+        }
+    }
+
+    @Test("a redirect is a failure and is not followed")
+    func redirect() async throws {
+        let answer = HTTPStub.Answer(status: 302, body: "", headers: [("location", "/elsewhere")])
+        try await Self.with(answer) { scene in
+            await scene.send()
+            let webhook = try #require(try await scene.find())
+            #expect(webhook.status == .failing && webhook.statusReason == "answered with status 302")
+            #expect(scene.receiver.requests == 1)
+            #expect(try await scene.waiting == 1)
+        }
+    }
+
+    @Test("an event that its receiver has not accepted for a day is dropped")
+    func old() async throws {
+        let passed = Mutex(Duration.zero)
+        try await Self.with(HTTPStub.Answer(status: 503, body: ""), passed: { passed.withLock { $0 } }) { scene in
+            for (hours, waiting) in [(0, 1), (23, 1), (25, 0)] {
+                passed.withLock { $0 = .seconds(hours * 3_600) }
+                await scene.send()
+                let left = try await scene.waiting
+                #expect(left == waiting, "after \(hours) h")
+            }
+            #expect(scene.receiver.requests == 3)
         }
     }
 }

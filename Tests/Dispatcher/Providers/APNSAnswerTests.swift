@@ -20,6 +20,14 @@ struct APNSAnswerTests {
         #expect(Self.read(200, "") == .accepted(id: "id-1"))
     }
 
+    @Test("an unknown reason is cut to 64 code points")
+    func longReason() {
+        // One character.
+        let joined = "a" + String(repeating: "\u{200D}", count: 300)
+        let cut = "a" + String(repeating: "\u{200D}", count: 63)
+        #expect(Self.read(400, #"{"reason":"\#(joined)"}"#) == .refused(reason: cut))
+    }
+
     @Test("a success without Apple's id, or with a body, is not an answer")
     func notUnderstood() {
         for identifier in [nil, ""] {

@@ -255,6 +255,19 @@ struct APNSRequestTests {
         #expect(Messages.headers(request).contains("apns-priority: 1"))
     }
 
+    @Test("keeps stored JSON that is beyond the limits of a new job")
+    func earlierLimits() throws {
+        let marks = "a" + String(repeating: "\u{300}", count: 65)
+        let request = try Messages.apns(
+            Messages.make {
+                $0.data = Array(#"{"k":"\#(marks)"}"#.utf8)
+                $0.extras.platform = Array(#"{"apns":{"thread_id":"\#(marks)"}}"#.utf8)
+            })
+        let payload = try JSONParser.parse(stored: request.body)
+        #expect(payload["k"]?.string == marks)
+        #expect(payload["aps"]?["thread-id"]?.string == marks)
+    }
+
     @Test("a background push shows nothing and has priority 5")
     func background() throws {
         let request = try Messages.apns(

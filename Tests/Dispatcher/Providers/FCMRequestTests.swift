@@ -235,6 +235,19 @@ struct FCMRequestTests {
         #expect(message["token"]?.string == "tok\"en")
     }
 
+    @Test("keeps stored JSON that is beyond the limits of a new job")
+    func earlierLimits() throws {
+        let marks = "a" + String(repeating: "\u{300}", count: 65)
+        let request = Messages.fcm(
+            Messages.make {
+                $0.data = Array(#"{"k":"\#(marks)"}"#.utf8)
+                $0.extras.platform = Array(#"{"fcm":{"channel_id":"\#(marks)"}}"#.utf8)
+            })
+        let message = try JSONParser.parse(stored: request.body)["message"]
+        #expect(message?["data"]?["k"]?.string == marks)
+        #expect(message?["android"]?["notification"]?["channel_id"]?.string == marks)
+    }
+
     @Test(
         "a tap requests an intent action only if the app's settings or the job name one",
         arguments: [

@@ -21,6 +21,12 @@ struct WebPushAnswerTests {
         #expect(Self.read(status) == .accepted(id: nil))
         let long = String(repeating: "a", count: 300)
         #expect(Self.read(status, location: long) == .accepted(id: String(long.prefix(256))))
+        // One character, but 901 bytes.
+        let joined = "a" + String(repeating: "\u{200D}", count: 300)
+        let cut = "a" + String(repeating: "\u{200D}", count: 255)
+        #expect(Self.read(status, location: joined) == .accepted(id: cut))
+        let body = Array(#"{"id":"\#(joined)"}"#.utf8)
+        #expect(WebhookAnswer.read(status: status, body: body, retryAfter: nil) == .accepted(id: cut))
     }
 
     @Test("a page is not a success; a refusal with a page counts")

@@ -152,7 +152,7 @@ struct BroadcastExpansion: Sendable {
         if repeated > 0 { page.counted["duplicate"] = repeated }
         let held = page.selected - all.count - unrendered - repeated
         if held > 0 { page.counted["held"] = held }
-        if prepared.contains(where: \.isConflicting) { try await self.refuse(chain.broadcast) }
+        if prepared.contains(where: { !$0.conflicting.isEmpty }) { try await self.refuse(chain.broadcast) }
         page.stored = wanted.count
         guard !wanted.isEmpty else {
             try await self.dispatcher.database.broadcasts.store(page, of: chain)

@@ -13,6 +13,8 @@ actor AccountRateLimiter {
         /// The next lot may be taken at this moment.
         var emptyUntil: Timestamp?
         var waiting = 0
+        /// Takes the next lot; false without Redis.
+        var taking: Task<Bool, Never>?
     }
 
     /// No bucket is empty for longer.
@@ -33,28 +35,40 @@ actor AccountRateLimiter {
     ///
     /// - Parameter perSecond: the account's rate, which must be the same in all calls.
     func take(_ app: String, account: String, perSecond: Int) async -> Timestamp? {
-        var lot = self.lots[app] ?? Lot()
-        if lot.left == 0 {
+        while self.lots[app, default: Lot()].left == 0 {
             let now = self.now()
             // A later moment was noted before the clock stepped back.
-            if let until = lot.emptyUntil, until > now, until <= now + Self.longestWait {
+            if let until = self.lots[app]?.emptyUntil, until > now, until <= now + Self.longestWait {
                 return self.postpone(app, from: until, perSecond)
             }
+            // Without Redis, deliveries in flight continue.
+            guard await self.takeLot(app, account: account, perSecond: perSecond) else { return nil }
+        }
+        self.lots[app, default: Lot()].left -= 1
+        return nil
+    }
+
+    /// Takes the next lot, once for all concurrent callers; returns false without Redis.
+    private func takeLot(_ app: String, account: String, perSecond: Int) async -> Bool {
+        if let taking = self.lots[app]?.taking { return await taking.value }
+        // An unstructured task: cancelling one caller must not cancel the take for the others.
+        let task = Task<Bool, Never> {
             // A twentieth of a second at a time leaves turns to other dispatchers.
             let reply = try? await self.limit.take(
                 max(1, perSecond / 20), provider: self.provider, account: account, perSecond: perSecond)
-            lot = self.lots[app] ?? Lot()
-            // Without Redis, a lot of one lets deliveries in flight continue.
-            let (taken, wait) = reply ?? (1, 0)
-            lot.left += taken
-            lot.waiting = 0
-            lot.emptyUntil = lot.left == 0 ? self.now() + .milliseconds(max(1, wait)) : nil
+            var lot = self.lots[app] ?? Lot()
+            lot.taking = nil
+            if let (taken, wait) = reply {
+                lot.left += taken
+                lot.waiting = 0
+                let pause = min(.milliseconds(max(1, wait)), Self.longestWait)
+                lot.emptyUntil = lot.left == 0 ? self.now() + pause : nil
+            }
             self.lots[app] = lot
-            if lot.left == 0 { return self.postpone(app, from: self.now() + .milliseconds(max(1, wait)), perSecond) }
+            return reply != nil
         }
-        lot.left -= 1
-        self.lots[app] = lot
-        return nil
+        self.lots[app, default: Lot()].taking = task
+        return await task.value
     }
 
     /// Spreads waiting deliveries over the time that they will take.

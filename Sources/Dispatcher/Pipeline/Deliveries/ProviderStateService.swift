@@ -12,13 +12,13 @@ import Storage
 package struct ProviderStateService: Service {
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
-    private let interval: Duration
+    let interval: Duration
 
     package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
-        // 5 s with the usual lease.
-        self.interval = dispatcher.clock.lease / 3
+        // Well within the 20 s for which a state is valid.
+        self.interval = min(dispatcher.clock.lease / 3, .seconds(5))
     }
 
     private struct Key: Hashable {

@@ -61,7 +61,6 @@ package struct TestSendService: Service {
     private func work(_ request: [UInt8], _ sends: TestSends) async {
         guard let value = try? JSONParser.parse(request), let id = value["id"]?.string else { return }
         do throws(RedisError) {
-            try await sends.noteTaken(id)
             try await sends.answer(id, await self.answer(value))
         } catch {
             self.dispatcher.logger.warning("cannot answer a test send", metadata: ["error": "\(error)"])

@@ -184,6 +184,7 @@ package struct DigestService: Service {
                 self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
             }
             (content.title, content.body) = (text.title, text.body)
+            if digest.channels.contains(.email) { content.extras.platform = text.platform }
             content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
         }
         content.channels = digest.channels

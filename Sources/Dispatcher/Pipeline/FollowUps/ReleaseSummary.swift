@@ -44,8 +44,11 @@ struct ReleaseSummary: Sendable {
             many.append(joint.sorted { $0.item.notification.id < $1.item.notification.id })
             single += group.filter { Self.goesAlone($0) }
         }
-        let all = many.map { (summary: self.summary(of: $0), group: $0) }
-        let areWanted = try await self.areWanted(all.map(\.summary))
+        let preferences = try await self.preferences(of: many.map { $0[0].item.notification.user })
+        let all = zip(many, preferences).map { group, preferences in
+            (summary: self.summary(of: group, locale: preferences.settings.locale), group: group)
+        }
+        let areWanted = zip(all, preferences).map { self.isWanted($0.summary, $1) }
         single += zip(many, areWanted).flatMap { group, isWanted in isWanted ? [] : group }
         for one in single {
             router.add([.push], one.item, one.facts, devices: one.devices, to: &plan)
@@ -76,30 +79,32 @@ struct ReleaseSummary: Sendable {
         release.facts.type.isRequired || !release.item.notification.isListed
     }
 
-    /// Returns for each summary whether it may be pushed now, or later if its type has quiet hours.
-    ///
-    /// The catalog or the user may have switched summaries off.
-    private func areWanted(_ summaries: [Notification]) async throws -> [Bool] {
-        guard !summaries.isEmpty else { return [] }
+    /// Returns the preferences of users about summaries, in order.
+    private func preferences(of users: [String]) async throws -> [RecipientStore.Preferences] {
+        guard !users.isEmpty else { return [] }
         let catalog = self.dispatcher.catalog
-        let keys = summaries.map { catalog.preferenceKey(user: $0.user, type: $0.type) }
-        let preferences = try await self.dispatcher.untilDone("look up preferences") {
+        let keys = users.map { catalog.preferenceKey(user: $0, type: Self.type, needsLocale: true) }
+        return try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
+    }
+
+    /// Whether a summary may be pushed now, or later if its type has quiet hours.
+    ///
+    /// The catalog or the user may have switched summaries off.
+    private func isWanted(_ summary: Notification, _ preferences: RecipientStore.Preferences) -> Bool {
         let now = self.dispatcher.now()
-        return zip(summaries, preferences).map { summary, preferences in
-            var facts = GateFacts(
-                .reach,
-                of: summary,
-                type: catalog[summary.type],
-                preference: preferences.preference,
-                settings: preferences.settings,
-                isReplaced: false
-            )
-            facts.releaseAt = self.dispatcher.releaseMoment(of: summary, preferences: preferences, now: now)
-            let refusal = gate(facts, now: now)
-            return refusal == nil || refusal == .quietHours
-        }
+        var facts = GateFacts(
+            .reach,
+            of: summary,
+            type: self.dispatcher.catalog[summary.type],
+            preference: preferences.preference,
+            settings: preferences.settings,
+            isReplaced: false
+        )
+        facts.releaseAt = self.dispatcher.releaseMoment(of: summary, preferences: preferences, now: now)
+        let refusal = gate(facts, now: now)
+        return refusal == nil || refusal == .quietHours
     }
 
     private static func isOpen(_ outcome: NotificationStore.Outcome) -> Bool {
@@ -111,7 +116,7 @@ struct ReleaseSummary: Sendable {
     }
 
     /// Returns the summary of a group; its id is derived from the oldest notification's.
-    private func summary(of group: [Release]) -> Notification {
+    private func summary(of group: [Release], locale: String?) -> Notification {
         let notifications = group.map(\.item.notification)
         let first = notifications[0]
         let type = self.dispatcher.catalog[Self.type] ?? NotificationType(name: Self.type)
@@ -141,7 +146,7 @@ struct ReleaseSummary: Sendable {
         }
         let text = SummaryText(
             count: notifications.count, lines: lines, type: type.name, catalog: self.dispatcher.catalog,
-            locale: group[0].facts.settings.locale)
+            locale: locale)
         if let fault = text.fault {
             self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
         }

@@ -14,6 +14,8 @@ struct SummaryText: Sendable, Equatable {
 
     private(set) var title: String
     private(set) var body: String
+    /// Platform overrides with the template's e-mail parts; nil for none.
+    private(set) var platform: [UInt8]?
     /// The variable that the template needs and some item lacks; nil for none.
     private(set) var fault: JobFault?
 
@@ -51,6 +53,7 @@ struct SummaryText: Sendable, Equatable {
     private mutating func say(_ message: RenderedMessage) {
         self.title = message.title
         self.body = message.body
+        self.platform = message.platform(completing: nil)
     }
 
     private static func variables(count: Int, lines: [DigestStore.Line]) -> [UInt8] {

@@ -29,8 +29,14 @@ struct JobIntake: Sendable {
         stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
         try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
         try await self.store(sorted.jobs[...], areRepeats: areRepeats, into: &stored)
-        for job in sorted.jobs where job.isConflicting || stored.conflicts.contains(job.origin.text) {
-            stored.dead.append(DeadLetter(job.origin, reason: Self.conflictReason, at: now))
+        for job in sorted.jobs {
+            let conflicting = job.conflicting.union(stored.conflicts[job.origin.text] ?? [])
+            guard !conflicting.isEmpty else { continue }
+            let origin = job.origin
+            stored.dead.append(
+                DeadLetter(
+                    stream: origin.latestStream, entry: origin.latestEntry, reason: Self.conflictReason, at: now,
+                    fields: job.fields(for: job.users.filter { conflicting.contains(ExactText($0)) })))
         }
         try await self.store(sorted.broadcasts, into: &stored)
         self.log(sorted.jobs)
@@ -231,8 +237,8 @@ struct JobIntake: Sendable {
         }
         for job in prepared.indices {
             prepared[job].repeated = prepared[job].notifications.count { repeated.contains($0.notification.id) }
-            prepared[job].isConflicting = prepared[job].notifications.contains {
-                conflicting.contains($0.notification.id)
+            for item in prepared[job].notifications where conflicting.contains(item.notification.id) {
+                prepared[job].conflicting.insert(ExactText(item.notification.user))
             }
             prepared[job].notifications.removeAll { taken.contains($0.notification.id) }
         }
@@ -280,7 +286,9 @@ struct JobIntake: Sendable {
         into stored: inout StoredBatch
     ) {
         stored.lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
-        if case .conflict = outcome { stored.conflicts.insert(item.notification.jobEntry) }
+        if case .conflict = outcome {
+            stored.conflicts[item.notification.jobEntry, default: []].insert(ExactText(item.notification.user))
+        }
         if let open = item.open(after: outcome) {
             stored.open.append(open)
         } else if let shown = item.shown(after: outcome) {
@@ -291,7 +299,12 @@ struct JobIntake: Sendable {
 
 extension JobIntake {
     /// Drops duplicates: the later of two with the same user, organisation and job id.
-    static func distinct(_ items: [RoutedNotification], conflicts: inout Set<String>) -> [RoutedNotification] {
+    ///
+    /// - Parameter conflicts: receives the users of those with other content, by entry.
+    static func distinct(
+        _ items: [RoutedNotification],
+        conflicts: inout [String: Set<ExactText>]
+    ) -> [RoutedNotification] {
         guard items.contains(where: { $0.notification.jobID != nil }) else { return items }
         struct Key: Hashable {
             let user: ExactText
@@ -312,7 +325,9 @@ extension JobIntake {
                 job: ExactText(job)
             )
             if let first = seen[key] {
-                if !first.hasSameContent(as: notification) { conflicts.insert(notification.jobEntry) }
+                if !first.hasSameContent(as: notification) {
+                    conflicts[notification.jobEntry, default: []].insert(key.user)
+                }
             } else {
                 seen[key] = notification
                 distinct.append(item)

@@ -7,6 +7,8 @@ import Storage
 /// A job and its notifications, before they are stored.
 struct PreparedJob: Sendable {
     let origin: JobOrigin
+    /// The users of the notifications that it began with.
+    let users: [String]
     var notifications: [RoutedNotification]
     /// Renders the texts; nil once they are rendered, or if the job has its own.
     private var wording: JobWording?
@@ -18,8 +20,8 @@ struct PreparedJob: Sendable {
     private(set) var unrendered = 0
     /// The number of users whose digest already holds a notification with the job's id.
     var repeated = 0
-    /// Whether a digest holds a notification with the job's id and other content.
-    var isConflicting = false
+    /// The users whose digest holds a notification with the job's id and other content.
+    var conflicting: Set<ExactText> = []
 
     /// - Throws: `JobFaults` if the texts do not depend on the locale and cannot be rendered.
     init(
@@ -30,6 +32,7 @@ struct PreparedJob: Sendable {
     ) throws(JobFaults) {
         self.digest = digest
         self.origin = origin
+        self.users = notifications.map(\.notification.user)
         self.notifications = notifications
         self.wording = wording
         guard let wording, !wording.needsLocale else { return }
@@ -80,9 +83,9 @@ struct PreparedJob: Sendable {
     ///
     /// Pages of a broadcast name their users, because the broadcast is not expanded again. They
     /// carry its id, so that a repeated page notifies no user twice, and its origin.
-    private func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
+    func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
         let fields = self.origin.latestFields
-        if self.chain == nil, self.notifications.isEmpty { return fields }
+        if self.chain == nil, users.count == self.users.count { return fields }
         let list = JSONWriter.bytes(of: .array(users.map { .string($0) }))
         var named = fields.filter { !JobFields.audience.contains($0.name) }
         named.append((name: "users", value: list[...]))
@@ -174,7 +177,8 @@ struct JobWording: Sendable {
             var words = Words()
             words.message = try self.renderer?.message(locale: locale)
             words.data = self.data(locale)
-            words.platformWithEmail = self.platform(words.message)
+            let platform = self.content.extras.platform
+            words.platformWithEmail = words.message?.platform(completing: platform) ?? platform
             result = .success(words)
         } catch {
             result = .failure(error)
@@ -203,14 +207,14 @@ struct JobWording: Sendable {
         }
         return JSONWriter.bytes(of: .object(members + [JSONMember("actions", .array(actions))]))
     }
+}
 
+extension RenderedMessage {
     /// Returns the job's overrides; the template fills in the e-mail parts that they leave open.
-    private func platform(_ message: RenderedMessage?) -> [UInt8]? {
-        let parts = [
-            ("subject", message?.emailSubject), ("text", message?.emailText), ("html", message?.emailHTML),
-        ]
-        guard parts.contains(where: { $0.1 != nil }) else { return self.content.extras.platform }
-        let platform = self.content.extras.platform.flatMap { try? JSONParser.parse($0) }
+    func platform(completing overrides: [UInt8]?) -> [UInt8]? {
+        let parts = [("subject", self.emailSubject), ("text", self.emailText), ("html", self.emailHTML)]
+        guard parts.contains(where: { $0.1 != nil }) else { return overrides }
+        let platform = overrides.flatMap { try? JSONParser.parse($0) }
         var email = platform?["email"]?.object ?? []
         for case (let name, .some(let text)) in parts where !email.contains(where: { $0.key == name }) {
             email.append(JSONMember(name, .string(text)))

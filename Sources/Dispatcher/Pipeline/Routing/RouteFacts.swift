@@ -78,7 +78,8 @@ struct RouteFacts: Sendable {
     /// exempt.
     ///
     /// - Parameters:
-    ///   - items: releases, or a batch: its new notifications count unless quiet hours hold them.
+    ///   - items: releases, or a batch: its new notifications count unless quiet hours hold them
+    ///     or their users have neither a socket nor a device.
     ///   - recounts: whether the items are releases, which all count as of now.
     private func caps(
         reachedBy items: [RoutedNotification],
@@ -89,7 +90,7 @@ struct RouteFacts: Sendable {
         for (index, item) in items.enumerated() where recounts || item.progress == .stored {
             guard item.notification.channels.contains(.push), item.notification.severity != .alert else { continue }
             let caps = self.catalog.caps(ofType: item.notification.type)
-            guard !caps.isEmpty, recounts || self.facts(item, at: index).quietEnd == nil else { continue }
+            guard !caps.isEmpty, recounts || Self.interruptsNow(self.facts(item, at: index)) else { continue }
             uses.append(
                 UsageCaps.Use(
                     user: item.notification.user, notification: item.notification.id,
@@ -109,6 +110,8 @@ struct RouteFacts: Sendable {
         }
         return result
     }
+
+    private static func interruptsNow(_ facts: DecisionFacts) -> Bool { facts.canInterrupt && facts.quietEnd == nil }
 
     /// Returns the devices of an item's user, including those that no provider serves.
     func devices(of item: RoutedNotification) -> [Device] { self.devices[ExactText(item.notification.user)] ?? [] }

@@ -10,7 +10,7 @@ struct RoutePlan {
         let provider: Provider
         let lane: Lane
         let work: DeliveryWork
-        /// Whether it may already wait for a retry.
+        /// Whether it may already wait for a retry or be held back.
         let mayWait: Bool
 
         /// The same delivery as a repeat.
@@ -21,7 +21,8 @@ struct RoutePlan {
 
     typealias Mark = (user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)
 
-    private(set) var awaited: [(UnconfirmedNotification, deadline: Timestamp)] = []
+    /// Notifications to be proven, and how long sockets have from when the frames go out.
+    private(set) var awaited: [(UnconfirmedNotification, within: Duration)] = []
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [Mark] = []
     /// Marks to write before anything is sent, because the sender may postpone again at once.
@@ -62,7 +63,9 @@ struct RoutePlan {
         now: Timestamp,
         to presence: Presence
     ) {
-        guard case .online(let connections) = presence else { return }
+        // When one was read or deleted since, the version of its row is that of the change.
+        guard case .online(let connections) = presence, notification.readAt == nil, notification.deletedAt == nil
+        else { return }
         let needsCamelCase = connections.contains { $0.dialect.shape == .camelCase }
         let isListed = notification.version > 0
         self.messages.append(
@@ -85,9 +88,14 @@ struct RoutePlan {
         self.messages.append(frame, to: presence)
     }
 
-    mutating func awaitProof(_ notification: Notification, deadline: Timestamp) {
+    mutating func awaitProof(_ notification: Notification, within time: Duration) {
         let waiting = UnconfirmedNotification(id: notification.id, user: notification.user, lane: notification.lane)
-        self.awaited.append((waiting, deadline))
+        self.awaited.append((waiting, time))
+    }
+
+    /// Returns the deadlines of proofs if the frames go out now.
+    func deadlines(at now: Timestamp) -> [(UnconfirmedNotification, deadline: Timestamp)] {
+        self.awaited.map { ($0.0, deadline: now + $0.within) }
     }
 
     mutating func deliver(

@@ -75,7 +75,7 @@ struct RoutedNotification: Sendable {
         return item
     }
 
-    /// Whether a delivery of it may already wait for a retry.
+    /// Whether a delivery of it may already wait for a retry or be held back.
     var mayWait: Bool {
         switch self.progress {
         case .arrived, .due(.release): false
@@ -138,8 +138,8 @@ struct StoredBatch: Sendable {
     /// The events of those that go no further.
     var lifecycle: [LifecycleEvent] = []
     var finished: [String] = []
-    /// Origins whose job id was used before with other content.
-    var conflicts: Set<String> = []
+    /// The users who have a job's id with other content, by the job's origin.
+    var conflicts: [String: Set<ExactText>] = [:]
 
     /// Returns the batch without entries that other dispatchers have taken over.
     ///

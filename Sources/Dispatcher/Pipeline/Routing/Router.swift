@@ -11,14 +11,17 @@ import Storage
 /// Sends stored notifications to sockets and to the deliveries streams, or leaves them in the
 /// inbox.
 struct Router: Sendable {
-    /// The most waiting retries that a repeated job is compared with.
+    /// The most waiting deliveries that a repeated job is compared with.
     private static let mostWaiting = 10_000
 
     /// Mail is due again after this long unless it is in its stream by then.
     private static let mailPatience: Duration = .seconds(120)
 
+    /// Frames that take longer to go out have waited for Redis.
+    private static let promptness: Duration = .seconds(1)
+
     let dispatcher: Dispatcher
-    /// The deliveries that wait for a retry; nil to look them up for each call.
+    /// The deliveries that wait for a retry or are held back; nil to look them up for each call.
     var waiting: WaitingRetries?
 
     /// Routes a batch, and acknowledges it once the next stage has all of it.
@@ -36,8 +39,7 @@ struct Router: Sendable {
     func route(_ batch: StoredBatch) async throws -> StoredBatch {
         var batch = try await self.owned(batch)
         batch.lifecycle += try await self.advance(batch.open, batch.catalog, within: batch.fence)
-        try await self.show(batch.shown)
-        try await self.pushAgain(batch.shown)
+        try await self.redo(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await self.publish(batch.eventsForEveryone)
@@ -105,8 +107,8 @@ struct Router: Sendable {
                 plan.publish(
                     notification, unread: item.unread, code: facts.type.code, isSilent: isSilent, now: facts.now,
                     to: facts.presence)
-            case .awaitProof(let deadline):
-                plan.awaitProof(notification, deadline: facts.now + deadline)
+            case .awaitProof(let time):
+                plan.awaitProof(notification, within: time)
             case .push:
                 let callsForAttention = item.progress == .due(.attention)
                 for device in devices where self.dispatcher.channels.serves(device) {
@@ -282,25 +284,46 @@ struct Router: Sendable {
 
     /// Writes deadlines before frames, so that no missing proof goes unnoticed.
     ///
-    /// Repeating this is harmless: nodes drop frames that are not newer than what they sent.
+    /// Each try counts the deadlines from its own time, because Redis may have been away since the
+    /// decision. Repeating this is harmless: deadlines that are set stay, and nodes drop frames
+    /// that are not newer than what they sent.
     private func publish(_ plan: RoutePlan) async throws {
-        var batch = RedisBatch()
-        self.dispatcher.live.unconfirmed.add(plan.awaited, in: &batch)
-        let firstPublish = batch.count
-        let messages = plan.messages.add(to: &batch)
-        guard !batch.isEmpty else { return }
-        let request = batch
-        let receivers = try await self.dispatcher.untilDone("publish frames") {
-            try await self.dispatcher.redis.send(request).map { try $0.integer() }
+        guard !plan.awaited.isEmpty || plan.messages.frameCount > 0 else { return }
+        let start = self.dispatcher.now()
+        var messages: [NodeMessages.Message] = []
+        let receivers = try await self.dispatcher.untilDone("publish frames") { () async throws -> [Int64] in
+            var batch = RedisBatch()
+            self.dispatcher.live.unconfirmed.add(plan.deadlines(at: self.dispatcher.now()), in: &batch)
+            let firstPublish = batch.count
+            messages = plan.messages.add(to: &batch)
+            let replies = try await self.dispatcher.redis.send(batch).map { try $0.integer() }
+            return Array(replies.dropFirst(firstPublish))
         }
-        if let first = plan.awaited.lazy.map(\.deadline).min() {
+        if let shortest = plan.awaited.lazy.map(\.within).min() {
+            let end = self.dispatcher.now()
+            let isLate = end - start > Self.promptness
             self.dispatcher.share.visit(plan.awaited.lazy.map(\.0.user))
-            self.dispatcher.alarms.proofs.note(first)
+            self.dispatcher.alarms.proofs.note((isLate ? end : start) + shortest)
+            if isLate { try await self.extendDeadlines(of: plan, from: end) }
         }
-        for (message, count) in zip(messages, receivers.dropFirst(firstPublish)) where count == 0 {
+        for (message, count) in zip(messages, receivers) where count == 0 {
             self.dispatcher.presence.forgetLease(of: message.node)
         }
         PipelineMetrics.published.increment(by: plan.messages.frameCount)
+    }
+
+    /// Gives sockets the full time for proofs after frames that waited for Redis.
+    ///
+    /// Redis may have run a try that failed here, late, and the deadlines of the first one stay.
+    ///
+    /// - Parameter end: when the frames were out.
+    private func extendDeadlines(of plan: RoutePlan, from end: Timestamp) async throws {
+        var batch = RedisBatch()
+        self.dispatcher.live.unconfirmed.extend(plan.deadlines(at: end), in: &batch)
+        let request = batch
+        try await self.dispatcher.untilDone("extend deadlines of proofs") {
+            _ = try await self.dispatcher.redis.run(request)
+        }
     }
 
     /// Appends deliveries again that Redis may have lost, for the devices that a provider serves.
@@ -326,19 +349,21 @@ struct Router: Sendable {
         try await self.fallBack(queued.filter { $0.isQueued && $0.channels.contains(.push) })
     }
 
-    /// Appends the pushes of repeated jobs again: their acknowledgement was lost, and what was
-    /// appended before it may be lost too.
-    private func pushAgain(_ shown: [RoutedNotification]) async throws {
-        guard !shown.isEmpty else { return }
-        let keys = shown.map { ($0.notification.user, $0.notification.id) }
-        try await self.pushAgain(
-            try await self.dispatcher.untilDone("look up what is queued") {
-                try await self.dispatcher.database.notifications.load(keys)
-            }
-        )
+    /// Publishes the frames of repeated jobs and appends their pushes again: their acknowledgement
+    /// was lost, and what was done before it may be lost too.
+    private func redo(_ repeated: [RoutedNotification]) async throws {
+        guard !repeated.isEmpty else { return }
+        let keys = repeated.map { ($0.notification.user, $0.notification.id) }
+        let stored = try await self.dispatcher.untilDone("look up repeated notifications") {
+            try await self.dispatcher.database.notifications.load(keys)
+        }
+        // Sockets know those that were read or deleted, whose versions are those of the changes.
+        let unseen = Set(stored.filter { $0.readAt == nil && $0.deletedAt == nil }.map(\.id))
+        try await self.show(repeated.filter { unseen.contains($0.notification.id) })
+        try await self.pushAgain(stored)
     }
 
-    /// Drops deliveries that wait for a retry, which would come too early.
+    /// Drops deliveries that wait for a retry or are held back, which would come too early.
     private func withoutWaiting(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
         // Most batches have no repeats, so skip the lookup.
         guard deliveries.contains(where: { $0.mayWait }) else { return deliveries }

@@ -50,8 +50,13 @@ struct ScheduleFiring: Sendable {
         let fence = self.dispatcher.fence(for: Self.hold)
         let claimed = try await store.claim(lane, now: self.dispatcher.now(), hold: Self.hold)
         guard !claimed.isEmpty else { return 0 }
-        var open = claimed
         let firings = try await self.firings(claimed)
+        var open = firings.map { firing in
+            var schedule = firing.schedule
+            // One that skipped occurrences has moved on since it was claimed.
+            schedule.dueAt = firing.occurrence.at
+            return schedule
+        }
         // One that was claimed before goes alone, so that one that kills its dispatcher takes no
         // other with it.
         let fresh = firings.filter { $0.schedule.attempts <= 1 }

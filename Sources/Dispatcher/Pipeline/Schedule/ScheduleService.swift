@@ -45,15 +45,21 @@ package struct ScheduleService: Service {
             var turns = LaneTurns()
             var atOnce = 1
             var underWay = 0
-            while true {
-                while underWay < atOnce, isRunning, let lane = turns.next() {
-                    underWay += 1
-                    group.addTask { (lane, try await firing.fireDue(lane) == ScheduleStore.claimSize) }
+            do {
+                while true {
+                    while underWay < atOnce, isRunning, let lane = turns.next() {
+                        underWay += 1
+                        group.addTask { (lane, try await firing.fireDue(lane) == ScheduleStore.claimSize) }
+                    }
+                    guard let done = try await group.next() else { return }
+                    underWay -= 1
+                    turns.note(done.lane, isFull: done.isFull)
+                    if done.isFull { atOnce = 2 }
                 }
-                guard let done = try await group.next() else { return }
-                underWay -= 1
-                turns.note(done.lane, isFull: done.isFull)
-                if done.isFull { atOnce = 2 }
+            } catch {
+                // An error that leaves the group cancels the other batch in the middle of its work.
+                try? await group.waitForAll()
+                throw error
             }
         }
     }

@@ -88,7 +88,7 @@ package enum APNSAnswer {
             return .accepted(id: identifier)
         }
         let value = try? JSONParser.parse(body)
-        let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").prefix(64))
+        let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").unicodeScalars.prefix(64))
         if let rule = Self.byReason[reason] {
             // In milliseconds: the last time at which Apple knew the token to be invalid.
             let isDated = reason == "Unregistered" || reason == "ExpiredToken"

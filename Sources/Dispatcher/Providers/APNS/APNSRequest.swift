@@ -151,7 +151,7 @@ struct APNSOverrides {
     }
 
     func applied(to payload: [UInt8]) -> [UInt8] {
-        guard !self.changes.isEmpty, !self.isBackground, let whole = try? JSONParser.parse(payload) else {
+        guard !self.changes.isEmpty, !self.isBackground, let whole = try? JSONParser.parse(stored: payload) else {
             return payload
         }
         return JSONWriter.bytes(of: self.changes.reduce(whole) { $0.merging(.object([JSONMember("aps", $1)])) })

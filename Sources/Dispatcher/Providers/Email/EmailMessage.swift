@@ -106,8 +106,8 @@ struct EmailText: Sendable, Equatable {
 
     /// - Parameter exit: nil for an e-mail that the user cannot refuse.
     init(_ notification: Notification, _ words: MailTexts, _ exit: EmailExit?) {
-        // Validated as JSON when the job was taken.
-        let platform = notification.extras.platform.flatMap { try? JSONParser.parse($0) }
+        // Validated as JSON when the job was taken, maybe by earlier limits.
+        let platform = notification.extras.platform.flatMap { try? JSONParser.parse(stored: $0) }
         let given = platform?["email"]
         let title = EmailHeader.oneLine(notification.title)
         let line = title.isEmpty ? EmailHeader.oneLine(notification.body) : title
@@ -162,12 +162,12 @@ struct EmailLayout {
     var html: String {
         var rows = ""
         if !self.title.isEmpty {
-            let title = Self.escaped(self.title)
+            let title = self.title.htmlEscaped
             rows += Self.row(#"<h1 dir="auto" style="margin:0;font-size:22px;line-height:30px">\#(title)</h1>"#)
         }
         if let image {
             rows += Self.row(
-                #"<img src="\#(Self.escaped(image))" alt="" width="520" style="display:block;width:100%;border-radius:8px">"#
+                #"<img src="\#(image.htmlEscaped)" alt="" width="520" style="display:block;width:100%;border-radius:8px">"#
             )
         }
         for paragraph in self.paragraphs {
@@ -175,7 +175,7 @@ struct EmailLayout {
         }
         if let link {
             rows += Self.row(
-                #"<a href="\#(Self.escaped(link))" style="display:inline-block;padding:12px 24px;border-radius:8px;"#
+                #"<a href="\#(link.htmlEscaped)" style="display:inline-block;padding:12px 24px;border-radius:8px;"#
                     + #"background:#1f4fd8;color:#ffffff;font-size:16px;text-decoration:none">"#
                     + "\(self.words.open)</a>"
             )
@@ -185,7 +185,7 @@ struct EmailLayout {
             foot = """
                 <p lang="\(self.words.language)" dir="auto" \
                 style="margin:16px 0;font-size:13px;line-height:20px;color:#5c6370">\
-                <a href="\(Self.escaped(exit.url))" style="color:#5c6370">\(Self.escaped(exit.text))</a></p>
+                <a href="\(exit.url.htmlEscaped)" style="color:#5c6370">\(exit.text.htmlEscaped)</a></p>
 
                 """
         }
@@ -196,7 +196,7 @@ struct EmailLayout {
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">
             <meta name="color-scheme" content="light dark">
-            <title>\(Self.escaped(self.title))</title>
+            <title>\(self.title.htmlEscaped)</title>
             </head>
             <body style="margin:0;background:#f2f4f7;font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif">
             <table role="presentation" width="100%" cellpadding="0" cellspacing="0"><tr>
@@ -222,22 +222,6 @@ struct EmailLayout {
     private var paragraphs: [String] {
         let lines = self.body.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
         let groups = lines.split { $0.allSatisfy(\.isWhitespace) }
-        return groups.map { group in group.map { Self.escaped($0) }.joined(separator: "<br>\n") }
-    }
-
-    /// Escapes text for HTML content and double-quoted attributes.
-    static func escaped(_ text: some StringProtocol) -> String {
-        var escaped = ""
-        for character in text.unicodeScalars {
-            switch character {
-            case "&": escaped += "&amp;"
-            case "<": escaped += "&lt;"
-            case ">": escaped += "&gt;"
-            case "\"": escaped += "&quot;"
-            case "'": escaped += "&#39;"
-            default: escaped.unicodeScalars.append(character)
-            }
-        }
-        return escaped
+        return groups.map { group in group.map { $0.htmlEscaped }.joined(separator: "<br>\n") }
     }
 }

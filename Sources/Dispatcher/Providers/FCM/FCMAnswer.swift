@@ -70,7 +70,7 @@ package enum FCMAnswer {
             return type.hasSuffix("FcmError") ? detail["errorCode"]?.string : nil
         }.first
         let name = specific ?? error?["status"]?.string ?? "HTTP_\(status)"
-        let reason = String(name.prefix(64))
+        let reason = String(name.unicodeScalars.prefix(64))
         let message = error?["message"]?.string ?? ""
         // A proxy counts its own requests and knows nothing of the project's quota.
         if name == "QUOTA_EXCEEDED" || status == 429 && !isPage {

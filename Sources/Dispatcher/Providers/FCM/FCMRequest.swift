@@ -373,14 +373,14 @@ struct FCMOverrides {
     }
 
     func applied(to body: [UInt8]) -> [UInt8] {
-        guard !self.changes.isEmpty, let whole = try? JSONParser.parse(body) else { return body }
+        guard !self.changes.isEmpty, let whole = try? JSONParser.parse(stored: body) else { return body }
         return JSONWriter.bytes(of: self.changes.reduce(whole) { $0.merging(.object([JSONMember("message", $1)])) })
     }
 
     /// Merges the changes to Apple's payload into it.
     func appliedToApple(_ payload: [UInt8]) -> [UInt8] {
         let changes = self.changes.compactMap { $0["apns"]?["payload"] }
-        guard !changes.isEmpty, let whole = try? JSONParser.parse(payload) else { return payload }
+        guard !changes.isEmpty, let whole = try? JSONParser.parse(stored: payload) else { return payload }
         return JSONWriter.bytes(of: changes.reduce(whole) { $0.merging($1) })
     }
 

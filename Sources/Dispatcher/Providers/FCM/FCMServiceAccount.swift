@@ -80,7 +80,7 @@ struct FCMServiceAccount: Sendable {
         let value = try? JSONParser.parse(body)
         guard status == 200, let token = value?["access_token"]?.string else {
             let code = value?["error"]?.string ?? "no error code"
-            throw CredentialFault("the token endpoint answered \(status), \(code.prefix(64))")
+            throw CredentialFault("the token endpoint answered \(status), \(String(code.unicodeScalars.prefix(64)))")
         }
         let seconds = value?["expires_in"]?.integer ?? 3_600
         return (token, .seconds(min(max(seconds, 1), Self.longestLifetime)))

@@ -66,7 +66,7 @@ package enum WebPushAnswer {
         // Redirects are not followed: strangers choose their targets.
         if (200..<300).contains(status) {
             if isPage, location == nil { return nil }
-            return .accepted(id: location.map { String($0.prefix(Self.longestID)) })
+            return .accepted(id: location.map { String($0.unicodeScalars.prefix(Self.longestID)) })
         }
         let code = "HTTP_\(status)"
         // Anyone may run a service, so only known reasons count.

@@ -112,7 +112,7 @@ package enum WebhookAnswer {
     static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer {
         if (200..<300).contains(status) {
             let id = (try? JSONParser.parse(body))?["id"]?.string
-            return .accepted(id: id.map { String($0.prefix(Self.longestID)) })
+            return .accepted(id: id.map { String($0.unicodeScalars.prefix(Self.longestID)) })
         }
         let code = "HTTP_\(status)"
         if let rule = Self.byReason[code] { return rule.answer(after: retryAfter) }
