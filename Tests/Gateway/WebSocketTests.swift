@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
+import NIOHTTP1
 import Testing
 
 @testable import Protocols
@@ -34,6 +35,21 @@ struct WebSocketParserTests {
     func masks(mask: [UInt8]) {
         let frame = ClientFrame(text: "Hello, World").with { $0.mask = mask }
         #expect(WebSocketParser.events(frame) == [.text("Hello, World")])
+    }
+
+    @Test("keeps no memory of what was read before an incomplete frame")
+    func memory() {
+        var parser = WebSocketParser()
+        var bytes = ByteBuffer(bytes: [0x82, 0xFE, 0x27, 0x10, 0, 0, 0, 0])
+        bytes.writeRepeatingByte(0x78, count: 10_000)
+        // The first half of a header.
+        bytes.writeInteger(UInt8(0x82))
+        var count = 0
+        parser.read(bytes) { _ in count += 1 }
+        #expect(count == 1 && parser.isIncomplete)
+        #expect(parser.buffered < 100)
+        parser.read(ByteBuffer(bytes: [0x80, 0, 0, 0, 0])) { _ in count += 1 }
+        #expect(count == 2 && !parser.isIncomplete && parser.buffered == 0)
     }
 
     @Test("joins fragments with control frames between them")
@@ -348,6 +364,22 @@ private struct Xorshift: RandomNumberGenerator {
     }
 
     mutating func below(_ bound: Int) -> Int { Int(self.next() % UInt64(bound)) }
+}
+
+@Suite("WebSocket handshake", .timeLimit(.minutes(10)))
+struct WebSocketHandshakeTests {
+    @Test(
+        "finds a request for a WebSocket in a list, in any letter case of ASCII",
+        arguments: [
+            (["websocket"], true), (["h2c, \tWebSocket ,x"], true), (["h2c", "WEBSOCKET"], true), ([], false),
+            (["websocket/13"], false), (["xwebsocket"], false), (["web socket"], false), (["websocke"], false),
+            (["websoc\u{212A}et"], false), (["websocket\u{300}"], false),
+        ] as [([String], Bool)])
+    func requests(_ fields: [String], _ isRequested: Bool) {
+        var head = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/")
+        for field in fields { head.headers.add(name: "Upgrade", value: field) }
+        #expect(WebSocketHandshake.isRequested(by: head) == isRequested)
+    }
 }
 
 @Suite("WebSocket framing", .timeLimit(.minutes(10)))

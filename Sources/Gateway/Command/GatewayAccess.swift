@@ -142,10 +142,12 @@ struct GatewayProtection {
         }
     }
 
-    /// The rate limit of messages over sockets; nil if there is none.
-    func messages(_ buckets: TokenBuckets) -> UserRate? {
+    /// The rate limit of messages over sockets, or of new sockets; nil if there is none.
+    ///
+    /// Each kind has its own bucket, so that failed openings take nothing from open sockets.
+    func sockets(_ kind: UserRate.Kind, _ buckets: TokenBuckets) -> UserRate? {
         self.settings.userMessages.map {
-            UserRate(kind: .messages, perSecond: $0, burst: $0 * Self.burst, buckets: buckets)
+            UserRate(kind: kind, perSecond: $0, burst: $0 * Self.burst, buckets: buckets)
         }
     }
 }

@@ -50,10 +50,11 @@ enum GatewayComposition {
                 UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
             }
         )
-        let messageRate = protection.messages(base.live.buckets)
+        let messageRate = protection.sockets(.messages, base.live.buckets)
+        let openingRate = protection.sockets(.openings, base.live.buckets)
         let backend = SocketService(
             base, node: node, credentials: identities.credentials, inbox: inbox, users: users.store,
-            messageRate: messageRate)
+            messageRate: messageRate, openingRate: openingRate)
         let hub = self.hub(settings, protection, backend, clients)
         let api = APIServices(
             base,
@@ -81,7 +82,7 @@ enum GatewayComposition {
         let optional: [(any Service)?] = [
             spans, files.certificate.map { CertificateReload(certificate: $0, logger: logger) },
             webPushKey.map { key in RefreshService(every: .seconds(10)) { key.refresh() } },
-            messageRate, identities.callRate, keySet,
+            messageRate, openingRate, identities.callRate, keySet,
         ]
         let services: [any Service] = [
             self.zoneRefresh(base.zones, logger: logger),
@@ -92,14 +93,15 @@ enum GatewayComposition {
             RevocationService(register: identities.revocations, hub: hub, logger: logger),
             SurveyService(base, interval: settings.common.lease),
             clients.nodeService(settings, hub: hub, revocations: identities.revocations),
-            hub,
         ]
         let all = optional.compactMap(\.self) + services
         let work = Startup.Work(after: startup) { _ in
             logger.info("gateway started")
             try await ServiceGroup(services: all, logger: logger).run()
         }
-        try await self.run([work, app], settings, logger: logger)
+        // Together, because the server waits for its connections, and sockets may be on them.
+        let connections = ConcurrentServices([app, hub])
+        try await self.run([work, connections], settings, logger: logger)
         await clients.close()
     }
 

@@ -80,12 +80,15 @@ enum GatewayMetrics {
             MetricFamily("carillon_sockets_ghosts", .counter, "stale presence entries that were removed"),
             MetricFamily(
                 "carillon_sockets_overflows", .counter,
-                "openings, requests, proofs or departures dropped because their queue was full, polling sessions of "
-                    + "Socket.IO beyond 100,000, or beyond 1,000 of one address that have not joined"),
+                "openings, requests, proofs, what follows proofs in Redis (deadlines and events), or departures "
+                    + "dropped because their queue was full, polling sessions of Socket.IO beyond 100,000, or beyond "
+                    + "1,000 of one address that have not joined"),
             MetricFamily(
                 "carillon_frames_lost", .counter,
                 "users' changes that could not be published; their other sockets get them with the next change"),
-            MetricFamily("carillon_signalr_refused", .counter, "connections refused because the node was full"),
+            MetricFamily(
+                "carillon_signalr_refused", .counter,
+                "connections refused because the node was full or their user had too many without a handshake"),
             MetricFamily("carillon_signalr_returned", .counter, "connections that continued over another WebSocket"),
             MetricFamily("carillon_signalr_unused", .counter, "negotiations that no client used"),
             MetricFamily(
@@ -102,7 +105,9 @@ enum GatewayMetrics {
                 "carillon_door_refused", .counter, by: ["reason"],
                 "origin, head, body, address, slow, files (no room for another connection), pipeline (too much behind an "
                     + "unanswered request), memory (no room for another body): refusals of the listener"),
-            MetricFamily("carillon_rate_refused", .counter, by: ["kind"], "calls, messages beyond a user's rate"),
+            MetricFamily(
+                "carillon_rate_refused", .counter, by: ["kind"],
+                "calls, messages, openings (new sockets and streams) beyond a user's rate"),
             MetricFamily(
                 "carillon_rate_unchecked", .counter, by: ["kind"],
                 "batches not counted because Redis was out of reach"),

@@ -150,6 +150,23 @@ struct EdgeClientTests {
     private static let table = "/rest/v1/user_push_tokens"
     private static let apnsToken = String(repeating: "cd", count: 32)
 
+    @Test("the browser of a phone is no row, so no call changes its subscription")
+    func browsers() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let phone = #"{"platform":"android","token":"f:1"}"#
+            #expect(try await ada.send(.post, Self.table, phone).status == 201)
+            _ = try await stack.query("UPDATE carillon.devices SET provider = 'webpush'")
+            #expect(try await ada.get(Self.table).body.array?.isEmpty == true)
+            let patch = "\(Self.table)?platform=eq.android"
+            #expect(try await ada.send(.patch, patch, #"{"token":"anything"}"#).status == 204)
+            #expect(try await ada.send(.delete, patch).status == 204)
+            let left = try await stack.query("SELECT FROM carillon.devices WHERE token = 'f:1'")
+            #expect(left.count == 1)
+        }
+    }
+
     @Test("a user's tokens are upserted, selected, rotated and deleted, and hidden from others")
     func tokens() async throws {
         try await Stack.with { stack in

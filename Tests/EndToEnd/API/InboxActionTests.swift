@@ -54,6 +54,18 @@ struct InboxActionTests {
         }
     }
 
+    /// A catalog whose type has buttons.
+    private static let buttons = """
+        types:
+          invoice_created: {actions: invoices}
+        actions:
+          invoices:
+            buttons:
+              approve: {title: {en: Approve}, url: /invoices}
+              refuse: {title: {en: Refuse}}
+            default: {buttons: [approve, refuse]}
+        """
+
     private static func with(catalog: String? = nil, _ body: (Scene) async throws -> Void) async throws {
         try await Stack.with { stack in
             let environment = try catalog.map { try stack.catalog($0) } ?? [:]
@@ -85,17 +97,7 @@ struct InboxActionTests {
 
     @Test("each press of a button reaches upstream apps, with the button's id; only the user's own do")
     func press() async throws {
-        let catalog = """
-            types:
-              invoice_created: {actions: invoices}
-            actions:
-              invoices:
-                buttons:
-                  approve: {title: {en: Approve}, url: /invoices}
-                  refuse: {title: {en: Refuse}}
-                default: {buttons: [approve, refuse]}
-            """
-        try await Self.with(catalog: catalog) { scene in
+        try await Self.with(catalog: Self.buttons) { scene in
             let id = try await scene.notify("one", [("id", "j1"), ("org", "shop")])
             let shown = try await scene.ada.get("/v1/notifications/\(id)").body["data"]?["actions"]?.array ?? []
             #expect(shown.map { $0["id"]?.string } == ["approve", "refuse"])
@@ -182,7 +184,7 @@ struct InboxActionTests {
         }
     }
 
-    @Test("a deleted notification can be restored, one that another replaced cannot")
+    @Test("a deleted notification can be restored, one that another replaced or whose time is over cannot")
     func restore() async throws {
         try await Self.with { scene in
             let id = try await scene.notify("one", [("collapse_key", "k")])
@@ -191,6 +193,34 @@ struct InboxActionTests {
             _ = try await scene.notify("newer", [("collapse_key", "k")])
             try await scene.ada.waitForCount(1)
             #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/restore").status == 404)
+
+            let soon = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 600).rfc3339
+            let brief = try await scene.notify("brief", [("keep_until", soon)])
+            #expect(try await scene.ada.send(.delete, "/v1/notifications/\(brief)").status == 200)
+            try await scene.act("restore", on: brief, unread: 2, total: 2)
+            #expect(try await scene.ada.send(.delete, "/v1/notifications/\(brief)").status == 200)
+            try await scene.stack.query("UPDATE carillon.notifications SET keep_until = now() WHERE title = 'brief'")
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(brief)/restore").status == 404)
+        }
+    }
+
+    @Test("a snoozed notification comes back with its job's own buttons, or with the catalog's")
+    func snoozeButtons() async throws {
+        try await Self.with(catalog: Self.buttons) { scene in
+            let own = try await scene.notify("own", [("data", #"{"actions":[{"id":"pay","title":"Pay"}]}"#)])
+            let plain = try await scene.notify("plain")
+            for id in [own, plain] {
+                let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 2).rfc3339
+                let answer = try await scene.ada.send(
+                    .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
+                #expect(answer.status == 200)
+            }
+            for (title, buttons) in [("own", ["pay"]), ("plain", ["approve", "refuse"])] {
+                let back = try await eventualValue("\(title) comes back") {
+                    try await scene.listed().first { $0["title"]?.string == title }
+                }
+                #expect(back["data"]?["actions"]?.array?.compactMap { $0["id"]?.string } == buttons)
+            }
         }
     }
 

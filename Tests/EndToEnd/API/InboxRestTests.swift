@@ -202,6 +202,12 @@ struct InboxRestTests {
                 #expect(answer.type == "application/problem+json")
                 #expect(answer.faults == [field], "\(query)")
             }
+            let changes = [
+                try await gateway.call(.delete, "/v1/notifications?org=acme", token: token),
+                try await gateway.call(
+                    .post, "/v1/notifications/read?org=acme", token: token, json: #"{"all":true}"#),
+            ]
+            for answer in changes { #expect(answer.status == 400 && answer.faults == ["org"]) }
             let bodies = [
                 (#"{}"#, "ids"), (#"{"ids":[]}"#, "ids"), (#"{"ids":["x"]}"#, "ids"), (#"{"ids":5}"#, "ids"),
                 (#"{"all":1}"#, "all"), (#"{"all":true,"ids":["00000000-0000-0000-0000-000000000000"]}"#, "ids"),

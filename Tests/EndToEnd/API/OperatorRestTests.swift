@@ -81,7 +81,8 @@ struct OperatorRestTests {
             let rest = try await gateway.call(.get, "\(path)?org=shop&cursor=ada", token: admin)
             #expect(rest.body["notifications"]?.array?.map { $0["user_id"]?.string } == ["ben"])
             #expect(rest.body["next_cursor"] == .null)
-            #expect(try await gateway.call(.get, path, token: admin).body["notifications"] == .array([]))
+            // Without its organisation, the id is unknown.
+            #expect(try await gateway.call(.get, path, token: admin).status == 404)
             let ofEntry = try await gateway.call(.get, "/v1/admin/jobs/\(entry)/notifications", token: admin)
             #expect(ofEntry.body["notifications"]?.array?.map { $0["title"]?.string } == ["Two"])
             let service = try await Stack.token(user: "backend", scope: .service)
@@ -136,7 +137,17 @@ struct OperatorRestTests {
             #expect(again.body["next_cursor"] == .null)
             let none = try await gateway.call(
                 .post, "/v1/admin/jobs/j1/resend", token: admin, json: #"{"status":"failed"}"#)
-            #expect(none.body["count"]?.integer == 0)
+            #expect(none.status == 202 && none.body["count"]?.integer == 0)
+            // Another id, and another organisation.
+            for (job, json) in [("j2", #"{"status":"sent"}"#), ("j1", #"{"status":"sent","org":"shop"}"#)] {
+                let unknown = try await gateway.call(
+                    .post, "/v1/admin/jobs/\(job)/resend", token: admin, json: json)
+                #expect(unknown.status == 404, "\(job)")
+            }
+            for (query, status) in [("j1/notifications?status=failed", 200), ("j2/notifications", 404)] {
+                let list = try await gateway.call(.get, "/v1/admin/jobs/\(query)", token: admin)
+                #expect(list.status == status, "\(query)")
+            }
             try await eventually("both have it again") {
                 try await stack.query("SELECT FROM carillon.notifications WHERE job_id LIKE 'resend:%'").count == 2
             }
@@ -350,7 +361,8 @@ struct OperatorRestTests {
                     .post, "/v1/admin/previews", token: admin, json: "{\"job\":\(job)}")
                 return (answer.status, answer.body)
             }
-            let found = try await preview(#"{"type":"order_shipped","vars":{"name":"A7"}}"#)
+            let found = try await preview(
+                #"{"type":"order_shipped","delivery":"push","vars":{"name":"A7"}}"#)
             #expect(found.status == 200)
             let texts = found.body["previews"]?.array ?? []
             #expect(texts.map { $0["locale"]?.string } == ["en", "de"])
@@ -358,9 +370,20 @@ struct OperatorRestTests {
             #expect(texts.first?["push"]?["title"]?.string == "A7 is on its way")
             #expect(texts.first?["email"]?["subject"]?.string == "Shipped: A7")
             #expect(texts.last?["push"]?["body"]?.string == "Bestellung A7")
-            let plain = try await preview(#"{"type":"invoice_created","title":"T","channels":["push"],"topic":"news"}"#)
-            #expect(plain.body["previews"]?.array?.first?["push"]?["title"]?.string == "T")
-            #expect(plain.body["previews"]?.array?.first?["in_app"] == .null)
+            let cases: [(String, [String])] = [
+                (#""delivery":"push","channels":["push"],"topic":"news""#, ["push"]),
+                // Channels that the type does not have.
+                (#""delivery":"push","channels":["push","email"]"#, ["push"]),
+                // The type's delivery is in_app, which removes push.
+                (#""channels":["in_app","push"]"#, ["in_app"]), (#""lane":"bulk""#, ["in_app"]),
+            ]
+            for (fields, channels) in cases {
+                let plain = try await preview("{\"type\":\"invoice_created\",\"title\":\"T\",\(fields)}")
+                let shown = plain.body["previews"]?.array?.first
+                #expect(
+                    ["in_app", "push", "email"].filter { shown?[$0]?.object != nil } == channels, "\(fields)")
+                for channel in channels { #expect(shown?[channel]?["title"]?.string == "T") }
+            }
             for (job, field) in [
                 (#"{"type":"order_shipped","vars":{}}"#, "job.vars.name"), (#"{"type":"unheard_of"}"#, "job.type"),
                 (#"{"event":"typing"}"#, "job.event"), ("[]", "job"),
@@ -423,6 +446,28 @@ struct OperatorRestTests {
                 try await stack.query("SELECT FROM carillon.dead_letters").count == 2
             }
             #expect(try await gateway.call(.post, path, token: admin, json: edited).status == 404)
+        }
+    }
+
+    @Test("an edited letter that was replayed before keeps its first entry, so its ids stay")
+    func editAfterReplay() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let first = "carillon:jobs/1795000000000-0"
+            try await stack.append([("user", "ada"), ("type", "unheard_of"), ("carillon:replay", first)])
+            try await eventually("it is dead") {
+                try await stack.query("SELECT FROM carillon.dead_letters").count == 1
+            }
+            let id = try #require(try await stack.query("SELECT id FROM carillon.dead_letters").first?.int8(0))
+            let edited = """
+                {"fields":[["user","ada"],["type","invoice_created"],["title","mended"],["carillon:replay","x/1-0"]]}
+                """
+            let replayed = try await gateway.call(
+                .post, "/v1/admin/dead-letters/\(id)/replay", token: try await Self.admin(), json: edited)
+            #expect(replayed.status == 202)
+            try await eventually("ada has it") { try await stack.statuses(user: "ada") == ["mended": "sent"] }
+            let entries = try await stack.query("SELECT job_entry FROM carillon.notifications")
+            #expect(try entries.map { try $0.text(0) } == [first])
         }
     }
 }

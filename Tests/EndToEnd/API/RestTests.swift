@@ -131,6 +131,13 @@ struct RestTests {
             let zone = try await gateway.call(.put, "/v1/settings", token: user, json: #"{"zone":"Mars/Olympus"}"#)
             #expect(zone.status == 422)
             #expect(try await gateway.call(.get, "/v1/nowhere", token: user).status == 404)
+
+            // No dispatcher takes test sends.
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let waiting: [RedisArgument] = Array(repeating: "{}", count: 100)
+            try await stack.connection.send(["LPUSH", "carillon:test-sends"] + waiting)
+            let test = try await gateway.call(.post, "/v1/test-sends", token: service, json: #"{"user":"ada"}"#)
+            #expect(test.status == 503 && test.header("retry-after") == "5")
         }
     }
 
@@ -191,6 +198,27 @@ struct DescriptionTests {
         }
     }
 
+    @Test("each call refuses a query parameter that it does not have")
+    func unknownParameters() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "root", scope: .admin)
+            let document = try await gateway.call(.get, Self.documents.canonical, token: nil).body
+            let id = NotificationID.random().description
+            var count = 0
+            for path in document["paths"]?.object ?? [] {
+                let place = path.key.replacing(#/\{[^}]*\}/#, with: id)
+                for operation in path.value.object ?? [] where operation.value["security"] == nil {
+                    let method = try #require(TransferRequest.Method(rawValue: operation.key.uppercased()))
+                    let answer = try await gateway.call(method, "\(place)?colour=1", token: token)
+                    #expect(answer.status == 400 && answer.faults.contains("colour"), "\(method) \(path.key)")
+                    count += 1
+                }
+            }
+            #expect(count > 60)
+        }
+    }
+
     @Test("an unknown method gets 405 with the allowed ones, an unknown path 404")
     func methods() async throws {
         try await Stack.with { stack in
@@ -214,17 +242,21 @@ struct DescriptionTests {
                 }
             }
             #expect(try await gateway.call(.get, "/v1//notifications", token: token).status == 404)
-            // Sent over a raw socket, because libcurl has no TRACE.
-            for (path, allowed) in [
-                ("/v1/notifications", "DELETE, GET, HEAD"), ("/v1/socket", "GET"), ("/v1/stream", "GET"),
-                ("/hubs/notifications", "GET, POST, DELETE, OPTIONS"), ("/healthz", "GET, HEAD"),
-            ] {
+            // Sent over a raw socket, because the client has none of these methods.
+            for (method, path, allowed) in [
+                ("TRACE", "/v1/notifications", "DELETE, GET, HEAD"), ("TRACE", "/v1/socket", "GET"),
+                ("TRACE", "/v1/stream", "GET"), ("TRACE", "/hubs/notifications", "GET, POST, DELETE, OPTIONS"),
+                ("TRACE", "/healthz", "GET, HEAD"), ("PROPFIND", "/v1/notifications/x", "DELETE, GET, HEAD"),
+                ("HEAD", "/v1/notifications/read", "POST"), ("OPTIONS", "/v1/settings", "GET, HEAD, PUT"),
+                ("OPTIONS", "/v1/nowhere", nil),
+            ] as [(String, String, String?)] {
                 let client = try await TestSocket.connect(port: gateway.port)
                 let fields = "host: x\r\nauthorization: Bearer \(token)\r\n"
-                try await client.send(raw: Array("TRACE \(path) HTTP/1.1\r\n\(fields)\r\n".utf8))
+                try await client.send(raw: Array("\(method) \(path) HTTP/1.1\r\n\(fields)\r\n".utf8))
                 try await eventually("it is answered") { client.status != nil }
-                #expect(client.status == 405, "\(path)")
-                #expect(client.head.lowercased().contains("allow: \(allowed.lowercased())\r\n"), "\(client.head)")
+                #expect(client.status == (allowed == nil ? 404 : 405), "\(method) \(path)")
+                let field = allowed.map { "allow: \($0.lowercased())\r\n" }
+                #expect(field.map { client.head.lowercased().contains($0) } != false, "\(client.head)")
                 await client.close()
             }
         }
@@ -314,6 +346,10 @@ struct DescriptionTests {
             #expect(element.status == 422)
             #expect(element.faults == ["[0].user", "[0].type", "[1].job"])
             #expect(try await gateway.call(.post, "/v1/jobs", token: token).status == 400)
+            for path in ["/v1/jobs", "/v1/users/ada", "/v1/schedules"] {
+                let method: TransferRequest.Method = path == "/v1/users/ada" ? .put : .post
+                #expect(try await gateway.call(method, path, token: token, json: "5").status == 400, "\(path)")
+            }
             #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
         }
     }

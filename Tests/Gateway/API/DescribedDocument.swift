@@ -39,7 +39,7 @@ enum DescribedDocument: CaseIterable {
         try await OfflineServices.with { services in
             let router: Router<APIContext>
             switch self {
-            case .canonical: router = APIRouter.make(services, refusesOtherMethods: false)
+            case .canonical: router = APIRouter.make(services)
             case .compatibility:
                 router = Router(context: APIContext.self)
                 CompatibilityRouter.add(to: router, services: services, defaults: Self.defaults)

@@ -20,12 +20,10 @@ package enum APIRouter {
     /// Creates the router.
     ///
     /// - Parameters:
-    ///   - refusesOtherMethods: whether known paths answer other methods with 405.
     ///   - errors: rewrites errors of the routes that `extend` adds.
     ///   - extend: adds further routes.
     package static func make(
         _ services: APIServices,
-        refusesOtherMethods: Bool = true,
         errors: (any MiddlewareProtocol<Request, Response, APIContext>)? = nil,
         extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
     ) -> Router<APIContext> {
@@ -36,7 +34,7 @@ package enum APIRouter {
         router.add(middleware: SpellingMiddleware())
         Self.addRoutes(to: router, services)
         extend(router, services)
-        if refusesOtherMethods { MethodRefusal.add(to: router) }
+        router.add(middleware: MethodMiddleware(of: router))
         return router
     }
 

@@ -246,7 +246,7 @@ struct OperatorLog: Sendable {
             "http.status": "\(status.code)",
         ]
         if self.namesTarget, let target = context.parameters.get("id") {
-            metadata["target"] = "\(target.prefix(Self.longestTarget))"
+            metadata["target"] = "\(String(target.unicodeScalars.prefix(Self.longestTarget)))"
         }
         context.logger.notice("operator's call answered", metadata: metadata)
     }
@@ -395,26 +395,39 @@ private struct CountedBody: AsyncSequence, Sendable {
 }
 
 /// Answers 405 with `Allow` (RFC 9110 section 15.5.6) for unsupported methods of known paths.
-enum MethodRefusal {
-    /// HEAD follows GET, and OPTIONS belongs to preflight requests.
-    private static let methods: [HTTPRequest.Method] =
-        [.get, .post, .put, .patch, .delete, .trace] + [HTTPRequest.Method("QUERY")].compactMap(\.self)
+struct MethodMiddleware: RouterMiddleware {
+    typealias Context = APIContext
 
-    /// Adds refusals for all routes that the router has so far; call it last.
-    static func add(to router: Router<APIContext>) {
-        var allowed: [String: (path: RouterPath, methods: Set<HTTPRequest.Method>)] = [:]
+    /// Answers GET on each known path with the methods that the path has.
+    private let paths: RouterResponder<APIContext>
+
+    /// - Parameter router: has all routes. Add the middleware after them, so that it sees only
+    ///   requests without a route.
+    init(of router: Router<APIContext>) {
+        var known: [String: (path: RouterPath, methods: Set<String>)] = [:]
         for route in router.routes {
-            allowed[route.path.description, default: (route.path, [])].methods.insert(route.method)
+            known[route.path.description, default: (route.path, [])].methods.insert(route.method.rawValue)
         }
-        for (path, known) in allowed.values {
-            let names = known.union(known.contains(.get) ? [.head] : []).map(\.rawValue).sorted()
-            for method in Self.methods where !known.contains(method) {
-                router.on(path, method: method) { _, _ -> Response in
-                    var problem = Problem(.methodNotAllowed, "the method \(method.rawValue) is not for this path")
-                    problem.allowed = names
-                    throw problem
-                }
-            }
+        let paths = Router(context: APIContext.self)
+        for (path, methods) in known.values {
+            let names = methods.union(methods.contains("GET") ? ["HEAD"] : []).sorted().joined(separator: ", ")
+            paths.get(path) { _, _ in Response(status: .methodNotAllowed, headers: [.allow: names]) }
         }
+        self.paths = paths.buildResponder()
+    }
+
+    func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        let question = Request(
+            head: HTTPRequest(method: .get, scheme: nil, authority: nil, path: request.head.path),
+            body: RequestBody(buffer: ByteBuffer()))
+        let known = try await self.paths.respond(to: question, context: context)
+        guard known.status == .methodNotAllowed else { return try await next(request, context) }
+        var problem = Problem(.methodNotAllowed, "the method \(request.method.rawValue) is not for this path")
+        problem.allowed = known.headers[.allow]
+        throw problem
     }
 }

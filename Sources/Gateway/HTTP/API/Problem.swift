@@ -14,7 +14,7 @@ struct Problem: HTTPResponseError {
     /// Seconds after which a retry may succeed.
     let retryAfter: Int?
     /// The allowed methods, for 405.
-    var allowed: [String] = []
+    var allowed: String?
     /// An error code for clients of other systems; clients of this API use the status.
     var code: String?
     /// The details that such clients read in addition to the message.
@@ -81,7 +81,7 @@ struct Problem: HTTPResponseError {
         var headers: HTTPFields = [.contentType: "application/problem+json"]
         if status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
         if let retryAfter { headers[.retryAfter] = String(retryAfter) }
-        if !self.allowed.isEmpty { headers[.allow] = self.allowed.joined(separator: ", ") }
+        if let allowed { headers[.allow] = allowed }
         return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
     }
 
@@ -112,7 +112,7 @@ extension Schema {
 
 extension ProblemStyle {
     static let canonical = ProblemStyle(
-        schema: .problem, always: [429],
+        schema: .problem, refusesUnknownParameters: true, always: [429],
         texts: [
             400: "The path, the query or the form of the body is invalid.",
             401: "The token is missing or invalid.",

@@ -129,7 +129,9 @@ struct TaskDeviceRoutes {
     /// Removes the device with the token or id in the path.
     private func remove(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
         let user = try context.user()
-        guard let key = PercentCoding.decode(try context.parameters.require("key")) else {
+        guard let key = PercentCoding.decode(try context.parameters.require("key")),
+            !CombiningMarks.areTooMany(in: key)
+        else {
             throw Problem.noSuch("device")
         }
         return try await self.remove(key, user, endpoint)

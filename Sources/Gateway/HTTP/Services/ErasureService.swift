@@ -18,6 +18,7 @@ struct ErasureService: Sendable {
     private let users: UserStore
     private let deadLetters: DeadLetterStore
     private let schedules: ScheduleStore
+    private let broadcasts: BroadcastStore
     private let traces: UserTraces
     private let unconfirmed: UnconfirmedSet
 
@@ -26,6 +27,7 @@ struct ErasureService: Sendable {
         self.users = users
         self.deadLetters = base.database.deadLetters
         self.schedules = base.database.schedules
+        self.broadcasts = base.database.broadcasts
         self.traces = base.live.userTraces
         self.unconfirmed = base.live.unconfirmed
     }
@@ -45,6 +47,7 @@ struct ErasureService: Sendable {
         let shared = try await self.schedules.erase(user: user)
         report.postgres = erasure.rows.map { ($0.table, $0.table == "schedules" ? $0.count + shared : $0.count) }
         report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))
+        try await self.broadcasts.erase(user: user)
         var unconfirmed = 0
         for start in stride(from: 0, to: erasure.pending.count, by: 1_000) {
             let part = erasure.pending[start..<min(start + 1_000, erasure.pending.count)]
@@ -58,7 +61,6 @@ struct ErasureService: Sendable {
             ("usage", try await self.traces.eraseUsage(user: user, caps: caps, rates: rates)),
             ("unconfirmed", unconfirmed),
             ("retries", try await self.traces.eraseRetries(user: user)),
-            ("dead_letters", try await self.traces.eraseDeadLetters(user: user)),
         ]
         return report
     }

@@ -77,9 +77,9 @@ enum RepeatedJob {
             ("keep_until", notification.keepUntil.flatMap { $0 > now ? $0.rfc3339 : nil }),
         ]
         var fields = texts.compactMap { name, text in text.map { (name: name, value: Array($0.utf8)) } }
-        // The buttons come from the catalog again, in the user's language of then.
-        let hasButtons = catalog.actions(of: notification.type)?.rule(for: extras.state)?.buttons.isEmpty == false
-        if let data = Self.compact(notification.data, without: hasButtons ? "actions" : nil) {
+        // The catalog adds its buttons again, in the user's language of then.
+        let hasCatalogButtons = Self.hasButtons(of: catalog, notification)
+        if let data = Self.compact(notification.data, without: hasCatalogButtons ? "actions" : nil) {
             fields.append(("data", data))
         }
         if var platform = Self.compact(extras.platform) {
@@ -90,7 +90,16 @@ enum RepeatedJob {
         return fields
     }
 
-    /// Returns an object without white space and without a member; nil if nothing is left.
+    /// Whether a notification has the buttons of the catalog, rather than its job's own.
+    private static func hasButtons(of catalog: Catalog, _ notification: Notification) -> Bool {
+        let rule = catalog.actions(of: notification.type)?.rule(for: notification.extras.state)
+        let data = notification.data.flatMap { try? JSONParser.parse($0) }
+        guard let rule, !rule.buttons.isEmpty, let actions = data?["actions"]?.array else { return false }
+        return actions.compactMap { $0["id"]?.string } == rule.buttons.map(\.id)
+    }
+
+    /// Returns an object without white space and without a member; nil if nothing is left, or if an
+    /// older row holds JSON that is beyond the limits of a job.
     private static func compact(_ json: [UInt8]?, without name: String? = nil) -> [UInt8]? {
         guard let members = json.flatMap({ try? JSONParser.parse($0) })?.object?.filter({ $0.key != name }),
             !members.isEmpty

@@ -17,7 +17,6 @@ import Synchronization
 package struct SurveyService: Service {
     private let survey: StreamSurvey
     private let connection: RedisClient
-    private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let interval: Duration
     private let metrics: SurveyMetrics
@@ -30,7 +29,6 @@ package struct SurveyService: Service {
     ) {
         self.survey = base.live.survey
         self.connection = base.live.connection
-        self.now = base.now
         self.logger = base.logger
         self.interval = interval
         self.metrics = SurveyMetrics(factory: metrics)
@@ -83,8 +81,10 @@ package struct SurveyService: Service {
     }
 
     private func lookAtStreams() async throws(RedisError) {
-        let now = self.now()
-        for stream in try await self.survey.streams() {
+        let streams = try await self.survey.streams()
+        // Redis dates the entries; this machine's clock may differ.
+        let now = try await self.survey.time()
+        for stream in streams {
             let gauges = self.metrics.gauges(of: stream)
             gauges.length.record(stream.length)
             gauges.pending.record(stream.pending)
@@ -113,11 +113,7 @@ package struct SurveyService: Service {
                 faults.append("\(place)maxmemory-policy is \(facts.evictionPolicy), not noeviction")
             }
         }
-        if let fullest = Self.fullest(servers) {
-            self.metrics.memory.record(fullest.usedMemory)
-            self.metrics.memoryLimit.record(fullest.maximumMemory)
-        }
-        self.metrics.durable.record(faults.isEmpty ? 1 : 0)
+        self.metrics.record(Self.fullest(servers), isDurable: faults.isEmpty)
         return faults
     }
 
@@ -131,7 +127,7 @@ package struct SurveyService: Service {
     }
 }
 
-/// The metrics of ``SurveyService``, each created once.
+/// The metrics of ``SurveyService``.
 final class SurveyMetrics: Sendable {
     /// The gauges of a stream.
     struct Stream: Sendable {
@@ -161,18 +157,24 @@ final class SurveyMetrics: Sendable {
     private let factory: any MetricsFactory
     let dispatchers: Gauge
     let gateways: Gauge
-    let memory: Gauge
-    let memoryLimit: Gauge
-    /// 1 if Redis persists its data and evicts nothing.
-    let durable: Gauge
 
     init(factory: any MetricsFactory) {
         self.factory = factory
         self.dispatchers = Gauge(label: "carillon.dispatchers.alive", factory: factory)
         self.gateways = Gauge(label: "carillon.gateways.alive", factory: factory)
-        self.memory = Gauge(label: "carillon.redis.memory_bytes", factory: factory)
-        self.memoryLimit = Gauge(label: "carillon.redis.memory_limit_bytes", factory: factory)
-        self.durable = Gauge(label: "carillon.redis.durable", factory: factory)
+    }
+
+    /// Records the state of Redis, whose gauges exist only from then on.
+    ///
+    /// A 0 before the first answer would say that Redis loses data.
+    ///
+    /// - Parameter isDurable: whether Redis persists its data and evicts nothing.
+    func record(_ fullest: RedisFacts?, isDurable: Bool) {
+        if let fullest {
+            Gauge(label: "carillon.redis.memory_bytes", factory: self.factory).record(fullest.usedMemory)
+            Gauge(label: "carillon.redis.memory_limit_bytes", factory: self.factory).record(fullest.maximumMemory)
+        }
+        Gauge(label: "carillon.redis.durable", factory: self.factory).record(isDurable ? 1 : 0)
     }
 
     /// Returns the gauges of a stream, created on first use.

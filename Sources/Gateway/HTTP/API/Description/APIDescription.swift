@@ -183,6 +183,8 @@ struct Routes {
         self.note(method, path, operation)
         let scope = operation.scope
         let log = OperatorLog(method, operation, tag: self.tag)
+        // Operations with parameters read their query themselves.
+        let refusesQuery = self.problems.refusesUnknownParameters && !self.isOpen && operation.queryNames.isEmpty
         self.group.on(RouterPath(path), method: method) { request, context -> Response in
             do {
                 switch scope {
@@ -191,6 +193,7 @@ struct Routes {
                 case .service: try context.requireService()
                 case .admin: try context.requireAdmin()
                 }
+                if refusesQuery { try FieldReader(query: request, of: operation).finish() }
                 let response = try await handler(request, context)
                 log?.note(response.status, request, context)
                 return response
@@ -287,7 +290,9 @@ private struct OperationWriter {
         if !self.entry.isOpen { statuses.formUnion([401, 503] + problems.always) }
         if self.declared.scope != .user { statuses.insert(403) }
         if self.declared.path.all.contains(where: \.schema.isText) { statuses.insert(400) }
-        if !self.declared.query.all.isEmpty { statuses.insert(problems.query) }
+        if !self.declared.query.all.isEmpty || problems.refusesUnknownParameters && !self.entry.isOpen {
+            statuses.insert(problems.query)
+        }
         if self.declared.body != nil { statuses.formUnion([400, 413, problems.body]) }
         return statuses
     }

@@ -6,7 +6,8 @@ import Core
 /// A call as its route declares it: who may call, what it takes and what it answers.
 ///
 /// The answers that calls have in common need no declaration: 500 on every call, 401, 429 and 503
-/// on those with a token, 403 on those with a scope, and 400, 413 and 422 on those with a body.
+/// on those with a token, 403 on those with a scope, 400, 413 and 422 on those with a body, and 400
+/// on all of `/v1`.
 struct Operation: Sendable {
     /// The scope that a call needs; the route refuses callers without it.
     enum Scope {
@@ -116,6 +117,8 @@ struct ProblemStyle: Sendable {
     let schema: Schema
     /// The status for an invalid query.
     var query = 400
+    /// Whether calls with a token refuse parameters that their operation does not declare.
+    var refusesUnknownParameters = false
     /// The status for invalid fields of a body.
     var body = 422
     /// The statuses that every call with a token may have.

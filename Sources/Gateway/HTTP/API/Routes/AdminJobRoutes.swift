@@ -109,7 +109,8 @@ struct AdminJobRoutes {
         answers: [
             .ok(
                 "The page.",
-                .object(["notifications": .list(of: .jobNotification, max: 100), "next_cursor": .string.orNull]))
+                .object(["notifications": .list(of: .jobNotification, max: 100), "next_cursor": .string.orNull])),
+            404, 409,
         ])
 
     private func notifications(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -117,14 +118,30 @@ struct AdminJobRoutes {
         let limit = query.limit()
         let last = query.text("cursor", limit: JobLimits.user)
         let status = query.choice("status", of: NotificationStatus.self)
-        let name = try JobControlRoutes(jobs: self.jobs).name(context, query)
-        let items = try await self.store.notifications(of: name, status: status, after: last ?? "", limit: limit + 1)
+        let name = try await JobControlRoutes(jobs: self.jobs).name(context, query)
+        let items = try await self.page(of: name, status: status, after: last, limit: limit + 1)
         return Response.object { writer in
             writer.array("notifications", items.prefix(limit)) { writer, item in
                 OperatorNotification.write(item, hasUser: true, to: &writer)
             }
             writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.user : nil)
         }
+    }
+
+    /// Returns notifications of a job by user, starting after the user `last`.
+    ///
+    /// - Throws: ``Problem`` 404 if the job is unknown.
+    private func page(
+        of name: CancellationStore.Name,
+        status: NotificationStatus?,
+        after last: String?,
+        limit: Int
+    ) async throws -> [PeopleStore.Item] {
+        let items = try await self.store.notifications(of: name, status: status, after: last ?? "", limit: limit)
+        if items.isEmpty, last == nil, try await self.jobs.control.find(name, isCounted: false) == nil {
+            throw JobControlRoutes.unknown
+        }
+        return items
     }
 
     // MARK: Sending again
@@ -184,7 +201,7 @@ struct AdminJobRoutes {
                     "refused": .count("Those that the catalog no longer takes."),
                     "next_cursor": .string.orNull,
                 ])),
-            422,
+            404, 409, 422,
         ])
 
     private func resendJob(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -195,9 +212,8 @@ struct AdminJobRoutes {
         let last = body.text("cursor", limit: JobLimits.user)
         let key = body.text("key", limit: Self.longestKey) ?? NotificationID.random().description
         try body.finish()
-        let name = self.jobs.control.name(org: org ?? "", id: id)
-        let items = try await self.store.notifications(
-            of: name, status: status, after: last ?? "", limit: Self.mostResent + 1)
+        let name = try await JobControlRoutes(jobs: self.jobs).name(org: org, id: id)
+        let items = try await self.page(of: name, status: status, after: last, limit: Self.mostResent + 1)
         let notifications = items.prefix(Self.mostResent).map(\.notification)
         let sent = try await self.append(self.repeats(of: notifications, key: key)).count
         return Response.object(status: .accepted) { writer in

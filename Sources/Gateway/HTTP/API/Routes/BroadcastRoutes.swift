@@ -30,7 +30,7 @@ struct BroadcastRoutes {
     }
 
     private func apply(_ order: JobControl.Order, _ request: Request, _ context: APIContext) async throws -> Response {
-        let name = try JobControlRoutes(jobs: self.jobs).name(
+        let name = try await JobControlRoutes(jobs: self.jobs).name(
             context, FieldReader(query: request, of: Self.pause))
         guard let (report, isApplied) = try await self.jobs.control.order(order, name) else {
             throw Problem(.notFound, "there is no such broadcast, or no dispatcher has stored it yet")

@@ -20,14 +20,31 @@ struct JobControlRoutes {
     ]
     static let org: Fields = ["org?": .text(JobLimits.org)("The organisation of the job; none if absent.")]
 
-    private static let unknown = Problem(.notFound, "there is no such job, or no dispatcher has stored it yet")
+    static let unknown = Problem(.notFound, "there is no such job, or no dispatcher has stored it yet")
 
     /// Returns the name of the job in the path and `org`.
-    func name(_ context: APIContext, _ query: consuming FieldReader) throws -> CancellationStore.Name {
+    func name(
+        _ context: APIContext,
+        _ query: consuming FieldReader,
+        isForCancelling: Bool = false
+    ) async throws -> CancellationStore.Name {
         let id = try context.pathText("id", limit: JobLimits.id)
         let org = query.text("org", limit: JobLimits.org)
         try query.finish()
-        return self.jobs.control.name(org: org ?? "", id: id)
+        return try await self.name(org: org, id: id, isForCancelling: isForCancelling)
+    }
+
+    /// - Throws: ``Problem`` 409 if the id is an entry of several jobs.
+    func name(
+        org: String?,
+        id: String,
+        isForCancelling: Bool = false
+    ) async throws -> CancellationStore.Name {
+        do {
+            return try await self.jobs.control.name(org: org ?? "", id: id, isForCancelling: isForCancelling)
+        } catch let error as JobControl.AmbiguousEntry {
+            throw Problem(.conflict, error.description)
+        }
     }
 
     private static let find = Operation(
@@ -37,14 +54,15 @@ struct JobControlRoutes {
         path: id,
         query: org + [
             "recipients?": .bool(default: true)(
-                "false skips the counts, which are slow for a million recipients; `final` is then false.")
+                "false skips the counts of a broadcast, which are slow for a million recipients; `final` is then "
+                    + "false.")
         ],
-        answers: [.ok("The status.", .jobReport), 404])
+        answers: [.ok("The status.", .jobReport), 404, 409])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.find)
         let isCounted = query.flag("recipients") ?? true
-        let name = try self.name(context, query)
+        let name = try await self.name(context, query)
         guard let report = try await self.jobs.control.find(name, isCounted: isCounted) else { throw Self.unknown }
         return Response.object { JobShape.write(report, self.jobs.base.catalog, to: &$0) }
     }
@@ -55,10 +73,11 @@ struct JobControlRoutes {
         scope: .service,
         path: id,
         query: org,
-        answers: [.ok("The result; the call is idempotent.", .jobCancellation), 404])
+        answers: [.ok("The result; the call is idempotent.", .jobCancellation), 404, 409])
 
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
-        let name = try self.name(context, FieldReader(query: request, of: Self.cancel))
+        let name = try await self.name(
+            context, FieldReader(query: request, of: Self.cancel), isForCancelling: true)
         guard let report = try await self.jobs.control.cancel(name) else { throw Self.unknown }
         return Response.object { JobShape.write(cancellation: report, to: &$0) }
     }

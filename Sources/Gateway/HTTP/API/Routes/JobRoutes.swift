@@ -65,7 +65,7 @@ struct JobRoutes {
         let value = try await FieldReader.body(request, limit: Self.largestBody)
         let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
         let isBatch = value.array != nil
-        let bodies = value.array ?? [value]
+        let bodies = try value.array ?? [FieldReader(value).value]
         guard (1...Self.largestBatch).contains(bodies.count) else {
             throw Self.refusal("jobs", "must be 1 to \(Self.largestBatch)")
         }
@@ -197,7 +197,7 @@ extension Schema {
             "keep_until?": .time.orNull,
             "event?": .text(JobLimits.name).orNull,
             "args?": .list(of: .anything, max: JobLimits.json).orNull,
-            "traceparent?": .text(JobLimits.name).orNull,
+            "traceparent?": .string.orNull("The W3C trace context; ignored if malformed."),
         ])
 
     static let jobAccepted = Schema(

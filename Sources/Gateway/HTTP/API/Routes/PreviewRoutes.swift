@@ -38,7 +38,7 @@ struct PreviewRoutes {
         guard let content, let type = self.base.catalog[content.type] else {
             throw Problem(.unprocessableContent, "the job is missing")
         }
-        let previews = try self.previews(content, channels: content.channels ?? type.channels)
+        let previews = try self.previews(content, channels: type.channels(of: content))
         return Response.object(capacity: 4_096) { writer in
             writer.array("previews", previews) { $1.write(to: &$0) }
         }

@@ -69,10 +69,10 @@ struct ProviderRoutes {
         ])
 
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
-        let now = self.base.now()
-        let report = try await self.base.live.providerBoard.report(now: now)
+        let report = try await self.base.live.providerBoard.report(now: self.base.now())
         let providers = Provider.wellKnown
         let streams = try await self.base.live.survey.streams()
+        let now = try await self.base.live.survey.time()
         return Response.object { writer in
             writer.array("providers", providers) { writer, provider in
                 let own = streams.filter { $0.provider == provider }
@@ -146,9 +146,9 @@ struct ProviderRoutes {
                 "channel?": .choice("push", "email").with("default", .string("push"))(
                     "`email` sends to the user's e-mail address and excludes `device`."),
                 "device?": .uuid,
-                "type?": .string(max: JobLimits.name),
-                "title?": .string(max: 255),
-                "body?": .string(max: 4096),
+                "type?": .text(JobLimits.name),
+                "title?": .text(JobLimits.title),
+                "body?": .text(JobLimits.body),
                 "data?": .anyObject,
             ], isClosed: true),
         answers: [
@@ -179,8 +179,13 @@ struct ProviderRoutes {
         var body = try await FieldReader(body: request, of: Self.test)
         let user = body.text("user", limit: JobLimits.user, isRequired: true)
         let isMail = body.choice("channel", of: TestChannel.self) == .email
-        let device = body.text("device", limit: JobLimits.id)
-        if isMail, device != nil { body.fault("device", "must be absent where channel is email") }
+        let name = body.text("device", limit: JobLimits.id)
+        let device = name.flatMap { NotificationID($0) }
+        if isMail, name != nil {
+            body.fault("device", "must be absent where channel is email")
+        } else if name != nil, device == nil {
+            body.fault("device", "must be the UUID of a device")
+        }
         let fields = [
             ("type", body.text("type", limit: JobLimits.name)), ("title", body.text("title", limit: JobLimits.title)),
             ("body", body.text("body", limit: JobLimits.body)),
@@ -196,10 +201,10 @@ struct ProviderRoutes {
             : self.testDevice(device, user: user ?? "", content)
     }
 
-    private func testDevice(_ device: String?, user: String, _ content: [JSONMember]) async throws -> Response {
+    private func testDevice(_ device: NotificationID?, user: String, _ content: [JSONMember]) async throws -> Response {
         let devices = try await self.base.database.devices.list(user: user).filter(\.isActive)
         let chosen =
-            device.map { id in devices.first { $0.id == NotificationID(id) } }
+            device.map { id in devices.first { $0.id == id } }
             ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
         guard let chosen else {
             throw Problem(.notFound, "the user has no such active device; GET /v1/users/{id} lists them")
@@ -238,11 +243,11 @@ struct ProviderRoutes {
 
     private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
         let id = RandomName.make()
-        let members = [JSONMember("id", .string(id))] + content
-        guard try await self.base.live.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
-            throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
+        let request = JSONWriter.bytes(of: .object([JSONMember("id", .string(id))] + content))
+        guard try await self.base.live.testSends.ask(request) else {
+            throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?", retryAfter: 5)
         }
-        switch try await self.base.live.testSends.waitForAnswer(id) {
+        switch try await self.base.live.testSends.waitForAnswer(id, to: request) {
         case .answered(let text): return (try? JSONParser.parse(text))?.object ?? []
         case .unanswered:
             throw Problem(.gatewayTimeout, "a dispatcher took it and has not answered; it may have been sent")

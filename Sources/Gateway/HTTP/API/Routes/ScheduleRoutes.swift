@@ -234,10 +234,11 @@ struct ScheduleBody {
             body.fault("job", "must be an object with the fields of a job")
             return ([], nil)
         }
-        for name in ["deliver_at", "deliver_local"] where members.contains(where: { $0.key == name }) {
+        var fields = JobFields.flat(members)
+        for name in ["deliver_at", "deliver_local"] where fields.contains(where: { $0.name == name }) {
             body.fault("job.\(name)", "is not allowed in a schedule; use at or cron")
+            fields.removeAll { $0.name == name }
         }
-        let fields = JobFields.flat(members.filter { !$0.key.hasPrefix("deliver_") })
         do throws(JobFaults) {
             return (fields, try self.catalog.checkedJob(fields))
         } catch {

@@ -40,7 +40,7 @@ struct SurveyRoutes {
 
     private func streams(_ request: Request, _ context: APIContext) async throws -> Response {
         let streams = try await self.base.live.survey.streams()
-        let now = self.base.now()
+        let now = try await self.base.live.survey.time()
         return Response.object { writer in
             writer.array("streams", streams) { writer, stream in
                 writer.beginObject()

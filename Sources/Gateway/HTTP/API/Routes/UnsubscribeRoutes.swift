@@ -54,10 +54,10 @@ struct UnsubscribeRoutes {
         let all = "<button class=\"plain\" name=\"scope\" value=\"all\">\(texts.stopAll)</button>"
         var choices = ["<p class=\"hint\">\(texts.explanation)</p>"]
         if let type = target.type {
-            let name = HTMLPage.escaped(self.name(of: type, texts.language))
+            let name = self.name(of: type, texts.language).htmlEscaped
             choices += [
                 "<button class=\"primary\" name=\"scope\" value=\"type\">\(texts.stopType(name))</button>", all,
-                "<p class=\"hint\">\(texts.type): <code>\(HTMLPage.escaped(type))</code></p>",
+                "<p class=\"hint\">\(texts.type): <code>\(type.htmlEscaped)</code></p>",
             ]
         } else {
             choices.append(all)
@@ -90,7 +90,7 @@ struct UnsubscribeRoutes {
         let isAll = try await self.isForAll(request)
         let texts = Self.texts(request)
         try await self.users.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)
-        let name = isAll ? nil : target.type.map { HTMLPage.escaped(self.name(of: $0, texts.language)) }
+        let name = isAll ? nil : target.type.map { self.name(of: $0, texts.language).htmlEscaped }
         let done = name.map { texts.stoppedType($0) } ?? texts.stoppedAll
         return HTMLPage.response(
             title: texts.done,
@@ -163,7 +163,7 @@ enum HTMLPage {
 
     /// - Parameters:
     ///   - language: a BCP 47 tag.
-    ///   - body: HTML; escape untrusted text with ``escaped(_:)``.
+    ///   - body: HTML; escape untrusted text with `htmlEscaped`.
     static func response(title: String, language: String, body: String) -> Response {
         let page = """
             <!DOCTYPE html>
@@ -191,11 +191,5 @@ enum HTMLPage {
             if let name = HTTPField.Name(name) { headers[name] = value }
         }
         return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: page)))
-    }
-
-    /// Escapes text for an element or an attribute.
-    static func escaped(_ text: String) -> String {
-        text.replacing("&", with: "&amp;").replacing("<", with: "&lt;").replacing(">", with: "&gt;")
-            .replacing("\"", with: "&quot;").replacing("'", with: "&#39;")
     }
 }

@@ -38,7 +38,7 @@ struct UserRoutes {
 
     private func put(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
-        let value = try await FieldReader.body(request)
+        let value = try FieldReader(try await FieldReader.body(request)).value
         let record: UserRecord
         do throws(JobFaults) {
             record = try self.users.fields.record(value, user: user)
@@ -139,6 +139,6 @@ extension Schema {
             "user_id": .text(JobLimits.user),
             "postgres": .map(of: .count)("Rows by table."),
             "redis": .map(of: .count)(
-                "Redis items by kind: presence, usage (of caps and rates), unconfirmed, retries, dead_letters."),
+                "Redis items by kind: presence, usage (of caps and rates), unconfirmed, retries."),
         ])
 }

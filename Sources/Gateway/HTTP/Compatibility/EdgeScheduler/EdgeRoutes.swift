@@ -43,9 +43,10 @@ struct EdgeTokenRoutes {
     }
 
     private func rows(_ user: String) async throws -> [EdgeRow] {
-        try await self.devices.active(user: user).filter { [.ios, .android].contains($0.platform) }.map {
-            EdgeRow(device: $0)
-        }
+        // A phone's browser is no row: the checks here know only tokens of apps.
+        try await self.devices.active(user: user)
+            .filter { [.ios, .android].contains($0.platform) && [.apns, .fcm].contains($0.provider) }
+            .map { EdgeRow(device: $0) }
     }
 
     // MARK: Calls

@@ -102,6 +102,9 @@ package final class KeySetCache: Service {
     }
 
     /// Waits for the running read or starts one; returns at once if a read is not due yet.
+    ///
+    /// After a failed read it only starts one: the next probably fails, too, after seconds, and
+    /// callers that wait hold up others.
     private func nextReading() async {
         await withCheckedContinuation { continuation in
             let (mustWait, mustRing) = self.state.withLock { state -> (Bool, Bool) in
@@ -109,8 +112,9 @@ package final class KeySetCache: Service {
                 guard !state.isFinished, state.isReading || isDue, state.waiters.count < Self.mostWaiters else {
                     return (false, false)
                 }
-                state.waiters.append(continuation)
                 defer { state.isReading = true }
+                guard !state.hasFailed else { return (false, !state.isReading) }
+                state.waiters.append(continuation)
                 return (true, !state.isReading)
             }
             if mustRing { self.bell.ring() }

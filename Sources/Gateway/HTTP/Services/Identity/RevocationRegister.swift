@@ -13,7 +13,8 @@ import Synchronization
 /// The time before which each user's tokens are revoked.
 ///
 /// PostgreSQL stores it and every gateway keeps a copy, so verifying a token needs no query.
-/// Changes are announced through Redis; a gateway that misses one reads it within two seconds.
+/// Changes are announced through Redis and apply without PostgreSQL. A gateway that misses one
+/// reads it within two seconds.
 package final class RevocationRegister: Sendable {
     private static let pageSize = 10_000
     /// The longest lifetime of a token; revocations of erased users are kept for as long.
@@ -71,12 +72,22 @@ package final class RevocationRegister: Sendable {
         self.wake()
         do throws(RedisError) {
             try await self.live.connection.send(
-                "PUBLISH", .text(self.live.keys.revocationsChannel), .integer(revocation.version))
+                "PUBLISH", .text(self.live.keys.revocationsChannel), .text(revocation.announcement))
         } catch {
             self.logger.warning(
                 "cannot announce revocation; other gateways apply it within 2 s", metadata: ["error": "\(error)"])
         }
         return revocation.before
+    }
+
+    /// Applies another gateway's announcement at once, and wakes the reader of changes.
+    ///
+    /// - Returns: The revocation; nil if the announcement does not contain it.
+    func hear(_ announcement: ArraySlice<UInt8>) -> RevocationStore.Revocation? {
+        let revocation = RevocationStore.Revocation(announcement: announcement)
+        if let revocation { self.ledger.withLock { $0.note(revocation) } }
+        self.wake()
+        return revocation
     }
 
     /// Deletes revocations of erased users that are older than any token, a page of them.
