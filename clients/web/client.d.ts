@@ -34,6 +34,7 @@ export interface InboxEvents {
   loaded: CustomEvent<null>;
   /** The token names another user: the inbox is empty until that user's first page is there. */
   user: CustomEvent<null>;
+  /** A notification has just arrived, or came during a lost connection. */
   arrival: CustomEvent<Notification>;
   state: CustomEvent<ConnectionState>;
   /** An app sent an ephemeral event. */
@@ -93,7 +94,7 @@ export class Inbox extends EventTarget {
   /** Reconnects and reloads at once, when the user asks for it. */
   retry(): void;
   load(): Promise<void>;
-  /** Loads the next page of a list. */
+  /** Loads the next page of a list; for the empty category, that of the list of everything. */
   loadMore(filter: Filter): Promise<void>;
   /** Loads the archive's first page, or the next. */
   loadArchive(isFirst: boolean): Promise<void>;

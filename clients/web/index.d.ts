@@ -101,7 +101,7 @@ export interface CarillonAttributes {
 export interface CarillonEvents {
   /** The unread count is known, or has changed. */
   "carillon-unread": CustomEvent<{ readonly unread: number }>;
-  /** A notification has just arrived. */
+  /** A notification has just arrived, or came during a lost connection. */
   "carillon-arrival": CustomEvent<Notification>;
   /** The user clicked a notification. `preventDefault()` keeps the element off the link. */
   "carillon-open": CustomEvent<{ readonly notification: Notification; readonly url: string | null }>;
@@ -138,6 +138,9 @@ export class CarillonInbox extends HTMLElement {
 
   /** Opens or closes the panel; without an argument, the other of the two. */
   toggle(isOpen?: boolean): void;
+
+  /** Ends the pushes to this browser, for a logout: call it while the token is still valid. */
+  switchPushOff(): Promise<void>;
 }
 
 declare global {

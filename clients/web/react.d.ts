@@ -27,7 +27,7 @@ export interface CarillonInboxProps extends Attributes, Omit<CarillonAttributes,
   onSignedOut?: Handler<"carillon-signed-out">;
 }
 
-/** The inbox as a component. A ref gets the element, for `unread` and `toggle()`. */
+/** The inbox as a component. A ref gets the element, for its properties and methods. */
 export const CarillonInbox: ForwardRefExoticComponent<CarillonInboxProps & RefAttributes<Element>>;
 
 /**

@@ -45,7 +45,7 @@ struct OperatorAccessTests {
                 ("broadcasts/new?type=payment_received", ".compose-form option[value=payment_received]"),
                 ("trace", ".filters-form"), ("simulate/ada?type=payment_received&title=Hi", ".timeline"),
                 ("catalog", ".advice li"), ("catalog/BalanceAlert", ".type-form .field-fault:not(:empty)"),
-                ("catalog/invoice_created", "[data-channel=push] .sample"),
+                ("catalog/payment_received", "[data-channel=push] .sample"),
             ]
             for (view, part) in views {
                 try await page.show(view)

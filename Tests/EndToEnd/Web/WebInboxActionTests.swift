@@ -48,7 +48,7 @@ struct WebInboxActionTests {
         }
     }
 
-    @Test("the archive is listed, moves back to the inbox, and deletes")
+    @Test("the archive is listed, moves back to the inbox, and deletes; an undo brings back to the archive")
     func archive() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -68,9 +68,13 @@ struct WebInboxActionTests {
             try await browser.run("\(InboxPage.item("n1")).querySelector('.title').focus()")
             try await browser.press(Browser.Key.delete)
             try await browser.wait(for: "the archive is empty", InboxPage.part(".state.emptyArchive"))
-            try await eventually("the server has deleted it") {
-                try await ada.get("/v1/notifications/archived").body["notifications"]?.array?.isEmpty == true
+            func archived() async throws -> Int? {
+                try await ada.get("/v1/notifications/archived").body["notifications"]?.array?.count
             }
+            try await eventually("the server has deleted it") { try await archived() == 0 }
+            try await browser.click("\(Self.toast).querySelector('.undo')")
+            try await page.waitForTitles(["n1"])
+            #expect(try await archived() == 1)
             try await browser.click(InboxPage.part(".leave"))
             try await page.waitForTitles(["n3", "n2"])
             #expect(try await page.complaints() == [])
@@ -234,7 +238,7 @@ struct WebInboxActionTests {
                 <carillon-inbox id="payments" view="page" category="payments" token="\(token)"></carillon-inbox>
                 <carillon-inbox id="acme" view="page" org="acme" token="\(token)"></carillon-inbox>
                 <carillon-inbox id="reports" view="page" category="reports" token="\(token)">
-                  <p slot="empty">Come back on Monday.</p></carillon-inbox>
+                  <p slot="empty">Come back on Monday.<input></p></carillon-inbox>
                 </body></html>
                 """
             try await HTTPStub.with(HTTPStub.Answer(body: html, type: "text/html"), port: host) { stub in
@@ -266,6 +270,13 @@ struct WebInboxActionTests {
                     try await browser.run(
                         "return \(root("reports")).querySelector('slot[name=empty]').assignedElements()[0].textContent")
                         == .string("Come back on Monday."))
+                let isKept = try await browser.run(
+                    """
+                    const press = (key) => new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
+                    const field = document.querySelector("#reports input");
+                    return ["ArrowDown", "Home"].every((key) => field.dispatchEvent(press(key)));
+                    """)
+                #expect(isKept == .bool(true), "the list takes no keys of the page's own field")
                 for id in ["payments", "acme"] {
                     try await browser.wait(for: "\(id) counts its own", "document.querySelector('#\(id)').unread === 1")
                 }
@@ -273,6 +284,32 @@ struct WebInboxActionTests {
                     for: "the organisation's tabs count its own",
                     "\(root("acme")).querySelector(\"[data-filter='category:payments'] .count\").hidden")
             }
+        }
+    }
+
+    @Test("switches have the theme's colours, and in forced colours switches and tabs show their state")
+    func switches() async throws {
+        try await Stack.withBrowser { _, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await page.open(user: "ada")
+            let (on, off) = (InboxPage.part(".type-row input:checked"), InboxPage.part(".card-pause input"))
+            try await browser.wait(for: "the settings are there", "\(on) && \(off)")
+            try await browser.run(
+                """
+                \(InboxPage.root).querySelectorAll("details").forEach((one) => { one.open = true; });
+                const { style } = document.querySelector("carillon-inbox");
+                style.setProperty("--carillon-accent", "#fff");
+                style.setProperty("--carillon-on-accent", "#000");
+                """)
+            func colour(_ element: String, _ part: String = "null") -> String {
+                "getComputedStyle(\(element), \(part)).backgroundColor"
+            }
+            try await browser.wait(for: "the switch is white", "\(colour(on)) === 'rgb(255, 255, 255)'")
+            try await browser.wait(for: "its knob is black", "\(colour(on, "'::before'")) === 'rgb(0, 0, 0)'")
+            try await browser.forceColors()
+            try await browser.wait(for: "switches differ", "\(colour(on)) !== \(colour(off))")
+            let tab = { (isPressed: Bool) in InboxPage.part(".filter[aria-pressed=\(isPressed)]") }
+            try await browser.wait(for: "tabs differ", "\(colour(tab(true))) !== \(colour(tab(false)))")
         }
     }
 

@@ -26,11 +26,11 @@ struct WebInboxConnectionTests {
           user: () => "ada",
         };
         globalThis.fetch = async (address, { method, headers }) => {
-          const { pathname } = new URL(address);
+          const { pathname, searchParams } = new URL(address);
           const token = headers.authorization.slice(7);
           if (pathname === "/v1/socket-tickets") return Response.json({ ticket: "one", user: gateway.user(token) });
           if (pathname.endsWith("/unread-count")) return gateway.count();
-          return pathname === "/v1/types" ? gateway.words() : gateway.answer(method, token, pathname);
+          return pathname === "/v1/types" ? gateway.words() : gateway.answer(method, token, pathname, searchParams);
         };
         const sockets = [];
         globalThis.WebSocket = class {
@@ -493,6 +493,56 @@ struct WebInboxConnectionTests {
             return [String(isSaved), inbox.store.find("a").read_at];
             """)
         #expect(found == ["false", "2026-01-01T00:00:00Z"])
+    }
+
+    @Test("an entry of the archive whose deletion fails stays there")
+    func failedDeletion() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            gateway.answer = (method, token, path) => {
+              if (method === "DELETE") return new Response("{}", { status: path.endsWith("/c") ? 404 : 503 });
+              return path.endsWith("/archived") ? page(5, item("c", 5), item("b", 4), item("a", 3)) : page(5);
+            };
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            await inbox.loadArchive(true);
+            const ids = () => inbox.archive.items.map(({ id }) => id).join();
+            const removal = inbox.remove("b");
+            const found = [ids(), await removal, ids()];
+            // Another device has deleted this one.
+            found.push(await inbox.remove("c"), ids());
+            inbox.close();
+            return found.map(String);
+            """)
+        #expect(found == ["c,a", "false", "c,b,a", "false", "b,a"])
+    }
+
+    @Test("the empty category counts and pages what has no category")
+    func noCategory() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            gateway.answer = () => page(5, item("c", 5), { ...item("b", 4), category: "x" });
+            gateway.count = () => Response.json({ categories: { "": 7, x: 3 } });
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            const none = { category: "" };
+            const found = [inbox.unread(none)];
+            inbox.countCategories();
+            await until(() => inbox.unread({ category: "x" }) === 3);
+            found.push(inbox.unread(none), inbox.unread({}));
+            let query;
+            gateway.answer = (method, token, path, searchParams) => {
+              query = searchParams;
+              return page(5, item("a", 3));
+            };
+            await inbox.loadMore({ ...none, isUnread: true });
+            found.push(query.has("category"), inbox.store.list(none).map(({ id }) => id).join());
+            inbox.close();
+            return found.map(String);
+            """)
+        #expect(found == ["null", "7", "2", "false", "c,a"])
     }
 
     @Test("a notification that is deleted while an older page loads does not come back with it")

@@ -47,13 +47,14 @@ struct WebInboxPushTests {
         const devices = [];
         const removed = [];
         let isDown = false;
+        let vapidKey = "AQID";
         let isRegistering = false;
         let held = null;
         const push = (user, url = worker) => new Push({
           token: async () => `e30.${btoa(JSON.stringify({ nameid: user }))}.e30`,
           user: async () => user,
           async call(method, path, body) {
-            if (path === "/v1/web-push/key") return { key: "AQID" };
+            if (path === "/v1/web-push/key") return { key: vapidKey };
             if (method === "DELETE") return void removed.push(decodeURIComponent(path.split("device_id=")[1]));
             if (path !== "/v1/devices") return null;
             if (isDown) throw new Error("no network");
@@ -94,6 +95,19 @@ struct WebInboxPushTests {
             return [...states, ...registered];
             """)
         #expect(found == ["on", "off", "on", "on", "off", "off", "ada 1", "ada 1", "ada 1", "ada 2"])
+    }
+
+    @Test("a browser subscribes again when the page starts after the gateway has got another key")
+    func otherKey() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            vapidKey = "BAUG";
+            await push("ada").start();
+            const key = new Uint8Array(pushManager.known.options.applicationServerKey);
+            return [await push("ada").state(), key.join(), ...registered];
+            """)
+        #expect(found == ["on", "4,5,6", "ada 1", "ada 2"])
     }
 
     @Test("the next user of a browser sees push as off, and gets no pushes of the last user")

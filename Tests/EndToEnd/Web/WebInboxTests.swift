@@ -379,6 +379,47 @@ struct WebInboxTests {
         }
     }
 
+    @Test("a refused token leaves the one alone that another tab has kept meanwhile, and the page takes that")
+    func signedInElsewhere() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await browser.open(page.url)
+            try await browser.click("document.querySelector('.sign-in [name=remember]')")
+            try await browser.type(try await Stack.token(user: "ada"), into: "document.getElementById('token')")
+            try await browser.click("document.querySelector('.sign-in button')")
+            try await page.waitUntilOnline()
+            let kept = "localStorage.getItem('carillon.inbox.token')"
+            let fresh = try await Stack.token(user: "eve")
+            try await browser.run("localStorage.setItem('carillon.inbox.token', '\(fresh)')")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service).status == 200)
+            try await browser.wait(for: "it names eve", "document.getElementById('name').textContent === 'eve'")
+            try await page.waitUntilOnline()
+            #expect(try await browser.run("return \(kept)") == .string(fresh))
+        }
+    }
+
+    @Test("what comes with a sync arrives, except for what is read, known or older than the list")
+    func syncArrivals() async throws {
+        let arrived = try await Stack.runScript(
+            """
+            return import("/web/inbox-store.js").then(({ InboxStore }) => {
+              const store = new InboxStore();
+              const item = (id, version, read_at = null) => ({ id, version, read_at });
+              const arrived = [];
+              store.addEventListener("arrival", ({ detail }) => arrived.push(`${detail.id} of ${store.version}`));
+              store.replace({ notifications: [item("b", 4)], next_cursor: "b", version: 4, unread: 1, total: 2 });
+              const sync = { type: "sync", version: 9, unread: 4, total: 5, deleted: [], reset: false };
+              const changes = [item("e", 9), item("d", 8), item("c", 6, "2026-01-01T00:00:00Z"), item("b", 5), item("a", 7)];
+              store.apply({ ...sync, notifications: changes });
+              store.apply({ ...sync, notifications: changes });
+              store.apply({ ...sync, notifications: [item("f", 10)], version: 10, reset: true });
+              return arrived;
+            });
+            """)
+        #expect(arrived.strings == ["d of 9", "e of 9"])
+    }
+
     @Test("reading or deleting all up to a version leaves later notifications alone")
     func upToVersion() async throws {
         let left = try await Stack.runScript(

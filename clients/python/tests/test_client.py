@@ -137,6 +137,15 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
             self.assertEqual((gateway.paths, gateway.tokens), (["/v1/socket"], ["t"]))
             self.assertEqual([item async for item in inbox.arrivals()], [])
 
+    async def test_a_number_of_many_digits_does_not_end_it(self) -> None:
+        async def send(socket: ServerConnection) -> None:
+            frame = json.dumps(arrival(1, data={"x": 0})).replace('"x": 0', f'"x": {"9" * 5_000}')
+            await socket.send(frame)
+            await hold(socket)
+
+        async with Gateway(opening(sync(0), then=send)) as gateway, Inbox(gateway.url, "t") as inbox:
+            self.assertEqual((await self.soon(inbox.arrivals().__anext__())).data, {"x": float("inf")})
+
     async def test_it_resumes_and_loses_nothing(self) -> None:
         scripts: list[Script | int] = [
             closing(1011, sync(1, notification(1)), arrival(2)),

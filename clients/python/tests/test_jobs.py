@@ -91,6 +91,10 @@ class FaultTests(unittest.TestCase):
         self.assertEqual(faults(body="\ud83c"), "body: holds half of a surrogate pair")
         self.assertEqual(faults(title="🎉" * 255, body=""), "")
 
+    def test_no_traceparent_costs_a_job(self) -> None:
+        for text in ("", "00-1-2-3", "x" * 129):
+            self.assertEqual(faults(traceparent=text), "")
+
     def test_choices(self) -> None:
         self.assertEqual(faults(lane="urgent"), "lane: must be one of critical, normal, bulk")
         for channels in (["sms"], [["push"]], []):

@@ -145,6 +145,15 @@ struct InboxStateTests {
         #expect(data["an_id"] == .integer(7) && data["x"] == .array([.number(1.5), .null]))
     }
 
+    @Test("a number beyond a double is null, and its notification arrives")
+    func hugeNumbers() throws {
+        let numbers = "[9e308,\(String(repeating: "9", count: 5_000)),1]"
+        let frame = arrival(1).replacingOccurrences(of: #""data":{}"#, with: #""data":{"x":\#(numbers)}"#)
+        let state = try Self.state(sync(0))
+        #expect(try state.take(frame) == ["1"])
+        #expect(state.items.first?.data?["x"] == .array([.null, .null, .integer(1)]))
+    }
+
     private static func state(_ frames: String..., mostItems: Int = 100) throws -> Model {
         let state = Model(InboxState(mostItems: mostItems))
         for frame in frames { _ = try state.take(frame) }

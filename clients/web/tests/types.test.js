@@ -52,7 +52,7 @@ test("types and component have every event that the element dispatches", async (
 });
 
 test("types have every public property of the element", () => {
-  const members = names(element.split("\n/** Returns what gives tokens")[0], /^ {2}(?:get |set )?(\w+)\([^)]*\) \{/gm);
+  const members = names(element.split("\n/** Returns what gives tokens")[0], /^ {2}(?:get |set |async )?(\w+)\([^)]*\) \{/gm);
   const internal = ["connectedCallback", "disconnectedCallback", "attributeChangedCallback"];
   const text = body(types, "export class CarillonInbox extends HTMLElement");
   const typed = names(text, /^ {2}(?:get |set )?(\w+)[(:]/gm).sort();

@@ -49,6 +49,14 @@ _socket_logger = logging.getLogger("carillon.client.socket")
 _socket_logger.setLevel(logging.INFO)
 
 
+def _parse_integer(digits: str) -> int | float:
+    """Returns an integer; a float if it has more digits than Python converts, 4,300 by default."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
 class Inbox:
     """A user's inbox, kept up to date over a socket.
 
@@ -334,7 +342,7 @@ class Inbox:
         self._socket = socket
         try:
             async for text in socket:
-                self._take(json.loads(text))
+                self._take(json.loads(text, parse_int=_parse_integer))
         except ConnectionClosed:
             pass
         finally:

@@ -21,7 +21,7 @@ Severity = Literal["alert", "warning", "info"]
 
 # Unicode scalars.
 TEXT_LIMITS: Mapping[str, int] = {
-    **dict.fromkeys(["user", "topic", "type", "event", "id", "org", "traceparent", "template", "digest"], 128),
+    **dict.fromkeys(["user", "topic", "type", "event", "id", "org", "template", "digest"], 128),
     **dict.fromkeys(["entity_type", "entity_id", "category", "sound", "state"], 128),
     **dict.fromkeys(["url", "image"], 2_048),
     "title": 255,

@@ -12,8 +12,8 @@ public typealias TokenProvider = @Sendable (_ isRefused: Bool) async throws -> S
 
 /// Calls a gateway's REST API as a user (docs/rest.md).
 ///
-/// You may repeat any call; the second changes nothing more. A call that the gateway refuses with
-/// 401 is sent once more with a fresh token.
+/// You may repeat any call except ``reportAction(_:of:)``; the second changes nothing more. A call
+/// that the gateway refuses with 401 is sent once more with a fresh token.
 public struct Gateway: Sendable {
     /// The bound of ids in one message.
     private static let mostIDs = 1_000
@@ -109,6 +109,8 @@ public struct Gateway: Sendable {
     }
 
     /// Reports that the user pressed a button of a notification: one of the `actions` of its data.
+    ///
+    /// Each call is an event for the app's services, also one that repeats another.
     public func reportAction(_ action: String, of id: String) async throws(GatewayError) {
         _ = try await self.send("POST", ["notifications", id, "actions"], ["action": action])
     }

@@ -13,7 +13,8 @@ public enum GatewayError: Error, Equatable, Sendable {
     case displaced
     /// The token provider failed. The call may be repeated.
     case noToken(String)
-    /// No answer came. The call may be repeated, and may have had its effect.
+    /// No answer came. The call may have had its effect; it may be repeated, except for
+    /// ``Gateway/reportAction(_:of:)``, which would report a second press.
     case unreachable(String)
     /// The answer is not one of a gateway.
     case invalidAnswer(String)

@@ -63,6 +63,8 @@ public struct EphemeralEvent: Decodable, Hashable, Sendable {
 }
 
 /// A value of JSON, such as the `data` of a notification.
+///
+/// A number beyond the range of `Double` becomes null.
 public enum JSONValue: Codable, Hashable, Sendable {
     case null
     case bool(Bool)
@@ -86,8 +88,10 @@ public enum JSONValue: Codable, Hashable, Sendable {
             self = .string(value)
         } else if let value = try? container.decode([JSONValue].self) {
             self = .array(value)
+        } else if let value = try? container.decode([String: JSONValue].self) {
+            self = .object(value)
         } else {
-            self = .object(try container.decode([String: JSONValue].self))
+            self = .null
         }
     }
 

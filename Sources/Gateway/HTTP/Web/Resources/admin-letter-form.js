@@ -7,6 +7,8 @@ import { h } from "./dom.js";
 
 /** The most fields of an entry. */
 const mostFields = 64;
+/** Where a replayed job comes from. It is no field of a job, and the letter keeps it. */
+const replayField = "carillon:replay";
 
 /** A form that edits the fields of a dead letter, one input each. */
 export class LetterForm {
@@ -24,7 +26,9 @@ export class LetterForm {
    */
   constructor(letter, orders) {
     this.#orders = orders;
-    for (const [name, value] of letter.fields) this.#rows.push(new FieldRow(name, value, (row) => this.#remove(row)));
+    for (const [name, value] of letter.fields) {
+      if (name !== replayField) this.#rows.push(new FieldRow(name, value, (row) => this.#remove(row)));
+    }
     this.#list.append(...this.#rows.map(({ element }) => element));
     const name = h("input", { name: "new-field", maxlength: 128, spellcheck: "false", autocomplete: "off", autocapitalize: "off" });
     this.#name = new Field("Name of a new field", name);

@@ -224,7 +224,8 @@ export class ListView {
   #entries() { return [...this.#groups.querySelectorAll(".item")]; }
 
   #key(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    // Content of the slot `empty` is not in the scroller's tree, and has keys of its own.
+    if (event.altKey || event.ctrlKey || event.metaKey || !this.scroller.contains(event.target)) return;
     const entries = this.#entries();
     const item = event.target.closest(".item");
     const place = entries.indexOf(item);

@@ -41,7 +41,8 @@ export class Panel {
     this.#push = push;
     const { texts } = context;
     const undoable = (change, text) => async (id) => {
-      if (await change(id)) this.tell(text, { label: texts.undo, run: () => inbox.restore(id) });
+      const isArchived = this.#tab === "archive";
+      if (await change(id)) this.tell(text, { label: texts.undo, run: () => this.#bringBack(id, isArchived) });
     };
     this.#context = {
       ...context, filter: () => this.#filter(), isArchive: () => this.#tab === "archive",
@@ -129,6 +130,12 @@ export class Panel {
         ? [] : [{ name: "mute", label: texts.mute(name), icon: "mute", run: () => this.#mute(item, name) }]),
       { name: "remove", label: texts.remove, icon: "trash", isDestructive: true, run: () => remove(item.id) },
     ];
+  }
+
+  /** Brings back an entry to the inbox or, if it was archived, to the archive. */
+  async #bringBack(id, isArchived) {
+    const isBack = await this.#inbox.restore(id);
+    if (isBack && isArchived && await this.#inbox.moveToArchive(id)) await this.#inbox.loadArchive(true);
   }
 
   async #snooze(item, time) {

@@ -102,7 +102,7 @@ export class Push {
   async #subscribe(registration, key) {
     const applicationServerKey = bytes(key);
     const known = await registration.pushManager.getSubscription();
-    if (known && !isSame(known.options.applicationServerKey, applicationServerKey)) await known.unsubscribe();
+    if (known && !hasKey(known, key)) await known.unsubscribe();
     return registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
   }
 
@@ -132,8 +132,9 @@ export class Push {
     }
     if (Notification.permission !== "granted") return false;
     const isDue = !last.owner || !(Math.abs(Date.now() - last.at) < Push.renewal);
-    // Browsers also end or replace subscriptions on their own.
-    if (isDue || subscription?.endpoint !== last.endpoint) await this.#enrol();
+    // Browsers also end or replace subscriptions on their own, and the gateway's key may change.
+    const isCurrent = !isDue && subscription?.endpoint === last.endpoint && hasKey(subscription, await this.#key());
+    if (!isCurrent) await this.#enrol();
     return true;
   }
 
@@ -240,9 +241,11 @@ function bytes(base64URL) {
   return Uint8Array.from(text, (character) => character.charCodeAt(0));
 }
 
-function isSame(buffer, other) {
-  const array = new Uint8Array(buffer ?? []);
-  return array.length === other.length && array.every((byte, index) => byte === other[index]);
+/** Whether a subscription is for this key of a gateway; null is the key of none. */
+function hasKey({ options }, key) {
+  const own = new Uint8Array(options.applicationServerKey ?? []);
+  const other = bytes(key ?? "");
+  return own.length === other.length && own.every((byte, index) => byte === other[index]);
 }
 
 function browserName() {

@@ -70,7 +70,7 @@ export class InboxStore extends EventTarget {
         // One that comes again is no arrival. If it is older than what is loaded, it was here.
         if (isNew && (!again || id >= (this.#floor({}) ?? ""))) this.total += 1;
         this.#advance(frame);
-        if (isNew && !again) this.dispatchEvent(new CustomEvent("arrival", { detail: frame.notification }));
+        if (isNew && !again) this.#arrive(frame.notification);
         return false;
       }
       case "read":
@@ -91,12 +91,16 @@ export class InboxStore extends EventTarget {
     if (this.mustReload) return true;
     for (const id of frame.deleted) this.#items.delete(id);
     const floor = this.#floor({}) ?? "";
+    const isNew = (item) => item.id >= floor && item.version > this.version && !this.#items.has(item.id);
+    const arrived = frame.notifications.filter((item) => isNew(item) && !item.read_at)
+      .sort((one, other) => one.version - other.version);
     for (const item of frame.notifications) {
       if (this.#items.has(item.id) || item.id >= floor) this.#put(item);
     }
     this.version = Math.max(this.version, frame.version);
     this.#count(frame);
     this.#changed();
+    for (const item of arrived) this.#arrive(item);
     return false;
   }
 
@@ -152,6 +156,8 @@ export class InboxStore extends EventTarget {
   }
 
   #put(item) { this.#items.set(item.id, item); }
+
+  #arrive(item) { this.dispatchEvent(new CustomEvent("arrival", { detail: item })); }
 
   /** Returns the ids of matching notifications whose version is at most `version`. */
   #upTo(version, isMeant = () => true) {

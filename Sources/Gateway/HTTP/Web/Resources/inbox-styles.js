@@ -179,8 +179,8 @@ button:disabled { cursor: default; }
 .card > .toggle { display: flex; justify-content: space-between; flex-direction: row-reverse; margin-block-start: .55rem; font-weight: 550; }
 .toggle input { appearance: none; flex: none; position: relative; inline-size: 2.3rem; block-size: 1.35rem; margin: 0; border-radius: 1rem; background: var(--control); transition: background-color .15s; cursor: inherit; }
 .toggle input::before { content: ""; position: absolute; inset-block-start: .175rem; inset-inline-start: .175rem; inline-size: 1rem; block-size: 1rem; border-radius: 50%; background: #fff; transition: inset-inline-start .15s; }
-.toggle input:checked { background: light-dark(#93480a, #c9781c); background: var(--carillon-accent, light-dark(#93480a, #bd6f16)); }
-.toggle input:checked::before { inset-inline-start: 1.125rem; }
+.toggle input:checked { background: var(--accent); }
+.toggle input:checked::before { inset-inline-start: 1.125rem; background: var(--on-accent); }
 .toggle input:disabled { opacity: .45; }
 .toggle input:focus-visible { border-radius: 1rem; }
 .settings-place { flex: 1; min-block-size: 0; display: flex; flex-direction: column; }
@@ -228,7 +228,12 @@ button:disabled { cursor: default; }
 }
 @media (forced-colors: active) {
   .badge, .item.unread::after { forced-color-adjust: none; }
-  .toggle input { border: 1px solid; }
+  :focus-visible, .days-field input:focus-visible + span { outline: 2px solid CanvasText; }
+  .toggle input { border: 1px solid ButtonText; background: ButtonFace; forced-color-adjust: none; }
+  .toggle input::before { background: ButtonText; }
+  .toggle input:checked, .filter[aria-pressed="true"], .days-field input:checked + span { border-color: Highlight; background: Highlight; color: HighlightText; forced-color-adjust: none; }
+  .toggle input:checked::before { background: HighlightText; }
+  .filter[aria-pressed="true"] .count { color: inherit; }
 }
 `;
 

@@ -170,11 +170,11 @@ export class Inbox extends EventTarget {
   }
 
   /** Returns the unread count of a feed; null before it was counted. */
-  unread({ category, org }) {
-    if (!category && !org) return this.store.isLoaded ? this.store.unread : null;
+  unread({ category = null, org = null }) {
+    if (category === null && !org) return this.store.isLoaded ? this.store.unread : null;
     const counts = this.#counts.get(org);
     if (!counts) return null;
-    return category ? counts[category] ?? 0 : Object.values(counts).reduce((sum, one) => sum + one, 0);
+    return category === null ? Object.values(counts).reduce((sum, one) => sum + one, 0) : counts[category] ?? 0;
   }
 
   /** Counts by category again once the inbox has another version, or if the last count failed. */
@@ -189,7 +189,7 @@ export class Inbox extends EventTarget {
    * Counts the unread of each category again, of one organisation or, for null, of all; soon, and
    * once for a burst of changes.
    */
-  countCategories(org) {
+  countCategories(org = null) {
     if (this.#counting.has(org)) return;
     this.#counting.set(org, setTimeout(async () => {
       this.#counting.delete(org);
@@ -231,7 +231,9 @@ export class Inbox extends EventTarget {
     if (generation !== this.#generation) await this.loadArchive(true);
   }
 
-  async loadMore(filter) {
+  async loadMore(wanted) {
+    // The gateway has no list of those without a category; the list of everything has them.
+    const filter = wanted.category === "" || wanted.org === "" ? {} : wanted;
     const cursor = this.store.cursor(filter);
     if (!cursor || this.isLoading) return;
     this.isLoading = this.store.isLoading = true;
@@ -320,8 +322,8 @@ export class Inbox extends EventTarget {
   }
 
   remove(id) {
-    this.#dropArchived(id);
-    return this.#change({ kind: "deleted", ids: [id] }, "DELETE", `/v1/notifications/${id}`);
+    const putBack = this.#dropArchived(id);
+    return this.#change({ kind: "deleted", ids: [id] }, "DELETE", `/v1/notifications/${id}`, undefined, putBack);
   }
 
   removeRead() {
@@ -352,10 +354,18 @@ export class Inbox extends EventTarget {
     }
   }
 
+  /** Removes an entry of the archive. Returns a function that puts it back. */
   #dropArchived(id) {
-    if (!this.archive) return;
-    this.archive.items = this.archive.items.filter((item) => item.id !== id);
+    const { archive } = this;
+    const place = archive?.items.findIndex((item) => item.id === id) ?? -1;
+    if (place < 0) return () => {};
+    const item = archive.items[place];
+    archive.items = archive.items.toSpliced(place, 1);
     this.#fire("change");
+    return () => {
+      archive.items = archive.items.toSpliced(place, 0, item);
+      this.#fire("change");
+    };
   }
 
   /** Refuses all channels of a type. Returns the preference before, or null if it is not saved. */
@@ -397,7 +407,8 @@ export class Inbox extends EventTarget {
     return this.markRead(id);
   }
 
-  async #change(change, method, path, body) {
+  /** @param {() => void} putBack undoes the part of the change that is not in the store. */
+  async #change(change, method, path, body, putBack) {
     const generation = this.#generation;
     const undo = this.#perform(change);
     this.#tabs?.postMessage(change);
@@ -410,6 +421,7 @@ export class Inbox extends EventTarget {
       // Another tab or device deleted it first, or the list is another user's now.
       if (error.status === 404 || generation !== this.#generation) return false;
       undo();
+      putBack?.();
       this.#tabs?.postMessage({ kind: "reload" });
       this.#complain(error);
       // Without an answer, the gateway may have taken the change all the same.

@@ -26,7 +26,11 @@ function showInbox() {
   inbox.addEventListener("carillon-unread", ({ detail }) => {
     document.title = detail.unread ? `(${detail.unread}) ${texts.notifications}` : texts.notifications;
   });
-  inbox.addEventListener("carillon-signed-out", () => leave(texts.tokenRefused), { once: true });
+  inbox.addEventListener("carillon-signed-out", () => {
+    // Another tab may have signed in again meanwhile.
+    if (session.token === token) leave(texts.tokenRefused);
+    else show();
+  }, { once: true });
   place.replaceChildren(inbox);
 }
 
