@@ -204,6 +204,7 @@ let package = Package(
             [
                 "Clients", "Core", "HTTP", "Operations", "Protocols", "Sockets", "Storage", "Support", crypto,
                 cryptoExtras, httpTypes, hummingbird, hummingbirdCore, nioEmbedded, nioHTTP1, nioHTTPTypes,
+                serviceLifecycle,
             ] + nio),
         tests(
             "Dispatcher",

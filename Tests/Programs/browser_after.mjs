@@ -6,7 +6,7 @@
 // the clock ahead.
 
 async function until(what, condition) {
-  for (let tries = 0; !condition(); tries++) {
+  for (let tries = 0; !(await condition()); tries++) {
     if (tries > 400) throw new Error(`timed out: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
@@ -30,9 +30,11 @@ await until("it is read", () => inbox.unread === 0 && inbox.list()[0].read_at);
 
 inbox.close();
 await send("While it was away");
-const missed = new Promise((resolve) => inbox.addEventListener("change", resolve, { once: true }));
+await until("it is stored", async () => (await inbox.call("GET", "/v1/notifications/unread-count")).unread === 1);
+const missed = [];
+inbox.addEventListener("arrival", ({ detail }) => missed.push(detail.title));
 inbox.open();
-await missed;
+await until("the missed notification arrived", () => missed.join() === "While it was away");
 await until("old and missed notifications are listed", () => inbox.list().length === 2 && inbox.unread === 1);
 const { id } = inbox.list()[0];
 await inbox.call("DELETE", `/v1/notifications/${id}`);

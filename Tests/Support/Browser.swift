@@ -37,17 +37,6 @@ package final class Browser: Sendable {
         self.session = session
     }
 
-    /// Whether the browser and its driver are installed; prints what is missing to standard error.
-    package static let isInstalled: Bool = {
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
-        for program in ["chromium", "chromedriver"]
-        where !folders.contains(where: { FileManager.default.isExecutableFile(atPath: "\($0)/\(program)") }) {
-            FileHandle.standardError.write(Data("SKIPPED: \(program) is not installed\n".utf8))
-            return false
-        }
-        return true
-    }()
-
     /// Runs `body` with a browser, and quits it afterwards.
     ///
     /// - Parameters:
@@ -260,6 +249,15 @@ package final class Browser: Sendable {
         try await self.command(
             .post, "/goog/cdp/execute",
             .dictionary([("cmd", .string("Emulation.setUserAgentOverride")), ("params", parameters)]))
+    }
+
+    /// Makes pages see forced colours, as in a contrast theme of Windows.
+    package func forceColors() async throws {
+        let feature = JSONValue.dictionary([("name", .string("forced-colors")), ("value", .string("active"))])
+        let parameters = JSONValue.dictionary([("features", .array([feature]))])
+        try await self.command(
+            .post, "/goog/cdp/execute",
+            .dictionary([("cmd", .string("Emulation.setEmulatedMedia")), ("params", parameters)]))
     }
 
     /// Delivers a push message to the first service worker that this browser registered.

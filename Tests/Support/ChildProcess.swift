@@ -271,15 +271,24 @@ package enum ProcessTable {
         }
     }
 
-    /// The resident memory of a process and its peak, in bytes.
-    package static func memory(of identifier: Int32) -> (resident: Int, peak: Int) {
-        let data = FileManager.default.contents(atPath: "/proc/\(identifier)/status") ?? Data()
+    /// The memory of a process.
+    package struct Memory: Sendable {
+        /// The resident memory in bytes, and its peak.
+        package let resident: Int
+        package let peak: Int
+    }
+
+    /// The memory of a process; nil if it has ended.
+    package static func memory(of identifier: Int32) -> Memory? {
+        guard let data = FileManager.default.contents(atPath: "/proc/\(identifier)/status") else { return nil }
         let lines = String(decoding: data, as: UTF8.self).split(separator: "\n")
-        func value(_ name: String) -> Int {
+        func kilobytes(_ name: String) -> Int? {
             let line = lines.first { $0.hasPrefix("\(name):") }
-            return (line?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 1_024
+            return line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) }
         }
-        return (value("VmRSS"), value("VmHWM"))
+        // A zombie, which has ended, has no memory.
+        guard let resident = kilobytes("VmRSS"), let peak = kilobytes("VmHWM") else { return nil }
+        return Memory(resident: resident * 1_024, peak: peak * 1_024)
     }
 
     /// Returns the state and the parent of a process or thread.

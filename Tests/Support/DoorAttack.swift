@@ -21,6 +21,8 @@ package struct DoorAttack: Sendable {
         case body
         /// Sends WebSocket messages without a token that never complete.
         case message
+        /// Asks for another protocol, and sends 16 MB that are no request.
+        case upgrade
         /// Posts jobs to REST without a token, each with a body of 16 MB, one after the other.
         case job
         /// The same with a token whose signature is wrong.
@@ -42,7 +44,8 @@ package struct DoorAttack: Sendable {
 
     /// The number of simultaneous connections of each kind in the usual attack.
     package static let usual: [(kind: Kind, count: Int)] = [
-        (.poll, 200), (.stream, 32), (.pipeline, 50), (.body, 400), (.message, 400), (.job, 24), (.forgedJob, 24),
+        (.poll, 200), (.stream, 32), (.pipeline, 50), (.body, 400), (.message, 400), (.upgrade, 50), (.job, 24),
+        (.forgedJob, 24),
     ]
 
     private let port: Int
@@ -154,6 +157,9 @@ private final class AttackHandler: ChannelInboundHandler {
             var frame = ByteBuffer(bytes: [0x81, 0xFE, 0xFD, 0xE8, 0, 0, 0, 0])
             frame.writeRepeatingByte(0x78, count: 64_000)
             self.begin("GET /v1/socket \(Self.host)\(fields)\(key)\r\n", frame, frame.readableBytes, context)
+        case .upgrade:
+            let head = "GET /healthz \(Self.host)connection: upgrade\r\nupgrade: h2c\r\n\r\n"
+            self.begin(head, ByteBuffer(repeating: 0x78, count: Self.part), 16_000_000, context)
         case .job: self.post("", context)
         case .forgedJob:
             self.post("authorization: Bearer \(self.token.dropLast(8))AAAAAAAA\r\n", context)

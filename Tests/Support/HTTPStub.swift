@@ -13,6 +13,8 @@ package final class HTTPStub: Sendable {
         package var body: [UInt8]
         /// The media type of the body; no header if nil.
         package var type: String?
+        /// Further headers.
+        package var headers: [(name: String, value: String)]
         /// Whether the server never responds but keeps the connection open.
         package var isSilent: Bool
         /// Whether the connection stays open for another request.
@@ -24,6 +26,7 @@ package final class HTTPStub: Sendable {
             status: Int = 200,
             body: String,
             type: String? = nil,
+            headers: [(name: String, value: String)] = [],
             isSilent: Bool = false,
             keepsConnection: Bool = false,
             hangsUp: Bool = false
@@ -31,6 +34,7 @@ package final class HTTPStub: Sendable {
             self.status = status
             self.body = Array(body.utf8)
             self.type = type
+            self.headers = headers
             self.isSilent = isSilent
             self.keepsConnection = keepsConnection
             self.hangsUp = hangsUp
@@ -144,9 +148,10 @@ package final class HTTPStub: Sendable {
             if answer.isSilent { return }
             if answer.hangsUp { return context.close(promise: nil) }
             let type = answer.type.map { "content-type: \($0)\r\n" } ?? ""
+            let more = answer.headers.map { "\($0.name): \($0.value)\r\n" }.joined()
             let connection = answer.keepsConnection ? "keep-alive" : "close"
             let head =
-                "HTTP/1.1 \(answer.status) Said\r\n\(type)content-length: \(answer.body.count)\r\n"
+                "HTTP/1.1 \(answer.status) Said\r\n\(type)\(more)content-length: \(answer.body.count)\r\n"
                 + "connection: \(connection)\r\n\r\n"
             let bytes = ByteBuffer(bytes: Array(head.utf8) + answer.body)
             if answer.keepsConnection { return context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil) }

@@ -95,7 +95,7 @@ struct DeliveriesCommand: AsyncParsableCommand {
 struct HangingCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "hanging",
-        abstract: "Measures pushes a second to FCM alone, and while APNs takes 30 s to answer."
+        abstract: "Measures pushes a second to FCM alone, and while APNs does not answer in time."
     )
 
     @Option(help: "Pushes to FCM in each round.")
@@ -109,7 +109,8 @@ struct HangingCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            let sandbox = try await stack.sandbox(slow: 30_000)
+            // Longer than a dispatcher waits for an answer.
+            let sandbox = try await stack.sandbox(slow: 60_000)
             let dispatcher = try await stack.dispatcher(settings: sandbox.settings)
             _ = try await dispatcher.line("ready ")
             let total = self.pushes * (1 + 2 * self.rounds)
@@ -137,6 +138,13 @@ struct HangingCommand: AsyncParsableCommand {
             }
             try await dispatcher.end(by: SIGKILL)
             try await sandbox.program.end(by: SIGTERM)
+            let (sent, answered) = (try await fcm.accepted(), try await apns.accepted())
+            let waiting = try await apns.waiting()
+            // A few may be between the stream and a set.
+            guard sent == total, answered == 0, waiting >= self.hanging * 9 / 10 else {
+                throw ValidationError(
+                    "FCM accepted \(sent) of \(total) pushes, APNs \(answered); \(waiting) of \(self.hanging) wait")
+            }
             var report = Report("hanging")
             report.add("pushes", self.pushes)
             report.add("alone_per_second", median(alone))
@@ -241,6 +249,12 @@ struct DeliveryLoad {
             // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(20))
         }
+    }
+
+    /// Returns the number of deliveries in the stream and in the sets of held deliveries.
+    func waiting() async throws -> Int {
+        let rest = try await self.stack.redis.connection.send("XLEN", .text(self.stream)).integer()
+        return Int(rest) + (try await self.held())
     }
 
     private func held() async throws -> Int {

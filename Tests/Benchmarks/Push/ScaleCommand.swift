@@ -70,7 +70,14 @@ struct ScaleCommand: AsyncParsableCommand {
         try await jobs.append(self.jobs, to: users)
         // Measure only sending, so wait until all jobs are routed. Redis does not signal an empty
         // stream.
-        while try await stack.redis.connection.send("XLEN", .text(stream)).integer() > 0 {
+        let deadline = ContinuousClock.now + .seconds(180)
+        while true {
+            let rest = try await stack.redis.connection.send("XLEN", .text(stream)).integer()
+            if rest == 0 { break }
+            guard dispatchers.allSatisfy({ $0.exit == nil }), ContinuousClock.now < deadline else {
+                let logs = dispatchers.map { String($0.log.suffix(500)) }.joined(separator: "\n")
+                throw ValidationError("\(rest) jobs are not routed: \(logs)")
+            }
             try await Task.sleep(for: .milliseconds(20))
         }
         let start = ContinuousClock.now

@@ -42,15 +42,29 @@ struct BroadcastTests {
             let gateway = try await stack.startGateway()
             try await Self.makeUsers(in: stack)
             let doomed = try await stack.startDispatcher(name: "doomed")
-            _ = try await stack.startDispatcher(name: "second")
-            let entry = try await stack.append(
-                [("topic", "news"), ("type", Self.type), ("title", "Extra"), ("except", #"["u1","u2","nobody"]"#)],
-                stream: "carillon:jobs:bulk"
-            )
-            try await eventually("the first page is stored") {
-                try await !stack.query("SELECT 1 FROM carillon.broadcast_pages").isEmpty
+            let name = try await eventualValue("it holds its lease") {
+                try await stack.connection.send("ZRANGE", "carillon:dispatchers", "0", "-1").strings().first
             }
-            doomed.send(SIGKILL)
+            _ = try await stack.startDispatcher(name: "second")
+            let pool = try #require(stack.database?.pool)
+            // The lock keeps every page from being stored, so the killed one holds a chain.
+            let entry = try await pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                let entry = try await stack.append(
+                    [("topic", "news"), ("type", Self.type), ("title", "Extra"), ("except", #"["u1","u2","nobody"]"#)],
+                    stream: "carillon:jobs:bulk"
+                )
+                let claimed = "SELECT 1 FROM carillon.broadcast_chains WHERE claimed_by = $1 AND NOT is_done"
+                try await eventually("it has claimed a chain") {
+                    try await !transaction.query(claimed, .text(name)).isEmpty
+                }
+                doomed.send(SIGKILL)
+                try await doomed.waitForExit()
+                return entry
+            }
+            // As if the time of its claims had passed.
+            try await stack.query(
+                "UPDATE carillon.broadcast_chains SET claimed_until = now() WHERE claimed_by = $1", .text(name))
             let report = try await Broadcasts.waitFor("done", gateway, entry)
             let broadcast = try #require(report["broadcast"])
             let wanted = Int64(Self.count - 2 - 300 - 299)

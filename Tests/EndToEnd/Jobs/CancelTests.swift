@@ -58,6 +58,53 @@ struct CancelTests {
         }
     }
 
+    @Test("an entry that two lanes have is refused until its stream is named, which cancels that job alone")
+    func sameEntry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            func add(_ title: String, _ entry: String, to stream: String) async throws {
+                try await stack.connection.send(
+                    "XADD", .text(stream), .text(entry), "user", "ada", "type", "payment_received", "title",
+                    .text(title))
+            }
+            func cancelled() async throws -> [String] {
+                try await stack.query("SELECT job_id FROM carillon.cancellations ORDER BY job_id")
+                    .map { try $0.text(0) }
+            }
+            let entry = try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "normal")])
+            try await add("bulk", entry, to: "carillon:jobs:bulk")
+            let alone = "\(entry.prefix { $0 != "-" })-7"
+            try await add("alone", alone, to: "carillon:jobs:critical")
+            _ = try await stack.startDispatcher()
+            let sent = ["normal": "sent", "bulk": "sent", "alone": "sent"]
+            try await eventually("all are in the inbox") { try await stack.statuses(user: "ada") == sent }
+            for method in [TransferRequest.Method.get, .delete] {
+                let answer = try await gateway.call(method, "/v1/jobs/\(entry)", token: service)
+                #expect(answer.status == 409)
+            }
+            #expect(try await cancelled().isEmpty)
+            for path in ["carillon:jobs:bulk%2F\(entry)", alone] {
+                let answer = try await gateway.call(.delete, "/v1/jobs/\(path)", token: service)
+                #expect(answer.status == 200)
+                #expect(answer.body["cancelled"]?.integer == 1)
+                #expect(answer.body["too_late"]?.integer == 0)
+            }
+            let statuses = ["normal": "sent", "bulk": "cancelled", "alone": "cancelled"]
+            #expect(try await stack.statuses(user: "ada") == statuses)
+            #expect(try await cancelled() == ["carillon:jobs:bulk/\(entry)", "carillon:jobs:critical/\(alone)"])
+            // A job's own id comes first.
+            try await stack.append([
+                ("user", "bob"), ("type", "payment_received"), ("title", "by id"), ("id", entry),
+            ])
+            try await eventually("it is in the inbox") { try await stack.statuses(user: "bob") == ["by id": "sent"] }
+            let answer = try await gateway.call(.delete, "/v1/jobs/\(entry)", token: service)
+            #expect(answer.body["cancelled"]?.integer == 1)
+            #expect(try await stack.statuses(user: "bob") == ["by id": "cancelled"])
+            #expect(try await stack.statuses(user: "ada") == statuses)
+        }
+    }
+
     @Test("a cancelled notification leaves the inbox and the sockets, and its push is never sent")
     func during() async throws {
         var configuration = SandboxConfiguration()
@@ -304,6 +351,19 @@ struct CancelTests {
             let reasons = try await stack.deadReasons()
             #expect(Set(reasons.keys) == [inBatch, later])
             #expect(reasons.values.allSatisfy { $0 == "id: was used before with other content; give another id" })
+            let shared = try await stack.append([
+                ("users", #"["ada","bob"]"#), ("type", "invoice_created"), ("title", "fourth"), ("id", "order-1"),
+            ])
+            try await eventually("the letter names only the user who has the id") {
+                let users = try await stack.query(
+                    """
+                    SELECT f ->> 1 FROM carillon.dead_letters d CROSS JOIN LATERAL jsonb_array_elements(d.fields) f
+                    WHERE d.entry = $1 AND f ->> 0 = 'users'
+                    """,
+                    .text(shared))
+                return try users.map { try $0.text(0) } == [#"["ada"]"#]
+            }
+            #expect(try await stack.statuses(user: "bob").keys.sorted() == ["fourth"])
         }
     }
 }

@@ -19,10 +19,14 @@ struct ClockTests {
 
     /// Starts both programs with pushes that wait for an hour: deferred, in a digest, and
     /// scheduled.
-    private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
+    ///
+    /// - Parameter body: gets the stack, the gateway and the address of the dispatcher's metrics.
+    private static func with(_ body: (Stack, Gateway, String) async throws -> Void) async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
-            let gateway = try await stack.startBoth(environment: environment)
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
+            let address = String(try await dispatcher.waitForLine("ready ").dropFirst("ready ".count))
             let due = Schedules.later(.seconds(3_600))
             for user in Self.users {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
@@ -43,13 +47,13 @@ struct ClockTests {
                 let row = try #require(rows.first)
                 return try [row.int8(0), row.int8(1), row.int8(2)] == [10, 20, 10]
             }
-            try await body(stack, gateway)
+            try await body(stack, gateway, "\(address)/metrics")
         }
     }
 
     @Test("a dispatcher whose clock jumps ahead and back sends everything that waits once")
     func jumps() async throws {
-        try await Self.with { stack, gateway in
+        try await Self.with { stack, gateway, _ in
             try await ShiftedDispatcher.with(stack) { shifted in
                 for _ in 0..<3 {
                     shifted.jump(.seconds(3 * 3_600))
@@ -127,10 +131,13 @@ struct ClockTests {
 
     @Test("a sweep with a clock ahead hides no row from later sweeps")
     func sweep() async throws {
-        try await Self.with { stack, gateway in
+        try await Self.with { stack, gateway, metrics in
             func mark() async throws -> Timestamp {
                 let rows = try await stack.query("SELECT swept_until FROM carillon.sweep")
                 return Timestamp(microseconds: try #require(try rows.first?.timestamptz(0)))
+            }
+            func swept() async throws -> Double {
+                try await MetricsText.page(metrics, stack).samples["carillon_notifications_swept"] ?? 0
             }
             let before = try await mark()
             try await stack.connection.send("DEL", "carillon:sweep")
@@ -138,6 +145,15 @@ struct ClockTests {
                 try await eventually("it has swept") { try await mark() != before }
                 #expect(try await mark() <= Schedules.now())
             }
+            try await eventually("what left too early is deferred") {
+                try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0
+            }
+            try await stack.waitForPushes()
+            // Otherwise they would be due at the end of quiet hours, without a sweep.
+            try await stack.query("DELETE FROM carillon.follow_ups")
+            for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
+            #expect(stack.pushed().isEmpty)
+            let sweptBefore = try await swept()
             try await stack.query(
                 """
                 UPDATE carillon.notifications SET status = 'pending', status_reason = NULL,
@@ -146,10 +162,10 @@ struct ClockTests {
             )
             try await stack.query(
                 "UPDATE carillon.sweep SET swept_until = least(swept_until, now() - interval '4 minutes')")
-            for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
             try await stack.connection.send("DEL", "carillon:sweep")
-            try await eventually("notifications without an owner are pushed") {
-                stack.pushed().count == Self.users.count
+            try await eventually("notifications without an owner are swept and pushed") {
+                let count = try await swept() - sweptBefore
+                return count >= Double(Self.users.count) && stack.pushed().count == Self.users.count
             }
         }
     }

@@ -144,6 +144,36 @@ struct DigestTests {
         }
     }
 
+    @Test("a summary's mail has the e-mail parts of its text")
+    func mail() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  reply:
+                    channels: [in_app, email]
+                    digest: {window: 1h}
+                    summary:
+                      en:
+                        title: "{{count}} replies"
+                        email_subject: "{{count}} new replies"
+                        email_html: "<ul>{{#items}}<li>{{title}}</li>{{/items}}</ul>"
+                """
+            )
+            let gateway = try await stack.startGateway(environment: environment)
+            let settings = environment.merging(stack.mailSettings(gateway: gateway)) { $1 }
+            _ = try await stack.startDispatcher(environment: settings)
+            try await stack.setAddress("ada@example.com", of: "ada", wanting: "reply", by: gateway)
+            try await Self.reply(stack, "ada", ["<a>", "<b>"])
+            try await stack.closeDigests()
+            let mail = try await eventualValue("the mail is there") { try stack.mails().first }
+            #expect(mail.subject == "2 new replies")
+            #expect(mail.html.hasPrefix("<ul><li>&lt;"))
+            #expect(mail.html.contains("<li>&lt;a&gt;</li>") && mail.html.contains("<li>&lt;b&gt;</li>"))
+            #expect(mail.text.hasPrefix("2 replies"))
+        }
+    }
+
     @Test("an inbox-only summary is not pushed, and expired items are left out")
     func channels() async throws {
         try await Self.with { stack, gateway in

@@ -333,7 +333,7 @@ struct ScheduleRestTests {
             let at = Schedules.later(.seconds(3_600))
             let json = #"""
                 {"id":"0190b5a2-0000-7000-8000-000000000001","at":"\#(at)",
-                 "job":{"user":"ada","type":"invoice_created","title":"x","org":"o"}}
+                 "job":{"user":"ada","type":"invoice_created","title":"x","org":"o","deliver_at":null}}
                 """#
             let created = try await gateway.call(.post, "/v1/schedules", token: service, json: json)
             #expect(created.status == 201)
@@ -424,6 +424,10 @@ struct ScheduleRestTests {
         (
             #"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created","deliver_local":"08:00"}}"#,
             ["job.deliver_local"]
+        ),
+        (
+            #"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created","deliver_on":"08:00"}}"#,
+            ["job.deliver_on"]
         ),
         (#"{"cron":"@daily","zone":"UTC","job":{"id":"a","user":"u","type":"invoice_created"}}"#, ["job.id"]),
         (

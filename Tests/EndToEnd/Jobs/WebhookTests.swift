@@ -119,11 +119,8 @@ struct WebhookTests {
         for (language, program, driver, expected) in drivers {
             let start = try #require(text.range(of: "```\(language)\n"))
             let end = try #require(text.range(of: "```", range: start.upperBound..<text.endIndex))
-            let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
-            guard let path = folders.map({ "\($0)/\(program)" }).first(where: FileManager.default.isExecutableFile)
-            else {
-                let hint = "SKIPPED: the \(language) snippet, as there is no \(program)\n"
-                FileHandle.standardError.write(Data(hint.utf8))
+            guard let path = Commands.find(program) else {
+                Skips.note("the \(language) snippet, as there is no \(program)")
                 continue
             }
             let script = stack.directory.file(language == "javascript" ? "verify.mjs" : "verify.py")
@@ -226,7 +223,7 @@ struct WebhookTests {
         }
     }
 
-    @Test("a faulty registration is named, and private addresses are refused on connect")
+    @Test("a registration that is faulty or one too many is refused, and private addresses on connect")
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -260,6 +257,21 @@ struct WebhookTests {
             #expect(try await gateway.call(.delete, "/v1/webhooks/\(hook.id)", token: service).status == 204)
             #expect(try await gateway.call(.delete, "/v1/webhooks/\(hook.id)", token: service).status == 404)
             #expect(!dispatcher.errors().contains(hook.secret))
+
+            func register(_ number: Int, org: String) async throws -> Gateway.Answer {
+                let json = #"{"url":"https://example.com/\#(number)","org":"\#(org)"}"#
+                return try await gateway.call(.post, "/v1/webhooks", token: service, json: json)
+            }
+            for number in 1...20 { #expect(try await register(number, org: "full").status == 201) }
+            #expect(try await register(20, org: "full").status == 200)
+            #expect(try await register(21, org: "full").faults == ["url"])
+            try await stack.query(
+                """
+                INSERT INTO carillon.webhooks (id, org_id, url, secret, created_at)
+                SELECT gen_random_uuid(), 'org-' || n, 'https://example.com/', 's', now() FROM generate_series(1, 979) n
+                """)
+            #expect(try await register(1_000, org: "other").status == 201)
+            #expect(try await register(1_001, org: "other").faults == ["url"])
         }
     }
 }

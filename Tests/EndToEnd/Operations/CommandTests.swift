@@ -142,6 +142,17 @@ struct CommandTests {
         }
     }
 
+    @Test("a command that cannot write its output says so and fails")
+    func fullDisk() async throws {
+        try await Stack.with { stack in
+            let lag = "\(try TestProducts.path("dispatcher")) lag --json > /dev/full"
+            let process = try await ChildProcess.spawn(
+                "sh", ["-c", lag], name: "full", environment: stack.environment, directory: stack.directory.path)
+            #expect(try await process.waitForExit() == .code(74))
+            #expect(process.errors().contains("cannot write to standard output: No space left on device"))
+        }
+    }
+
     @Test("enqueue --follow prints each step, and says where a job waits or why nothing is stored")
     func follow() async throws {
         try await Stack.with { stack in

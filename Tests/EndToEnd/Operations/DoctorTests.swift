@@ -137,7 +137,7 @@ struct DoctorTests {
             try await other.pool.query("UPDATE carillon.outbox_database SET id = gen_random_uuid()")
             try await Stack.with { stack in
                 #expect(try await Self.examine(stack, "gateway").outcome("redis installation") == nil)
-                _ = try await stack.startDispatcher()
+                let first = try await stack.startDispatcher()
                 #expect(try await Self.examine(stack, "gateway").outcome("redis installation") == "ok")
                 let wrong = ["DATABASE_URL": other.url]
                 for program in ["gateway", "dispatcher"] {
@@ -151,20 +151,29 @@ struct DoctorTests {
                 }
                 let leases = try await stack.connection.send("KEYS", "carillon:dispatcher:*").strings()
                 #expect(leases.count == 1)
+                // Its sweeps would claim Redis again.
+                _ = try await first.stop()
                 try await stack.connection.send("DEL", "carillon:installation")
                 _ = try await stack.startDispatcher(name: "accepted", environment: wrong)
             }
         }
     }
 
-    @Test("a cluster's server that is named alone fails, and the cluster passes")
+    @Test("a cluster's server that is named alone fails; the cluster passes if a lost master stops no other")
     func cluster() async throws {
         let cluster = try await TestCluster.start(replicas: false)
         try await Stack.with { stack in
             let alone = try await Self.examine(stack, "gateway", ["REDIS_URL": cluster.servers[0].url])
             #expect(alone.outcome("redis cluster") == "fail", "\(alone.output)")
             let whole = try await Self.examine(stack, "gateway", ["REDIS_URL": cluster.url])
-            #expect(whole.outcome("redis") == "ok" && whole.outcome("redis cluster") == nil, "\(whole.output)")
+            #expect(whole.outcome("redis") == "ok" && whole.outcome("redis cluster") == "warn", "\(whole.output)")
+            for server in cluster.servers {
+                try await TestRedis.withPatience(server.url) { redis in
+                    _ = try await redis.send("CONFIG", "SET", "cluster-require-full-coverage", "no")
+                }
+            }
+            let partial = try await Self.examine(stack, "gateway", ["REDIS_URL": cluster.url])
+            #expect(partial.outcome("redis") == "ok" && partial.outcome("redis cluster") == nil, "\(partial.output)")
         }
     }
 

@@ -116,3 +116,12 @@ struct PackageTests {
 
     private static func name(_ language: String) -> String { language == "js" ? "javascript" : language }
 }
+
+/// Tests that could not run.
+@Suite(.timeLimit(.minutes(10)))
+struct SkipTests {
+    @Test("no test is skipped in continuous integration", .enabled(if: Skips.areFailures))
+    func none() {
+        #expect(Skips.all.isEmpty)
+    }
+}

@@ -80,6 +80,20 @@ struct EmailTests {
         }
     }
 
+    @Test("Carillon's own words in a mail are in the language of the device used last, if the user set none")
+    func language() async throws {
+        try await Self.with { stack, gateway, _ in
+            try await stack.setAddress("ada@example.com", of: "ada", wanting: "paid", by: gateway)
+            let device = try await gateway.call(
+                .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                json: #"{"platform":"android","token":"ada-phone","locale":"de-AT"}"#)
+            #expect(device.status == 201)
+            try await stack.append([("user", "ada"), ("type", "paid"), ("title", "Hello")])
+            let mail = try await eventualValue("the mail is there") { try stack.mails().first }
+            #expect(mail.text.contains("E-Mails zu „Zahlungen“ abbestellen: "))
+        }
+    }
+
     @Test("mail goes to users who asked, and to all with an address if mail is required or the only channel")
     func recipients() async throws {
         try await Self.with { stack, gateway, _ in
@@ -297,6 +311,10 @@ struct EmailTests {
         configuration.slowPause = pause
         try await Self.with(sandbox: configuration) { stack, gateway, _ in
             try await stack.setAddress("slow-ada@example.com", of: "ada", wanting: "news", by: gateway)
+            // Redis is new, so the first sweep would hand the mail on again.
+            try await eventually("the first sweep is over") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
             try await stack.append([("user", "ada"), ("type", "news"), ("title", "Hi"), ("id", "j1")])
             try await eventually("it is in the inbox, and the relay has not answered") {
                 let statuses = try await stack.statuses(user: "ada")

@@ -371,6 +371,7 @@ struct ProviderTests {
             #expect(try await test(#"{"user":"ada"}"#, try await Stack.token(user: "ada")).status == 403)
             #expect(try await test(#"{"user":"nobody"}"#, service).status == 404)
             #expect(try await test(#"{"title":"x"}"#, service).faults == ["user"])
+            #expect(try await test(#"{"user":"ada","title":"","device":"x"}"#, service).faults == ["title", "device"])
 
             let command = try await stack.spawn("dispatcher", ["send-test", "--user", "bob"], name: "send-test")
             #expect(try await command.waitForExit() == .code(1))

@@ -84,6 +84,7 @@ struct CrashTests {
                 try await eventually("every offline job was pushed") {
                     Set(pushes().map { $0.title }).count == count / 2
                 }
+                try await Self.waitUntilDone(stack)
                 // A push repeats only if its dispatcher died between the provider's answer and its
                 // record; another dispatcher sends the second one.
                 for (title, repeats) in Dictionary(grouping: pushes(), by: { $0.title }) {
@@ -99,6 +100,17 @@ struct CrashTests {
                     }
                 }
             }
+        }
+    }
+
+    /// Waits until no job or delivery of `kills` is left that a dispatcher could send again.
+    private static func waitUntilDone(_ stack: Stack) async throws {
+        let left = "return redis.call('XLEN', KEYS[1]) + redis.call('XLEN', KEYS[2]) + redis.call('ZCARD', KEYS[3])"
+        try await eventually("no work is left") {
+            try await stack.connection.send(
+                "EVAL", .text(left), "3", "carillon:jobs", "carillon:{fcm}:deliveries:critical",
+                "carillon:{fcm}:retry:critical"
+            ).integer() == 0
         }
     }
 
@@ -322,6 +334,34 @@ struct StopTests {
             #expect(socket.titles.sorted() == online.sorted())
             #expect(stack.pushed()["phone"]?.sorted() == offline.sorted())
             #expect(try await second.stop() == .code(0))
+        }
+    }
+
+    @Test("jobs that wait for PostgreSQL keep no other stage of a stopping dispatcher at work")
+    func stuck() async throws {
+        try await Stack.with { stack in
+            let dispatcher = try await stack.startDispatcher()
+            let pool = try #require(stack.database?.pool)
+            /// Whether a stage waits for entries of a stream.
+            func isReading() async throws -> Bool {
+                let clients = try await stack.connection.send("CLIENT", "LIST").string() ?? ""
+                return clients.split(separator: "\n").contains {
+                    $0.contains(" flags=b ") && $0.contains(" cmd=xreadgroup ")
+                }
+            }
+            try await pool.transaction { transaction in
+                // The job waits for this inbox.
+                try await transaction.query("INSERT INTO carillon.inboxes (user_id) VALUES ('ada')")
+                try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "n1")])
+                try await eventually("the job is taken") { try await stack.taken() == 1 }
+                try await eventually("others are awaited") { try await isReading() }
+                dispatcher.send(SIGTERM)
+                // The limit of the shutdown, a minute, would end them as well.
+                try await eventually("nothing more is read", within: .seconds(45)) { try await !isReading() }
+                #expect(dispatcher.exit == nil)
+            }
+            #expect(try await dispatcher.waitForExit() == .code(0))
+            #expect(try await stack.statuses(user: "ada").keys.sorted() == ["n1"])
         }
     }
 

@@ -206,7 +206,7 @@ struct LongOutageTests {
     private static let offline = "offline"
     private static let phone = "offline-phone"
 
-    @Test("during a long outage of Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
+    @Test("during a long outage of Redis, jobs over HTTP are refused; accepted jobs arrive")
     func redis() async throws {
         try await Stack.with(settings: Self.settings) { stack in
             let gateway = try await stack.startBoth()

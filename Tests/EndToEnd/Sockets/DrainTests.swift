@@ -55,6 +55,42 @@ struct DrainTests {
         }
     }
 
+    @Test("a socket and a stream on connections that have served a call end with a goodbye, too")
+    func reused() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "u")
+            func request(_ path: String, _ fields: String...) -> [UInt8] {
+                let head = ["GET \(path) HTTP/1.1", "host: x", "authorization: Bearer \(token)"] + fields
+                return Array((head.joined(separator: "\r\n") + "\r\n\r\n").utf8)
+            }
+            func connect() async throws -> TestSocket {
+                let connection = try await TestSocket.connect(port: gateway.port)
+                try await connection.send(raw: request("/v1/settings"))
+                try await eventually("the call is answered") { connection.status == 200 }
+                return connection
+            }
+            let socket = try await connect()
+            try await socket.send(
+                raw: request(
+                    "/v1/socket", "upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13",
+                    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="))
+            _ = try await socket.first("sync")
+            let stream = try await connect()
+            try await stream.send(raw: request("/v1/stream"))
+            try await eventually("it streams") { stream.head.contains("text/event-stream") }
+
+            gateway.process.send(SIGTERM)
+            #expect(try await socket.waitForClose() == 1012)
+            #expect(socket.all("goodbye").first?["reconnect_after"]?.integer != nil)
+            await socket.close()
+            try await eventually("the stream is closed") { stream.isClosed }
+            // The last chunk has come, and everything before it.
+            #expect(stream.head.contains("event: goodbye"))
+            #expect(try await gateway.process.waitForExit() == .code(0))
+        }
+    }
+
     @Test("2,000 sockets that reconnect at once are all synced while calls are answered")
     func storm() async throws {
         try await Stack.with { stack in

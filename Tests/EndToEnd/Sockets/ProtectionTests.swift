@@ -147,10 +147,6 @@ struct ProtectionTests {
                 #expect(answer.header("cache-control") == cache, "\(path)")
                 #expect(answer.header("strict-transport-security") == nil, "\(path)")
             }
-            let page = try await gateway.call(.get, "/v1/unsubscribe?token=none", token: nil)
-            if page.type?.hasPrefix("text/html") == true {
-                #expect(page.header("content-security-policy")?.contains("default-src 'none'") == true)
-            }
         }
     }
 
@@ -205,7 +201,8 @@ struct ProtectionTests {
             let token = try await Stack.token(user: "u")
             let poll = "/socket.io/?EIO=4&transport=polling"
             for path in [refused, poll, "/v1/stream"] {
-                #expect(try await gateway.call(.get, path, token: token).status == 429, "\(path)")
+                let answer = try await gateway.call(.get, path, token: token)
+                #expect(answer.status == 429 && answer.header("retry-after") == "5", "\(path)")
             }
             // Requests that are not streams still pass.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)

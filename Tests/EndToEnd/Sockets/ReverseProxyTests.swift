@@ -93,6 +93,14 @@ struct ReverseProxyTests {
                 #expect((metrics.samples["carillon_sockets_accepted"] ?? 0) > 0)
             }
 
+            // Only their paths matter.
+            for path in [
+                "/v1/users/a-person/revoke-tokens", "/v1/admin/presence/a-person", "/v1/topics/goals/members/a-person",
+                "/api/push/apns/a-device/", "/api/push/gcm/a-device/?x=1",
+            ] {
+                _ = try await through.call(.delete, path, token: nil)
+            }
+
             // Calls between upgrades, on connections that the proxy reuses.
             for number in 0..<20 {
                 let token = try await Stack.token(user: "native")
@@ -111,6 +119,9 @@ struct ReverseProxyTests {
             // A query or a header may hold a token, so the log must have neither.
             #expect(!log().contains("transport=polling"))
             #expect(!log().contains("in-a-header"))
+            // Nor the ids of users and the push tokens that paths hold.
+            #expect(log().contains("/revoke-tokens"))
+            #expect(!log().contains("a-person") && !log().contains("a-device"))
             for name in ["metrics", "readyz", "healthz"] {
                 for path in ["/\(name)", "/\(name)/", "/\(name)?x=1", "/\(name)/x"] {
                     let answer = try await through.call(.get, path, token: nil)
@@ -206,11 +217,11 @@ struct ReverseProxy {
                 .first { FileManager.default.isExecutableFile(atPath: $0) }
         }
 
-        /// The proxies that are installed; reports the others on standard error.
+        /// The proxies that are installed; reports the others.
         static var installed: [Kind] {
             Self.allCases.filter { kind in
                 if kind.program != nil { return true }
-                FileHandle.standardError.write(Data("SKIPPED: \(kind) is not installed\n".utf8))
+                Skips.note("\(kind) is not installed")
                 return false
             }
         }

@@ -251,7 +251,7 @@ struct SignalRClientTests {
     @Test("pysignalr reconnects with a fresh token after expiry, and after a stop of the gateway")
     func expiry() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
+            let gateway = try await stack.startBoth(environment: ["GATEWAY_PORT": "\(try FreePort.next())"])
             let process = try await Self.stay(["signalr_pysignalr.py"], at: gateway, stack)
             try await eventually("it is back") { Self.opens(of: process) == 2 }
             #expect(try await gateway.process.stop() == .code(0))
@@ -281,7 +281,7 @@ struct SignalRClientTests {
     @Test("pysignalr reconnects after its gateway is killed, and nothing is lost")
     func killed() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
+            let gateway = try await stack.startBoth(environment: ["GATEWAY_PORT": "\(try FreePort.next())"])
             func notify(_ title: String) async throws {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
             }

@@ -63,10 +63,18 @@ struct SignalRReconnectTests {
             try await eventually("it goes on") { third.messages.completion("3")?["result"]?.integer == 1 }
             #expect(third.messages.first?["sequenceId"]?.integer == 5)
             #expect(third.messages.receivedTitles.isEmpty)
-            // Another user cannot resume it.
+            // Another user cannot resume it, and gets a new connection while the id is fresh.
             let thief = try await Self.open(gateway, id: id, user: "bob")
-            #expect(thief.status == 101 || thief.status == 404, "it starts a new connection while the id is fresh")
+            if thief.status == 101 {
+                try await thief.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
+                try await eventually("the thief's own count comes") { thief.messages.counts == [0] }
+            } else {
+                #expect(thief.status == 404)
+            }
+            try await third.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "4"))
+            try await eventually("it still goes on") { third.messages.completion("4")?["result"]?.integer == 1 }
             #expect(!third.isClosed)
+            #expect(thief.messages.receivedTitles.isEmpty)
             for other in others { await other.close() }
         }
     }

@@ -96,15 +96,17 @@ struct SocketFaultTests {
     func tooManyMessages() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "rude")
-            let join = #"40{"token":"\#(token)"}"#
+            // Each client has a user of its own, because openings count as messages of the user.
+            func join(_ user: String) async throws -> String {
+                #"40{"token":"\#(try await Stack.token(user: user))"}"#
+            }
             // An event, an answer to nothing, an unknown namespace, a namespace never joined, a
             // pong, and for the empty string a WebSocket pong.
-            for packet in ["42[\"nonsense\"]", "439[]", "40/x,", "41/x,", "3", ""] {
+            for (number, packet) in ["42[\"nonsense\"]", "439[]", "40/x,", "41/x,", "3", ""].enumerated() {
                 let socket = try await TestSocket.open(
                     port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
                 try await eventually("the socket is up") { socket.status == 101 }
-                try await socket.send(opcode: 1, payload: Array(join.utf8))
+                try await socket.send(opcode: 1, payload: Array(join("rude\(number)").utf8))
                 try await eventually("it has joined") { socket.texts.contains { $0.hasPrefix(#"42["sync""#) } }
                 let frame = TestSocket.frame(opcode: packet.isEmpty ? 10 : 1, payload: Array(packet.utf8))
                 try await socket.send(raw: (0..<300).flatMap { _ in frame })
@@ -121,7 +123,7 @@ struct SocketFaultTests {
             #expect(nowhere.texts.count { $0.hasPrefix("44/x,") } <= 120)
 
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
-            try await engine.post(join)
+            try await engine.post(join("poller"))
             _ = try await engine.poll(until: #"42["sync""#)
             // All in one post, because the limit recovers over time.
             let body = [String](repeating: "6", count: 300).joined(separator: String(TestEngine.separator))
@@ -131,8 +133,8 @@ struct SocketFaultTests {
             #expect(answer.packets.suffix(2) == ["41", "1"])
 
             let ping = TestSocket.frame(opcode: 1, payload: TestSignalR.record(#"{"type":6}"#))
-            for frame in [ping, TestSocket.frame(opcode: 10, payload: [])] {
-                let hub = try await TestSignalR.synced(gateway, user: "rude")
+            for (user, frame) in [("pinger", ping), ("ponger", TestSocket.frame(opcode: 10, payload: []))] {
+                let hub = try await TestSignalR.synced(gateway, user: user)
                 try await hub.send(raw: (0..<300).flatMap { _ in frame })
                 #expect(try await hub.waitForClose() == 1008)
                 let close = try #require(hub.messages.close)
@@ -373,7 +375,7 @@ struct FloodTests {
             // A process's first requests cost memory too, so they come before the measurement.
             let few = DoorAttack.Kind.allCases.map { (kind: $0, count: 2) }
             _ = await DoorAttack(port: gateway.port, token: token, connections: few).run(for: .seconds(1))
-            let before = ProcessTable.memory(of: gateway.process.identifier)
+            let before = try #require(ProcessTable.memory(of: gateway.process.identifier))
             async let attack = DoorAttack(port: gateway.port, token: token).run(for: .seconds(5))
             let titles = (0...40).map { "n\($0)" }
             for title in titles.dropFirst() {
@@ -386,12 +388,12 @@ struct FloodTests {
                 summary = await DoorAttack(port: gateway.port, token: token).run(for: .seconds(seconds))
             }
             try await eventually("the bystander has all") { bystander.titles == titles }
-            let after = ProcessTable.memory(of: gateway.process.identifier)
+            let after = try #require(ProcessTable.memory(of: gateway.process.identifier))
             #expect(after.peak - before.resident <= Self.bound, "\(before) \(after) \(summary)")
             #expect(summary.connects >= connections)
             var attacked = ContinuousClock.now
             try await eventually("the gateway returns the memory") {
-                let now = ProcessTable.memory(of: gateway.process.identifier)
+                let now = try #require(ProcessTable.memory(of: gateway.process.identifier))
                 if now.resident - before.resident <= Self.kept { return true }
                 // A busy machine may slow an attack so much that it is no flood, so attack again.
                 if ContinuousClock.now - attacked > .seconds(90) {
@@ -425,9 +427,12 @@ struct FloodTests {
             func get(_ path: String, _ fields: String = "") -> String {
                 "GET \(path) HTTP/1.1\r\nhost: x\r\n\(fields)\r\n"
             }
+            // Java's client asks for HTTP/2 with every request.
+            let upgrade = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAQBAAAA\r\n"
             // Endpoints answer the first and the fourth after they have checked the token.
             let requests = [
-                get("/v1/stream"), get("/healthz"), get("/v1/notifications", "authorization: Bearer \(token)\r\n"),
+                get("/v1/stream", upgrade), get("/healthz", upgrade),
+                get("/v1/notifications", "authorization: Bearer \(token)\r\n"),
                 get("/hubs/notifications"), get("/openapi.json/nowhere"),
             ]
             try await client.send(raw: Array(requests.joined().utf8))

@@ -182,7 +182,7 @@ struct SocketIOClientTests {
         "after its gateway is killed a client reconnects and gets a sync", arguments: ["websocket", "polling"])
     func killed(_ transports: String) async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
+            let gateway = try await stack.startBoth(environment: ["GATEWAY_PORT": "\(try FreePort.next())"])
             let client = try await Self.client(stack, gateway, transports: transports)
             _ = try await client.wait(for: "ready")
             gateway.process.send(SIGKILL)
@@ -201,7 +201,7 @@ struct SocketIOClientTests {
     @Test("a stopping gateway closes its clients, and they reconnect to the next one")
     func drain() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
+            let gateway = try await stack.startGateway(environment: ["GATEWAY_PORT": "\(try FreePort.next())"])
             let clients = [
                 try await Self.client(stack, gateway), try await Self.client(stack, gateway, transports: "polling"),
             ]
@@ -292,7 +292,8 @@ struct SocketIOBrowserTests {
 
     @Test("after its gateway is killed the client reconnects and gets what it missed")
     func killed() async throws {
-        try await Stack.withBrowser { stack, gateway, browser in
+        let port = "\(try FreePort.next())"
+        try await Stack.withBrowser(environment: ["GATEWAY_PORT": port]) { stack, gateway, browser in
             try await Self.connect(
                 browser, gateway, token: try await Stack.token(user: "ada"), transports: ["polling", "websocket"])
             try await browser.wait(for: "the sync is here", "all('sync').length === 1")
@@ -301,7 +302,7 @@ struct SocketIOBrowserTests {
             try await browser.wait(for: "it has noticed", "!client.connected")
             try await stack.notify("ada", "missed")
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
-            _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
+            _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": port])
             try await browser.wait(for: "it is back", "all('sync').length === 2")
             let second = try await browser.run("return all('sync')[1].notifications.map((n) => n.title)")
             #expect(second.strings == ["missed"])

@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import HTTP
 import Support
 import Testing
 
@@ -174,6 +175,28 @@ struct SocketIOProtocolTests {
             try await Self.send(eve, #"40{"token":"\#(other)","pid":"\#(pid)","offset":"1"}"#)
             #expect(try await Self.first(eve, "40{") != granted)
             #expect(try await Self.first(eve, #"42["sync""#) == #"42["sync",{"notifications":[]},"0"]"#)
+        }
+    }
+
+    @Test("a polling client whose token is revoked gets the reason, but no notification that waited for its poll")
+    func revocation() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
+            try await engine.post(#"40{"token":"\#(try await Stack.token(user: "ada"))"}"#)
+            _ = try await engine.poll(until: #"42["sync""#)
+            let witness = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await Self.notify(stack, "private")
+            _ = try await witness.first("notification")
+            let service = try await Stack.token(user: "app", scope: .service)
+            let answer = try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service)
+            #expect(answer.status == 200)
+            try await eventually("both have ended") {
+                try await stack.connection.send("HLEN", "carillon:presence:{ada}").integer() == 0
+            }
+            let packets = try await engine.poll(until: #"42["error""#)
+            #expect(Self.titles(packets) == [])
+            #expect(packets.contains { $0.contains("the token was revoked") })
         }
     }
 

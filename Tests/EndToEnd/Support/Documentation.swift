@@ -245,7 +245,7 @@ struct Workbench {
     private static func has(_ language: String) -> Bool {
         switch language {
         case "python": ["redis", "psycopg", "websockets", "socketio"].allSatisfy { PythonClient.has($0) }
-        case "javascript": Commands.have("node")
+        case "javascript": Commands.haveNodeWithSockets()
         case "go": Commands.have("go")
         case "swift": Commands.have("swiftc")
         case "sql": Commands.have("psql")

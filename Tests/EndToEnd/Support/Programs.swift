@@ -5,6 +5,26 @@ import Core
 import Foundation
 import Support
 import Synchronization
+import Testing
+
+/// Tests that cannot run on this machine.
+enum Skips {
+    /// Whether a skip is a failure: in continuous integration, one in a green run goes unnoticed.
+    static let areFailures = ProcessInfo.processInfo.environment["CI"] == "true"
+    private static let reasons = Mutex<Set<String>>([])
+
+    /// The reasons so far, if a skip is a failure.
+    static var all: [String] { Self.reasons.withLock { $0.sorted() } }
+
+    /// Reports on standard error why tests are skipped; records an issue if that is a failure.
+    static func note(_ reason: String) {
+        FileHandle.standardError.write(Data("SKIPPED: \(reason)\n".utf8))
+        guard Self.areFailures else { return }
+        Self.reasons.withLock { _ = $0.insert(reason) }
+        // Traits are evaluated before any test runs, when this is lost: `SkipTests` reports those.
+        Issue.record("skipped: \(reason)")
+    }
+}
 
 /// Programs of this machine that some tests need.
 enum Commands {
@@ -14,16 +34,41 @@ enum Commands {
         return folders.map { "\($0)/\(name)" }.first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    /// Whether all programs are installed; reports each missing one on standard error, so no test
-    /// is skipped silently.
+    /// Whether all programs are installed; reports each missing one.
     static func have(_ names: String...) -> Bool {
         let missing = names.filter { self.find($0) == nil }
-        for name in missing {
-            let hint = "SKIPPED: \(name) is not installed; tests that need it are skipped\n"
-            FileHandle.standardError.write(Data(hint.utf8))
-        }
+        for name in missing { Skips.note("\(name) is not installed; tests that need it are skipped") }
         return missing.isEmpty
     }
+
+    /// Whether Node is installed and has WebSockets; reports if not.
+    static func haveNodeWithSockets() -> Bool {
+        guard self.have("node") else { return false }
+        if let node = self.find("node"), self.succeeds(node, ["--experimental-websocket", "-e", "0"]) { return true }
+        Skips.note("node is too old for the documentation's programs; install version 20.10 or newer")
+        return false
+    }
+
+    /// Whether a program runs and ends with exit code 0.
+    fileprivate static func succeeds(_ path: String, _ arguments: [String]) -> Bool {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: path)
+        process.arguments = arguments
+        process.standardError = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        do {
+            try process.run()
+        } catch {
+            return false
+        }
+        process.waitUntilExit()
+        return process.terminationStatus == 0
+    }
+}
+
+extension Browser {
+    /// Whether the browser and its driver are installed; reports what is missing.
+    static let isInstalled = Commands.have("chromium", "chromedriver")
 }
 
 /// A Python client from `Tests/Programs`, read by its output.
@@ -43,19 +88,9 @@ final class PythonClient: Sendable {
         return folders.map { "\($0)/python3" }.first { FileManager.default.isExecutableFile(atPath: $0) } ?? "python3"
     }
 
-    /// Whether a module can be imported; reports a missing one on standard error, so no test is
-    /// skipped silently.
+    /// Whether a module can be imported; reports a missing one.
     static func has(_ module: String) -> Bool {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: Self.interpreter)
-        process.arguments = ["-c", "import \(module)"]
-        process.standardError = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        do {
-            try process.run()
-            process.waitUntilExit()
-            if process.terminationStatus == 0 { return true }
-        } catch {}
+        if Commands.succeeds(Self.interpreter, ["-c", "import \(module)"]) { return true }
         Self.skip("has no module \(module)")
         return false
     }
@@ -82,8 +117,7 @@ final class PythonClient: Sendable {
     }
 
     private static func skip(_ reason: String) {
-        let hint = "SKIPPED: \(Self.interpreter) \(reason); set CARILLON_TEST_PYTHON to one that has it\n"
-        FileHandle.standardError.write(Data(hint.utf8))
+        Skips.note("\(Self.interpreter) \(reason); set CARILLON_TEST_PYTHON to one that has it")
     }
 
     /// Starts a script of `Tests/Programs`.

@@ -234,11 +234,11 @@ final class Stack: Sendable {
         return try cursor.integer()
     }
 
-    /// Reasons in the dead-letter stream, by the original entry id.
+    /// Reasons of dead letters, by the original entry id.
     func deadReasons() async throws -> [String: String] {
         var reasons: [String: String] = [:]
-        for letter in try await self.connection.entries(of: "carillon:dead").map(\.texts) {
-            reasons[letter["dead_entry"] ?? ""] = letter["dead_reason"]
+        for row in try await self.query("SELECT entry, reason FROM carillon.dead_letters ORDER BY id") {
+            reasons[try row.text(0)] = try row.text(1)
         }
         return reasons
     }
