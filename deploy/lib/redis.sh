@@ -53,7 +53,7 @@ make_cluster() {
     fi
     for port in "$@"; do
         for ((try = 0; try < 300; try++)); do
-            ! redis-cli -p "$port" CLUSTER INFO | grep -q '^cluster_state:ok' || continue 2
+            [[ $(redis-cli -p "$port" CLUSTER INFO) != *cluster_state:ok*cluster_slots_ok:16384* ]] || continue 2
             sleep 0.1
         done
         fail "the Redis on port $port sees no whole cluster; remove $DATA to start over"

@@ -53,6 +53,6 @@ INSERT INTO notification_preferences VALUES
     ('11111111-0000-4000-8000-00000000000b', 'invoice_created', TRUE, TRUE, '22:00', '07:00');
 INSERT INTO notifications (id, user_id, type, severity, delivery, title, data, read_at) VALUES
     ('11111111-0000-4000-8000-0000000000f1', '11111111-0000-4000-8000-00000000000a', 'invoice_created', 'info', 'in_app',
-     'From before', '{"invoice_id": "i1"}', NULL),
+     'From before', '{"invoice_id": "i1", "paid_at": null}', NULL),
     ('11111111-0000-4000-8000-0000000000f2', '11111111-0000-4000-8000-00000000000a', 'invoice_created', 'info', 'in_app',
      'Read long ago', NULL, NOW());
