@@ -140,8 +140,8 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("routes unowned notifications before a repair, which does not enqueue them again")
-    func unownedFirst() async throws {
+    @Test("repairs at once, and routes unowned notifications in the same sweep")
+    func repairFirst() async throws {
         let lines = LogRecorder(from: .info) { "\($0.message), \($0.metadata?["count"]?.description ?? "-")" }
         try await Self.with(logger: lines.logger) { scene in
             let unowned = try await scene.store(2)
@@ -155,10 +155,10 @@ struct SweepServiceTests {
             try await scene.sweeper.sweep()
             #expect(
                 lines.all.filter { $0.hasPrefix("found ") } == [
-                    "found unowned notifications; routed them again, 1",
                     "found queued notifications; enqueued them again, 1",
+                    "found unowned notifications; routed them again, 1",
                 ])
-            #expect(try await scene.appended().map(\.notification) == [unowned.id, scene.notification.id])
+            #expect(try await scene.appended().map(\.notification) == [scene.notification.id, unowned.id])
         }
     }
 

@@ -87,12 +87,9 @@ package struct SweepService: Service {
         guard try await self.takeTurn() else { return }
         let now = try await self.dispatcher.database.notifications.clock()
         let finding = try await self.look(now: now)
-        // First, as it would also recall what is handed on while the rest runs.
-        if let lostSince = finding.lostSince { try await self.recallFollowUps(since: lostSince, now: now) }
-        // Before the repair, which may take hours. It reads nothing that this hands on, as that has
-        // a later moment.
-        try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
+        // At once: the later it looks, the more it finds that was being handed on at `now`.
         try await self.repair(finding, now: now, sliceSize: repairSize)
+        try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
     }
 
     /// Routes all unowned notifications again, slice by slice.
@@ -250,6 +247,7 @@ package struct SweepService: Service {
         )
         let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
         let router = Router(dispatcher: self.dispatcher, waiting: waiting)
+        try await self.recallFollowUps(since: since, now: now)
         try await self.pushQueued(since: since, now: now, sliceSize: sliceSize, router, but: absent)
         try await self.repeatLost(
             since: max(since, now - Self.tries), now: now, sliceSize: sliceSize, router, but: absent)
