@@ -68,8 +68,7 @@ struct ScaleCommand: AsyncParsableCommand {
         try await jobs.append(self.warmUp, to: users)
         try await sandbox.control.await(first + self.warmUp)
         try await jobs.append(self.jobs, to: users)
-        // Measure only sending, so wait until all jobs are routed. Redis does not signal an empty
-        // stream.
+        // Measure only sending, so wait until all jobs are routed.
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
             let rest = try await stack.redis.connection.send("XLEN", .text(stream)).integer()
@@ -78,6 +77,7 @@ struct ScaleCommand: AsyncParsableCommand {
                 let logs = dispatchers.map { String($0.log.suffix(500)) }.joined(separator: "\n")
                 throw ValidationError("\(rest) jobs are not routed: \(logs)")
             }
+            // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(20))
         }
         let start = ContinuousClock.now

@@ -14,6 +14,17 @@ import Testing
 
 @Suite("Services of sockets", .timeLimit(.minutes(10)))
 struct SocketServiceTests {
+    /// The stores of a gateway, with a prefix of its own in Redis.
+    private static func base(_ pool: PostgresPool, _ redis: RedisClient) throws -> GatewayBase {
+        GatewayBase(
+            database: Database(pool),
+            live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
+            catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+            now: { Tokens.now },
+            logger: TestLog.logger
+        )
+    }
+
     private static func service(_ base: GatewayBase) throws -> SocketService {
         let credentials = CredentialResolver(
             verifier: try Tokens.verifier(),
@@ -182,13 +193,7 @@ struct SocketServiceTests {
     func severalSockets() async throws {
         try await TestDatabase.with { database in
             let redis = try await TestRedis.connect()
-            let base = GatewayBase(
-                database: Database(database.pool),
-                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
-                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                now: { Tokens.now },
-                logger: TestLog.logger
-            )
+            let base = try Self.base(database.pool, redis)
             let service = try Self.service(base)
             for (place, user) in ["ada", "eve"].enumerated() {
                 for number in UInt64(1)...3 {
@@ -217,13 +222,7 @@ struct SocketServiceTests {
     func slowChanges() async throws {
         try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
             let redis = try await TestRedis.connect()
-            let base = GatewayBase(
-                database: Database(database.pool),
-                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
-                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                now: { Tokens.now },
-                logger: TestLog.logger
-            )
+            let base = try Self.base(database.pool, redis)
             let service = try Self.service(base)
             _ = try await Self.store(for: "ada", base)
             _ = try await InboxStore(base.database).markRead(user: "ada", ids: nil, at: Tokens.now)
@@ -240,13 +239,7 @@ struct SocketServiceTests {
     func slowInbox() async throws {
         try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
             let redis = try await TestRedis.connect()
-            let base = GatewayBase(
-                database: Database(database.pool),
-                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
-                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                now: { Tokens.now },
-                logger: TestLog.logger
-            )
+            let base = try Self.base(database.pool, redis)
             let service = try Self.service(base)
             let users = ["ada", "eve"]
             for (place, user) in users.enumerated() {
@@ -291,13 +284,7 @@ struct SocketServiceTests {
     func failedDevice() async throws {
         try await TestDatabase.with { database in
             let redis = try await TestRedis.connect()
-            let base = GatewayBase(
-                database: Database(database.pool),
-                live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
-                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                now: { Tokens.now },
-                logger: TestLog.logger
-            )
+            let base = try Self.base(database.pool, redis)
             let service = try Self.service(base)
             let store = base.database.notifications
             let cases: [(NotificationStatus, String, Dialect, Bool)] = [
