@@ -41,6 +41,8 @@ package struct RetentionService: Service {
     private static let mostBroadcastPages = 20_000
     private static let mostDeadLetters = 100_000
     private static let deadLetterBatchSize = 5_000
+    /// Rows of the audit that are in no day's partition.
+    private static let strayBatchSize = 5_000
     /// A device that was switched off keeps its id this long, in case its token is registered
     /// again.
     private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
@@ -134,11 +136,14 @@ package struct RetentionService: Service {
     }
 
     private func audit(_ now: Timestamp) async throws -> Bool {
-        while isRunning, let part = try await self.store.dropAttemptPart(firstKept: now - self.periods.audit) {
+        let firstKept = now - self.periods.audit
+        while isRunning, let part = try await self.store.dropAttemptPart(firstKept: firstKept) {
             RetentionMetrics.parts.increment()
             self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
         }
-        return false
+        return try await self.inSteps(of: Self.strayBatchSize) {
+            try await self.store.dropStrayAttempts(firstKept: firstKept, limit: Self.strayBatchSize)
+        }
     }
 
     private func inboxes(_ now: Timestamp) async throws -> Bool {

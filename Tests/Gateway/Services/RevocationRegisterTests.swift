@@ -161,6 +161,8 @@ struct RevocationRegisterTests {
             let lines = try plan.last.map { try $0.map { try $0.text(0) } } ?? []
             let scan = try #require(lines.firstIndex { $0.contains("users_pkey") }, "\(lines)")
             #expect(lines.dropFirst(scan + 1).first?.contains("Index Cond") == true, "\(lines)")
+            // The others are not read.
+            #expect(lines.contains { $0.contains("token_revocations_revoked_before") }, "\(lines)")
         }
     }
 
@@ -235,7 +237,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("needs no lookup with all revocations in memory, and answers 503 if a lookup fails")
+    @Test("needs a lookup only for revoked users beyond the copy, and answers 503 if it fails")
     func outage() async throws {
         try await self.with { store, database, make in
             _ = try await store.revoke(user: "ada", before: Tokens.now)
@@ -246,8 +248,28 @@ struct RevocationRegisterTests {
             #expect(await Self.verdict(full, "ada", nil) == .refused)
             #expect(await Self.verdict(full, "eve", nil) == nil)
             #expect(await Self.verdict(partial, "ada", nil) == .refused)
-            #expect(await Self.verdict(partial, "eve", nil) == .unavailable)
+            #expect(await Self.verdict(partial, "bob", nil) == .unavailable)
+            #expect(await Self.verdict(partial, "eve", nil) == nil)
         }
+    }
+
+    @Test("looks up only revoked users beyond the copy, and all others once the hashes are full")
+    func hashes() {
+        var ledger = RevocationLedger(bounds: .init(held: 1, hashed: 2))
+        ledger.take([], isLast: true)
+        for user in ["ada", "bob", "bob", "cyd"] {
+            ledger.note(RevocationStore.Revocation(user: user, before: Tokens.now, version: 1))
+        }
+        #expect(ledger.answer(user: "ada", now: .now) == .known(Tokens.now))
+        #expect(ledger.answer(user: "bob", now: .now) == .unknown)
+        #expect(ledger.answer(user: "cyd", now: .now) == .unknown)
+        #expect(ledger.answer(user: "eve", now: .now) == .known(nil))
+        #expect(ledger.count == 3)
+        ledger.note(RevocationStore.Revocation(user: "dan", before: Tokens.now, version: 1))
+        #expect(ledger.answer(user: "ada", now: .now) == .known(Tokens.now))
+        #expect(ledger.answer(user: "dan", now: .now) == .unknown)
+        #expect(ledger.answer(user: "eve", now: .now) == .unknown)
+        #expect(ledger.count == 1)
     }
 
     @Test("moves revocations only forward and numbers changes in commit order")

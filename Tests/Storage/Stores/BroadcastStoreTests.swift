@@ -118,18 +118,86 @@ struct BroadcastStoreTests {
     func forgettingPages() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts
-            for (number, pages) in [(1, 5), (2, 1), (3, 2), (4, 1)] as [(UInt64, Int)] {
+            // Each has up to 16 pages more than these, as each chain has a last one.
+            for (number, pages) in [(1, 50), (2, 0), (3, 20), (4, 0)] as [(UInt64, Int64)] {
                 let broadcast = Self.broadcast(number, job: "\(number)")
                 try await Self.expanding(broadcast, store)
                 try await store.fail(broadcast, reason: "a fault")
                 try await database.pool.query(
-                    "UPDATE carillon.broadcast_chains SET pages = $2 WHERE broadcast = $1 AND part = 0",
-                    .id(broadcast.id), .int4(clamping: pages))
+                    "UPDATE carillon.broadcasts SET audience = $2 WHERE id = $1", .id(broadcast.id),
+                    .int8(pages * 1_000))
             }
             let late = Samples.start + .seconds(60)
             var steps: [Int] = []
-            for _ in 0..<4 { steps.append(try await store.forget(before: late, limit: 10, pages: 3)) }
+            for _ in 0..<4 { steps.append(try await store.forget(before: late, limit: 10, pages: 52)) }
             #expect(steps == [1, 2, 1, 0])
+        }
+    }
+
+    @Test("finds the broadcasts to forget, and those that leave a user out, among 20,000 by index")
+    func plans() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state,
+                    created_at)
+                SELECT gen_random_uuid(), '', n::text, n::text, 'jobs',
+                    jsonb_build_array(jsonb_build_array('except', jsonb_build_array('u' || n)::text)), 'bulk', 2,
+                    'done', now() - n * interval '1 second'
+                FROM generate_series(1, 20000) n
+                """)
+            try await database.pool.query("ANALYZE carillon.broadcasts")
+            let forget = try await database.pool.query(
+                "EXPLAIN " + BroadcastSQL.forget, .timestamp(Samples.start), .int4(clamping: 500), .int8(20_000)
+            ).map { try $0.text(0) }
+            #expect(forget.contains { $0.contains("broadcasts_ended") }, "\(forget.joined(separator: "\n"))")
+            let erase = try await database.pool.query(
+                "EXPLAIN " + BroadcastSQL.forgetUser[0], .text("u7"), .int4(clamping: 500)
+            ).map { try $0.text(0) }
+            #expect(erase.contains { $0.contains("broadcasts_excluded") }, "\(erase.joined(separator: "\n"))")
+        }
+    }
+
+    @Test("a part without users costs no row, and a broadcast that is done no chain")
+    func rows() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1, job: "j"), store)
+            while let chain = try await store.claimChain(by: "a") {
+                let count = chain.part == 5 ? 1 : 0
+                let page = Broadcast.Page(
+                    until: count == 0 ? "" : "u", selected: count, stored: 0, counted: ["opted_out": count],
+                    isLast: true)
+                try await store.store(page, of: chain)
+            }
+            let named = "SELECT FROM carillon.broadcast_chains WHERE reached <> ''"
+            #expect(try await database.pool.query(named).isEmpty)
+            try await store.finish()
+            let progress = try #require(try await store.find(.init(org: "", id: "j")))
+            #expect(progress.broadcast.state == .done)
+            #expect(progress.chainsDone == 16 && progress.pages == 1 && progress.selected == 1)
+            #expect(String(decoding: progress.counted, as: UTF8.self) == #"{"opted_out": 1}"#)
+            #expect(try await database.pool.query("SELECT FROM carillon.broadcast_pages").count == 1)
+            #expect(try await database.pool.query("SELECT FROM carillon.broadcast_chains").isEmpty)
+        }
+    }
+
+    @Test("a late dispatcher that found no more users does not end a chain that has gone on")
+    func lateEnd() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1), store)
+            let chain = try #require(try await store.claimChain(by: "a"))
+            let page = Broadcast.Page(until: "u", selected: 1, stored: 0, counted: [:], isLast: false)
+            try await store.store(page, of: chain)
+            let end = Broadcast.Page(until: "", selected: 0, stored: 0, counted: [:], isLast: true)
+            try await store.store(end, of: chain)
+            let done = "SELECT FROM carillon.broadcast_chains WHERE is_done"
+            #expect(try await database.pool.query(done).isEmpty)
+            var next = chain
+            next.pages = 1
+            try await store.store(end, of: next)
+            #expect(try await database.pool.query(done).count == 1)
         }
     }
 
@@ -302,14 +370,9 @@ struct BroadcastStoreTests {
             #expect(try await database.pool.query(named).isEmpty)
             try await store.fail(broadcast, reason: "type: is not in the catalog")
             try await store.release(chain, by: "a")
-            try await database.pool.query("UPDATE carillon.broadcasts SET withdrawn_to = $1", .text(users[1]))
-            // As an earlier release wrote it.
-            try await database.pool.query("UPDATE carillon.broadcast_pages SET until_user = $1", .text(users[1]))
 
             _ = try await database.users.erase(user: users[1])
             try await store.erase(user: users[1])
-            #expect(try await database.pool.query(named).isEmpty)
-            #expect(try await store.find(.init(org: "", id: "j"))?.broadcast.withdrawnTo == "")
             #expect(try await store.add(broadcast) == .taken)
             let next = try #require(try await store.claimChain(by: "a"))
             #expect(next.part == chain.part && next.reached == users[0])
@@ -325,13 +388,48 @@ struct BroadcastStoreTests {
             for (number, list) in lists.enumerated() {
                 #expect(try await store.add(Self.broadcast(UInt64(number + 1), except: list)) == .taken)
             }
-            // In two pages.
-            try await store.erase(user: "zoé", limit: 3)
+            // In two batches.
+            try await store.erase(user: "zoé", limit: 2)
             let left = try await store.list(before: nil, state: nil, limit: 10).reversed().map { progress in
                 let list = progress.broadcast.fields.first { $0.name == "except" }?.value
                 return list.map { String(decoding: $0, as: UTF8.self) }
             }
             #expect(left == [#"["bob"]"#, #"["bob","\u00e9ve"]"#, nil, #"["bob"]"#])
+        }
+    }
+
+    @Test("takes an erased user out of pages in which a dispatcher of an earlier release noted users, by index")
+    func notedUsers() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1), store)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
+                    counted, at)
+                SELECT b.id, 0, p.n, p.first, p.last, 1, 1, '{}', now()
+                FROM carillon.broadcasts b,
+                    (VALUES (0, '', 'ada'), (1, 'ada', 'bob'), (2, 'ada', 'ada'), (3, 'bob', '')) p (n, first, last)
+                """)
+            // In more than one batch.
+            try await store.erase(user: "ada", limit: 2)
+            let pages = try await database.pool.query(
+                "SELECT after_user || '-' || until_user FROM carillon.broadcast_pages ORDER BY number")
+            #expect(try pages.map { try $0.text(0) } == ["-", "-bob", "-", "bob-"])
+
+            let sql = try #require(BroadcastSQL.forgetUser.last)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
+                    counted, at)
+                SELECT b.id, 1, n, '', '', 1, 1, '{}', now()
+                FROM carillon.broadcasts b, generate_series(1, 20000) n
+                """)
+            try await database.pool.query("ANALYZE carillon.broadcast_pages")
+            let plan = try await database.pool.query("EXPLAIN " + sql, .text("ada"), .int4(clamping: 500))
+                .map { try $0.text(0) }.joined(separator: "\n")
+            #expect(plan.contains("broadcast_pages_after") && plan.contains("broadcast_pages_until"), "\(plan)")
+            #expect(!plan.contains("Seq Scan"), "\(plan)")
         }
     }
 

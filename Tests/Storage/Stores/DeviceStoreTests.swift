@@ -143,6 +143,15 @@ struct DeviceStoreTests {
         return try rows.map { "\(try $0.text(0)) \(try $0.text(1)) \(try $0.text(2))" }
     }
 
+    @Test("records the change of a token by PostgreSQL's clock if the gateway's is ahead")
+    func auditedAhead() async throws {
+        try await Samples.withStores { database in
+            _ = try await database.devices.register(Samples.device(user: "a", token: "t", at: 4_000_000_000))
+            let rows = try await database.pool.query("SELECT at > now() FROM carillon.delivery_attempts")
+            #expect(try rows.map { try $0.bool(0) } == [false])
+        }
+    }
+
     @Test("records every change of a token in the audit")
     func audited() async throws {
         try await Samples.withStores { database in

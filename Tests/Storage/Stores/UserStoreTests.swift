@@ -69,13 +69,32 @@ struct UserStoreTests {
         }
     }
 
+    @Test("finds a user's rows by index in every table from which an erasure deletes them")
+    func erasureIndexes() async throws {
+        try await Samples.withStores { database in
+            let tables = try await database.users.tables().map(\.name)
+            let unindexed = try await database.pool.query(
+                """
+                SELECT t.name FROM unnest($1) AS t (name)
+                WHERE NOT EXISTS (
+                    SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+                    WHERE i.indrelid = ('carillon.' || t.name)::regclass AND a.attname = 'user_id'
+                        AND coalesce(pg_get_expr(i.indpred, i.indrelid), '(user_id IS NOT NULL)')
+                            = '(user_id IS NOT NULL)'
+                )
+                """,
+                .texts(tables))
+            #expect(try unindexed.map { try $0.text(0) }.isEmpty)
+        }
+    }
+
     @Test("two erasures at once take both users out of a list", arguments: ["dead_letters", "schedules"])
     func simultaneousErasures(table: String) async throws {
         try await Samples.withStoresOfTwoPools { database, second in
             let list = Array(#"["ada","bob","eve"]"#.utf8)
             let fields = [(name: "users", value: list[...])]
             try await database.deadLetters.add([
-                (stream: "jobs", entry: "1", reason: "r", at: Samples.start, fields: fields)
+                DeadLetter(stream: "jobs", entry: "1", reason: "r", at: Samples.start, fields: fields)
             ])
             _ = try await database.schedules.add([
                 Schedule(
@@ -189,10 +208,9 @@ struct UserExportTests {
             ]
             try await store.add(
                 letters.enumerated().map { number, fields in
-                    (
+                    DeadLetter(
                         stream: "jobs", entry: "\(number)", reason: "r", at: Samples.start,
-                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) }
-                    )
+                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) })
                 })
             // Lists in Latin-1: one that names the user, one in a job for the user, and one of
             // others.
@@ -201,7 +219,9 @@ struct UserExportTests {
                 let list: [UInt8] = Array("[\"\(name)\",\"zo".utf8) + [0xe9] + Array("\"]".utf8)
                 var fields = [(name: "users", value: list[...])]
                 if let user { fields.append((name: "user", value: Array(user.utf8)[...])) }
-                try await store.add([(stream: "jobs", entry: entry, reason: "r", at: Samples.start, fields: fields)])
+                try await store.add([
+                    DeadLetter(stream: "jobs", entry: entry, reason: "r", at: Samples.start, fields: fields)
+                ])
             }
             #expect(
                 try await Self.fields(.deadLetters, "ada", database) == [
@@ -238,10 +258,9 @@ struct UserExportTests {
             ]
             try await letters.add(
                 jobs.enumerated().map { number, fields in
-                    (
+                    DeadLetter(
                         stream: "jobs", entry: "\(number)", reason: "r", at: Samples.start,
-                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) }
-                    )
+                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) })
                 })
             _ = try await schedules.add(
                 jobs.enumerated().map { number, fields in

@@ -96,10 +96,12 @@ struct BroadcastExpansion: Sendable {
         }
         do {
             switch content {
-            case .events(let events):
-                page.counted = ["event": events.count]
+            case _ where page.isEmptyEnd:
                 try await self.dispatcher.database.broadcasts.store(page, of: chain)
-                try await Router(dispatcher: self.dispatcher).publish(events)
+            case .events(let frames):
+                page.counted = ["event": frames.count]
+                try await self.dispatcher.database.broadcasts.store(page, of: chain)
+                try await Router(dispatcher: self.dispatcher).publish(frames)
             case .later(let waiting):
                 let (uncounted, place) = (page, chain)
                 let dead = try await ScheduleIntake(dispatcher: self.dispatcher).store(
@@ -120,7 +122,7 @@ struct BroadcastExpansion: Sendable {
             try await self.giveUp(broadcast, reason: error.refusalReason)
             return .ended
         }
-        PipelineMetrics.pages.increment()
+        if !page.isEmptyEnd { PipelineMetrics.pages.increment() }
         chain.pages += 1
         chain.reached = page.until
         return page.isLast ? .ended : .hasMore

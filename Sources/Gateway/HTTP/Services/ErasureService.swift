@@ -32,8 +32,10 @@ struct ErasureService: Sendable {
         self.unconfirmed = base.live.unconfirmed
     }
 
-    /// Revokes the user's tokens and erases the user from PostgreSQL, then from Redis, where
-    /// leftovers refer to missing rows.
+    /// Revokes the user's tokens, deletes the user's rows, then erases the user from Redis, where
+    /// leftovers refer to missing rows, and last from rows for several users: there may be many.
+    ///
+    /// Schedules and dead letters turn into broadcasts, so broadcasts come after them.
     ///
     /// Other gateways close the user's sockets up to seconds later; closing a socket creates no
     /// data.
@@ -43,11 +45,6 @@ struct ErasureService: Sendable {
         _ = try await self.revocations.revoke(user: user)
         let erasure = try await self.users.erase(user: user)
         var report = Report()
-        // Schedules for several users contain the names only in their fields.
-        let shared = try await self.schedules.erase(user: user)
-        report.postgres = erasure.rows.map { ($0.table, $0.table == "schedules" ? $0.count + shared : $0.count) }
-        report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))
-        try await self.broadcasts.erase(user: user)
         var unconfirmed = 0
         for start in stride(from: 0, to: erasure.pending.count, by: 1_000) {
             let part = erasure.pending[start..<min(start + 1_000, erasure.pending.count)]
@@ -62,6 +59,11 @@ struct ErasureService: Sendable {
             ("unconfirmed", unconfirmed),
             ("retries", try await self.traces.eraseRetries(user: user)),
         ]
+        // Schedules for several users contain the names only in their fields.
+        let shared = try await self.schedules.erase(user: user)
+        report.postgres = erasure.rows.map { ($0.table, $0.table == "schedules" ? $0.count + shared : $0.count) }
+        report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))
+        try await self.broadcasts.erase(user: user)
         return report
     }
 }

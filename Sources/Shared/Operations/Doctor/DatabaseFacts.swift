@@ -22,12 +22,13 @@ struct DatabaseFacts: Sendable, Equatable {
     var synchronousCommit = "on"
     /// Whether `synchronous_standby_names` names any.
     var namesStandbys = false
+    /// Whether a row of the audit from the last day, or from a day to come, is in no day's
+    /// partition.
+    var hasStrayAttempts = false
     /// Migrations of this release that are not applied.
     var missing: [String] = []
     /// Applied migrations that this release does not know.
     var unknown: [Int] = []
-
-    init() {}
 
     /// Returns the findings.
     ///
@@ -35,7 +36,7 @@ struct DatabaseFacts: Sendable, Equatable {
     func findings(needed: Int) -> [Finding] {
         [
             self.versionFinding, self.roleFinding, self.encodingFinding, self.durabilityFinding,
-            self.standbyFinding, self.connectionsFinding(needed), self.migrationsFinding,
+            self.standbyFinding, self.connectionsFinding(needed), self.migrationsFinding, self.auditFinding,
         ].compactMap(\.self)
     }
 
@@ -121,5 +122,13 @@ struct DatabaseFacts: Sendable, Equatable {
                 fix: "run both releases together only during an upgrade")
         }
         return Finding(.ok, "migrations", "all applied")
+    }
+
+    private var auditFinding: Finding? {
+        guard self.hasStrayAttempts else { return nil }
+        return Finding(
+            .warn, "audit", "rows of today or later are in the default partition: a day has no partition of its own",
+            fix: "let a dispatcher run, correct the clocks, and end transactions that read the audit for days; "
+                + "a dispatcher's log says why it cannot create partitions")
     }
 }

@@ -92,6 +92,8 @@ package struct Broadcast: Sendable {
         package var counted: [String: Int]
         /// Whether this is the last page.
         package var isLast: Bool
+        /// Whether it ends its chain and selects no user, so that it needs no row.
+        package var isEmptyEnd: Bool { self.isLast && self.selected == 0 }
 
         package init(until: String, selected: Int, stored: Int, counted: [String: Int], isLast: Bool) {
             self.until = until

@@ -109,8 +109,7 @@ enum BroadcastSQL {
     /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
     /// Its lock of the row is the one that ``hold`` skips. `after_user` and `until_user` stay
-    /// empty; earlier releases named users there, so an erasure still clears them. They can go with
-    /// the next migration.
+    /// empty.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: selected, $5: stored, $6: counted.
     static let page = """
@@ -122,13 +121,23 @@ enum BroadcastSQL {
     /// Advances a chain.
     ///
     /// The row lock orders two dispatchers that both think they own it; the second fails on the
-    /// page.
+    /// page. A finished chain names no user.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last page.
     static let advance = """
         UPDATE carillon.broadcast_chains
-        SET pages = $3 + 1, reached = $4, is_done = $5, claimed_until = \(Self.claim)
+        SET pages = $3 + 1, reached = CASE WHEN $5 THEN '' ELSE $4 END, is_done = $5, claimed_until = \(Self.claim)
         WHERE broadcast = $1 AND part = $2
+        """
+
+    /// Finishes a chain whose last page selects no user, so that small audiences cost few rows.
+    ///
+    /// Does nothing if another dispatcher has stored a page meanwhile.
+    ///
+    /// $1: broadcast, $2: part, $3: number.
+    static let end = """
+        UPDATE carillon.broadcast_chains SET reached = '', is_done = true
+        WHERE broadcast = $1 AND part = $2 AND pages = $3
         """
 
     /// Recounts a page, as some users had a notification of the same job; they join the users for
@@ -148,11 +157,15 @@ enum BroadcastSQL {
         FROM kept WHERE p.broadcast = $1 AND p.part = $2 AND p.number = $3
         """
 
-    /// Ends the broadcasts whose chains are finished.
+    /// Ends the broadcasts whose chains are finished, and deletes these chains.
     static let finish = """
-        UPDATE carillon.broadcasts b SET state = 'done'
-        WHERE b.state = 'expanding'
-            AND NOT EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = b.id AND NOT c.is_done)
+        WITH ended AS (
+            UPDATE carillon.broadcasts b SET state = 'done'
+            WHERE b.state = 'expanding'
+                AND NOT EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = b.id AND NOT c.is_done)
+            RETURNING b.id
+        )
+        DELETE FROM carillon.broadcast_chains c USING ended e WHERE c.broadcast = e.id
         """
 
     /// Skips broadcasts whose pages are being stored; they are not waiting.
@@ -230,16 +243,18 @@ enum BroadcastSQL {
 
     private static let progress = """
         \(Self.columns), coalesce(b.state = 'expanding' AND b.held_at > now() - interval '5 seconds', false),
-            c.done, c.pages, p.selected, p.stored, x.counted
+            c.done, p.pages, p.selected, p.stored, x.counted
         """
 
+    /// A broadcast without chains has finished them all.
     private static let progressJoins = """
         CROSS JOIN LATERAL (
-            SELECT count(*) FILTER (WHERE is_done) AS done, coalesce(sum(pages), 0)::int8 AS pages
+            SELECT CASE WHEN count(*) = 0 THEN 16 ELSE count(*) FILTER (WHERE is_done) END AS done
             FROM carillon.broadcast_chains WHERE broadcast = b.id
         ) c
         CROSS JOIN LATERAL (
-            SELECT coalesce(sum(selected), 0)::int8 AS selected, coalesce(sum(stored), 0)::int8 AS stored
+            SELECT count(*) AS pages, coalesce(sum(selected), 0)::int8 AS selected,
+                coalesce(sum(stored), 0)::int8 AS stored
             FROM carillon.broadcast_pages WHERE broadcast = b.id
         ) p
         CROSS JOIN LATERAL (
@@ -277,24 +292,14 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// The last of the next broadcasts, by id; no row after the last one.
+    /// Removes a user from exclusions of jobs and from the places of chains and pages, a batch of
+    /// rows at a time.
     ///
-    /// $1: last id of the page before, $2: number.
-    static let pageEnd = """
-        SELECT p.id FROM (SELECT b.id FROM carillon.broadcasts b WHERE b.id > $1 ORDER BY b.id LIMIT $2) p
-        ORDER BY p.id DESC LIMIT 1
-        """
-
-    /// Removes a user from exclusions of jobs and from the places of chains and withdrawals, for a
-    /// page of broadcasts.
+    /// A chain that may go on has reached the user before instead, so that it repeats none.
+    /// Dispatchers of earlier releases, which may run during an upgrade, name users in pages; the
+    /// next migration can clear these again, and then drop the indexes and the last statement.
     ///
-    /// A chain that may go on has reached the user before instead, so that it repeats none. A
-    /// running withdrawal moves on anyway.
-    ///
-    /// A list with an escape is parsed, as JSON may escape any character of a name. Broadcasts come
-    /// before their chains, in the order in which a page locks them.
-    ///
-    /// $1: user, $2: last broadcast of the page before, $3: last one of this page.
+    /// $1: user, $2: limit.
     static let forgetUser = [
         """
         UPDATE carillon.broadcasts b SET fields = (
@@ -303,21 +308,10 @@ enum BroadcastSQL {
             FROM jsonb_array_elements(b.fields) WITH ORDINALITY e (f, n)
             WHERE CASE WHEN e.f ->> 0 = 'except' THEN (e.f ->> 1)::jsonb - $1::text <> '[]' ELSE true END
         )
-        WHERE b.id > $2 AND b.id <= $3 AND EXISTS (
-            SELECT FROM jsonb_array_elements(b.fields) f
-            WHERE CASE WHEN f ->> 0 = 'except' AND (position($1::text IN f ->> 1) > 0 OR position('\\' IN f ->> 1) > 0)
-                THEN (f ->> 1)::jsonb ? $1::text ELSE false END
-        )
-        """,
-        """
-        UPDATE carillon.broadcasts b SET withdrawn_to = ''
-        WHERE b.id > $2 AND b.id <= $3 AND b.withdrawn_to = $1 AND b.state <> 'cancelling'
-        """,
-        """
-        UPDATE carillon.broadcast_pages p
-        SET after_user = CASE WHEN p.after_user = $1 THEN '' ELSE p.after_user END,
-            until_user = CASE WHEN p.until_user = $1 THEN '' ELSE p.until_user END
-        WHERE p.broadcast > $2 AND p.broadcast <= $3 AND (p.after_user = $1 OR p.until_user = $1)
+        WHERE b.id = ANY (ARRAY (
+            SELECT x.id FROM carillon.broadcasts x
+            WHERE x.fields @> '[["except"]]' AND carillon.excluded_users(x.fields) ? $1::text LIMIT $2
+        ))
         """,
         """
         UPDATE carillon.broadcast_chains c
@@ -326,24 +320,39 @@ enum BroadcastSQL {
             WHERE (hashtextextended(u.user_id, 0) & 15) = c.part AND u.user_id COLLATE "C" < $1
             ORDER BY u.user_id COLLATE "C" DESC LIMIT 1
         ), '') END
-        WHERE c.broadcast > $2 AND c.broadcast <= $3 AND c.reached = $1
+        WHERE (c.broadcast, c.part) IN (
+            SELECT x.broadcast, x.part FROM carillon.broadcast_chains x
+            WHERE x.reached = $1 AND x.reached <> '' LIMIT $2
+        ) AND c.reached = $1
+        """,
+        """
+        UPDATE carillon.broadcast_pages p
+        SET after_user = CASE WHEN p.after_user = $1 THEN '' ELSE p.after_user END,
+            until_user = CASE WHEN p.until_user = $1 THEN '' ELSE p.until_user END
+        WHERE (p.broadcast, p.part, p.number) IN (
+            SELECT x.broadcast, x.part, x.number FROM carillon.broadcast_pages x
+            WHERE x.after_user = $1 AND x.after_user <> ''
+            UNION ALL
+            SELECT y.broadcast, y.part, y.number FROM carillon.broadcast_pages y
+            WHERE y.until_user = $1 AND y.until_user <> ''
+            LIMIT $2
+        ) AND (p.after_user = $1 OR p.until_user = $1)
         """,
     ]
 
-    /// Deletes broadcasts that ended before a moment, with their pages.
+    /// Deletes broadcasts that ended before a moment, with their pages; the oldest first.
+    ///
+    /// A page has up to 1,000 users, and the last one of each chain may have fewer.
     ///
     /// $1: moment, $2: limit, $3: the most pages of several broadcasts.
     static let forget = """
         DELETE FROM carillon.broadcasts WHERE id = ANY (ARRAY (
             SELECT id FROM (
-                SELECT b.id, c.pages, sum(c.pages) OVER (ORDER BY b.id) AS total
+                SELECT b.id, b.pages, sum(b.pages) OVER (ORDER BY b.created_at, b.id) AS total
                 FROM (
-                    SELECT id FROM carillon.broadcasts
-                    WHERE created_at < $1 AND state IN ('done', 'cancelled', 'failed') ORDER BY id LIMIT $2
+                    SELECT id, created_at, coalesce(audience, 0) / 1000 + 16 AS pages FROM carillon.broadcasts
+                    WHERE created_at < $1 AND state IN ('done', 'cancelled', 'failed') ORDER BY created_at LIMIT $2
                 ) b
-                CROSS JOIN LATERAL (
-                    SELECT coalesce(sum(x.pages), 0) AS pages FROM carillon.broadcast_chains x WHERE x.broadcast = b.id
-                ) c
             ) old
             WHERE total <= $3 OR total = pages
         ))

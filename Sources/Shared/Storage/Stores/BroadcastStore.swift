@@ -69,7 +69,7 @@ package struct BroadcastStore: Sendable {
             } else {
                 PostgresStatement(BroadcastSQL.users, place)
             }
-        return try await self.pool.query(statement).map { (row) throws(PostgresError) in try row.text(0) }
+        return try await self.pool.query(statement).texts()
     }
 
     /// Locks a broadcast until the commit: shared for a page, alone for a change of its state.
@@ -87,6 +87,7 @@ package struct BroadcastStore: Sendable {
         let place: [PostgresValue] = [
             .id(chain.broadcast.id), .int4(clamping: chain.part), .int4(clamping: chain.pages),
         ]
+        if page.isEmptyEnd { return [PostgresStatement(BroadcastSQL.end, place)] }
         var writer = JSONWriter()
         writer.beginObject()
         for (reason, count) in page.counted.sorted(by: { $0.key < $1.key }) {
@@ -128,7 +129,7 @@ package struct BroadcastStore: Sendable {
         error.table == Self.pagesTable && (error.sqlState == "23502" || error.sqlState == "23505")
     }
 
-    /// Ends the broadcasts whose chains are finished.
+    /// Ends the broadcasts whose chains are finished, and deletes these chains.
     package func finish() async throws(PostgresError) {
         try await self.pool.query(BroadcastSQL.finish)
     }
@@ -146,19 +147,18 @@ package struct BroadcastStore: Sendable {
         ])
     }
 
-    /// Removes a user from all broadcasts, page by page: from their exclusions, and where their
-    /// chains, pages and withdrawals have got to.
+    /// Removes a user from all broadcasts: from their exclusions, and where their chains and pages
+    /// have got to.
     ///
-    /// - Parameter limit: the broadcasts of a page; those to millions have thousands of rows each.
-    package func erase(user: String, limit: Int = 100) async throws(PostgresError) {
-        var last = NotificationID(high: 0, low: 0)
-        while true {
-            let result = try await self.pool.query(BroadcastSQL.pageEnd, .id(last), .int4(clamping: limit))
-            guard let end = try result.first?.id(0) else { return }
-            let parameters: [PostgresValue] = [.text(user), .id(last), .id(end)]
-            try await self.pool.run(
-                BroadcastSQL.forgetUser.map { PostgresStatement($0, parameters) }, timeout: .seconds(60))
-            last = end
+    /// - Parameter limit: the rows that a statement changes.
+    package func erase(user: String, limit: Int = 500) async throws(PostgresError) {
+        let parameters: [PostgresValue] = [.text(user), .int4(clamping: limit)]
+        for sql in BroadcastSQL.forgetUser {
+            var changed: Int
+            repeat {
+                changed = try await self.pool.query(PostgresStatement(sql, parameters), timeout: .seconds(60))
+                    .affectedRows
+            } while changed > 0
         }
     }
 
@@ -223,7 +223,7 @@ package struct BroadcastStore: Sendable {
         state: Broadcast.State?,
         limit: Int
     ) async throws(PostgresError) -> [Broadcast.Progress] {
-        let before = before ?? NotificationID(high: .max, low: .max)
+        let before = before ?? .greatest
         let result = try await self.pool.query(
             BroadcastSQL.list, .id(before), .int4(clamping: limit), .text(state?.rawValue)
         )

@@ -72,7 +72,8 @@ package struct ClientReportStore: Sendable {
 
     /// Stores a report.
     ///
-    /// A repeat within a minute is stored once.
+    /// A repeat within a minute is stored once. If the gateway's clock is ahead, PostgreSQL's time
+    /// counts, as one row from a later day keeps that day's partition of the audit from being made.
     ///
     /// - Returns: false, without storing it, if the user has reached the limit of the hour.
     package func add(_ report: Report) async throws(PostgresError) -> Bool {
@@ -80,13 +81,14 @@ package struct ClientReportStore: Sendable {
             """
             WITH known AS (
                 SELECT at, kind, outcome, provider, reason FROM carillon.delivery_attempts
-                WHERE user_id = $2 AND at > $1 - interval '1 hour' AND kind IN ('permission', 'registration')
+                WHERE user_id = $2 AND at > least($1, now()) - interval '1 hour'
+                    AND kind IN ('permission', 'registration')
                 LIMIT $7
             ), room AS (SELECT count(*) < $7 AS is_left FROM known), added AS (
                 INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
-                SELECT $1, $2, $3, $4, 0, $5, $6 FROM room WHERE is_left AND NOT EXISTS (
-                    SELECT FROM known k WHERE k.at > $1 - interval '1 minute' AND k.kind = $4 AND k.outcome = $5
-                        AND k.provider = $3 AND k.reason IS NOT DISTINCT FROM $6)
+                SELECT least($1, now()), $2, $3, $4, 0, $5, $6 FROM room WHERE is_left AND NOT EXISTS (
+                    SELECT FROM known k WHERE k.at > least($1, now()) - interval '1 minute' AND k.kind = $4
+                        AND k.outcome = $5 AND k.provider = $3 AND k.reason IS NOT DISTINCT FROM $6)
             )
             SELECT is_left FROM room
             """,
@@ -119,7 +121,6 @@ package struct ClientReportStore: Sendable {
                 """,
                 [.timestamp(since), .int4(clamping: limit)]),
         ])
-        guard results.count == 2 else { throw PostgresError(.decoding, "a report query returned no result") }
         let counts = try results[0].map { (row) throws(PostgresError) in
             Count(kind: try row.text(0), outcome: try row.text(1), provider: try row.text(2), count: try row.int8(3))
         }

@@ -419,7 +419,8 @@ enum DeviceAudit {
     /// - Parameters:
     ///   - source: a table expression with `id`, `user_id` and `provider`, with the alias `x` where
     ///     it has one.
-    ///   - moment: the time, as SQL.
+    ///   - moment: the time, as SQL; PostgreSQL's if a gateway's clock is ahead, as one row from a
+    ///     later day keeps that day from having a partition.
     static func rows(from source: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
         self.rows(from: source, at: moment, outcome, reason: "'\(reason.rawValue)'")
     }
@@ -427,7 +428,8 @@ enum DeviceAudit {
     /// The same with the reason as SQL.
     static func rows(from source: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
         """
-        SELECT \(moment), x.user_id, x.id, x.provider, 'token', 0, '\(outcome.rawValue)', \(reason) FROM \(source)
+        SELECT least(\(moment), now()), x.user_id, x.id, x.provider, 'token', 0, '\(outcome.rawValue)', \(reason)
+        FROM \(source)
         """
     }
 

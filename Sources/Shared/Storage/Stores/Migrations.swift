@@ -12,12 +12,6 @@ package enum Migrations {
         let name: String
         let script: String
 
-        package init(number: Int, name: String, script: String) {
-            self.number = number
-            self.name = name
-            self.script = script
-        }
-
         /// The name in logs and output, such as `1 schema`.
         var label: String { "\(self.number) \(self.name)" }
     }
@@ -48,6 +42,18 @@ package enum Migrations {
             number: 8, name: "outbox", script: String(decoding: PackageResources.outbox_sql, as: UTF8.self)),
         Migration(
             number: 9, name: "row space", script: String(decoding: PackageResources.V0009_row_space_sql, as: UTF8.self)),
+        Migration(
+            number: 10, name: "clear noted users",
+            script: String(decoding: PackageResources.V0010_clear_noted_users_sql, as: UTF8.self)),
+        Migration(
+            number: 11, name: "index noted users",
+            script: String(decoding: PackageResources.V0011_index_noted_users_sql, as: UTF8.self)),
+        Migration(
+            number: 12, name: "index broadcasts",
+            script: String(decoding: PackageResources.V0012_index_broadcasts_sql, as: UTF8.self)),
+        Migration(
+            number: 13, name: "index schedules, digests and revocations",
+            script: String(decoding: PackageResources.V0013_index_schedules_digests_revocations_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

@@ -216,6 +216,24 @@ package struct RetentionStore: Sendable {
         ).first?.optionalText(0)
     }
 
+    /// Deletes rows of the audit from before a day that are in the default partition, because their
+    /// days had no partition.
+    ///
+    /// - Parameter firstKept: a moment of the first day to keep.
+    /// - Returns: the number of rows.
+    package func dropStrayAttempts(firstKept: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.delivery_attempts_default WHERE ctid = ANY (ARRAY (
+                SELECT ctid FROM carillon.delivery_attempts_default
+                WHERE at < date_trunc('day', $1::timestamptz AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+                ORDER BY at LIMIT $2
+            ))
+            """,
+            .timestamp(firstKept), .int4(clamping: limit)
+        ).affectedRows
+    }
+
     /// Switches off devices not seen since a moment, each with an audit row.
     ///
     /// - Returns: the number of devices.

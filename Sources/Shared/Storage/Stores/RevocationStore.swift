@@ -74,6 +74,7 @@ package struct RevocationStore: Sendable {
             WHERE r.revoked_before < $1
                 AND NOT EXISTS (SELECT FROM carillon.users u WHERE u.user_id = r.user_id COLLATE "default")
                 AND NOT EXISTS (SELECT FROM carillon.inboxes b WHERE b.user_id = r.user_id)
+            ORDER BY r.revoked_before
             LIMIT $2
         )
         DELETE FROM carillon.token_revocations r USING old o WHERE r.user_id = o.user_id AND r.revoked_before < $1

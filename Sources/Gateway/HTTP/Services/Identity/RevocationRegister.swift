@@ -124,13 +124,16 @@ package final class RevocationRegister: Sendable {
     }
 }
 
-/// A gateway's copy of the revocations: of all users if they fit, otherwise of some.
+/// A gateway's copy of the revocations: of all users if they fit, otherwise of some, with hashes of
+/// the others.
 ///
-/// When the copy is full, other users are looked up one by one and cached briefly; a full cache is
-/// cleared.
+/// A user whose hash it has is looked up and cached briefly; a full cache is cleared. Beyond the
+/// bound of hashes, each user who is not in the copy is looked up.
 struct RevocationLedger {
     struct Bounds {
         var held = 100_000
+        /// 68 MB of hashes, and 100 MB for a moment while the set grows.
+        var hashed = 5_000_000
         var remembered = 10_000
         var remembrance: Duration = .seconds(5)
     }
@@ -143,6 +146,8 @@ struct RevocationLedger {
 
     private let bounds: Bounds
     private var held: [ExactText: Timestamp] = [:]
+    /// The hashes of further users with revocations; empty once it is full.
+    private var hashed: Set<Int> = []
     private var remembered: [ExactText: (before: Timestamp?, until: ContinuousClock.Instant)] = [:]
     /// The last change that was applied in order.
     private(set) var version: Int64 = 0
@@ -153,12 +158,13 @@ struct RevocationLedger {
         self.bounds = bounds
     }
 
-    var count: Int { self.held.count }
+    /// The users in the copy and those of whom it has a hash.
+    var count: Int { self.held.count + self.hashed.count }
 
     func answer(user: String, now: ContinuousClock.Instant) -> Answer {
         let user = ExactText(user)
         if let before = self.held[user] { return .known(before) }
-        if self.isLoaded, !self.isFull { return .known(nil) }
+        if self.isLoaded, !self.isFull, !self.hashed.contains(user.hashValue) { return .known(nil) }
         if let found = self.remembered[user], now < found.until { return .known(found.before) }
         return .unknown
     }
@@ -182,8 +188,11 @@ struct RevocationLedger {
             self.held[user] = max(before, revocation.before)
         } else if self.held.count < self.bounds.held {
             self.held[user] = revocation.before
-        } else {
+        } else if !self.isFull {
+            self.hashed.insert(user.hashValue)
+            guard self.hashed.count > self.bounds.hashed else { return }
             self.isFull = true
+            self.hashed = []
         }
     }
 
