@@ -79,8 +79,30 @@ struct DoorHandshakeTests {
         }
     }
 
-    @Test("asks a request without a handshake to upgrade")
+    @Test("answers a faulty handshake by HEAD without a body")
+    func head() throws {
+        let answer = try Self.answer(to: Self.handshake("/length", [:], method: "HEAD"))
+        #expect(answer.status == "400")
+        #expect(answer.body.isEmpty)
+    }
+
+    @Test("refuses control characters in a header")
+    func controlCharacters() throws {
+        for character in ["\u{0}", "\u{1F}", "\u{7F}"] {
+            let door = try Door()
+            // The answer reports the parser's fault.
+            try? door.send("GET /length HTTP/1.1\r\nhost: x\r\norigin: a\(character)\r\n\r\n")
+            #expect(try door.answers().hasPrefix("HTTP/1.1 400 "))
+        }
+    }
+
+    @Test("asks a GET without a handshake to upgrade, and refuses other methods")
     func missing() throws {
+        let other = try Door()
+        try other.send("PUT /plain HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
+        let refusal = try other.answers().lowercased()
+        #expect(refusal.hasPrefix("http/1.1 405 "))
+        #expect(refusal.contains("\r\nallow: get\r\n"))
         let door = try Door()
         try door.send("GET /plain HTTP/1.1\r\nhost: x\r\n\r\n")
         let answer = try door.answers().lowercased()
@@ -116,17 +138,22 @@ struct DoorTimeTests {
         }
     }
 
-    @Test("answers a body that never ends with 408, however slowly it trickles")
+    @Test("answers a body that never ends with 408, however slowly it trickles; its page may read that")
     func body() throws {
-        let door = try Door()
-        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+        var policy = DoorPolicy()
+        policy.origins = .any
+        let door = try Door(policy: policy)
+        let head = "POST /length HTTP/1.1\r\nhost: x\r\norigin: https://app.example\r\ncontent-length: 100\r\n\r\n"
+        try door.send(head)
         for _ in 0..<19 {
             door.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
             try door.send("x")
         }
         #expect(try door.answers().isEmpty)
         door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
-        #expect(try door.answers().hasPrefix("HTTP/1.1 408 "))
+        let answer = try door.answers()
+        #expect(answer.hasPrefix("HTTP/1.1 408 "))
+        #expect(answer.contains("\r\naccess-control-allow-origin: *\r\n"))
         #expect(!door.channel.isActive)
     }
 
@@ -298,10 +325,6 @@ struct LengthEndpoint: TransportEndpoint {
 
     func claims(_ path: Substring) -> Bool { path == "/length" }
 
-    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
-        throw self.refusal(.badRequest, reason: "no sockets here")
-    }
-
     func handle(_ exchange: HTTPExchange) {
         exchange.respond(.ok, body: ByteBuffer(string: "\(exchange.body.readableBytes)"))
     }
@@ -310,10 +333,6 @@ struct LengthEndpoint: TransportEndpoint {
 /// An endpoint that refuses in plain text.
 struct PlainEndpoint: TransportEndpoint {
     func claims(_ path: Substring) -> Bool { path == "/plain" }
-
-    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
-        throw self.refusal(.badRequest, reason: "no sockets here")
-    }
 
     func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
         TransportRefusal(status, headers: ["content-type": "text/plain"], body: Array(reason.utf8))
@@ -351,10 +370,6 @@ struct ParkEndpoint: TransportEndpoint {
     let maximumBody = 64 * 1024
 
     func claims(_ path: Substring) -> Bool { path == "/park" }
-
-    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
-        throw self.refusal(.badRequest, reason: "no sockets here")
-    }
 
     func handle(_ exchange: HTTPExchange) { self.lot.add(exchange) }
 }

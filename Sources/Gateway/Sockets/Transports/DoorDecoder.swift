@@ -3,6 +3,7 @@
 
 import NIOCore
 import NIOHTTP1
+import Protocols
 
 /// Decodes requests with NIO's decoder, and can go on after a request for another protocol.
 ///
@@ -77,6 +78,46 @@ extension HTTPRequestHead {
             let option = option.drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
             return option.prefix(name.count).elementsEqual(name) { $0 | 0x20 == $1 }
                 && option.dropFirst(name.count).allSatisfy { $0 == UInt8(ascii: " ") }
+        }
+    }
+}
+
+/// The door's checks of a head.
+extension HTTPRequestHead {
+    /// The fault for which the door refuses the request; nil if it is valid.
+    var fault: String? { self.headers.markFault ?? self.hostFault ?? self.boundaryFault }
+
+    /// The fault of a request whose end is uncertain; nil if it is certain.
+    private var boundaryFault: String? {
+        if self.method == .CONNECT { return "CONNECT is not supported" }
+        // With `Upgrade`, NIO's decoder takes a body in another coding for no body.
+        let codings = self.headers["transfer-encoding"]
+        guard !codings.isEmpty, self.stopsDecoder, codings.map({ $0.lowercased() }) != ["chunked"] else { return nil }
+        return "a request with Upgrade must have chunked as its only transfer coding"
+    }
+
+    /// Whether the client may wait for `100 Continue` before it sends the body.
+    var awaitsContinue: Bool {
+        guard (self.version.major, self.version.minor) >= (1, 1) else { return false }
+        return self.headers["expect"].contains { $0.utf8.elementsEqual("100-continue".utf8) { $0 | 0x20 == $1 } }
+    }
+
+    /// The fault of the `Host` field (RFC 9112, section 3.2); nil if it is valid.
+    private var hostFault: String? {
+        let hosts = self.headers["host"]
+        if hosts.count > 1 { return "the Host header must appear exactly once" }
+        guard let host = hosts.first else {
+            return (self.version.major, self.version.minor) < (1, 1) ? nil : "the Host header is missing"
+        }
+        return host.utf8.allSatisfy(Self.isOfHost) ? nil : "the Host header must be a host and its port"
+    }
+
+    private static func isOfHost(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "-._~%!$&'()*+;=:[]".utf8.contains(byte)
         }
     }
 }

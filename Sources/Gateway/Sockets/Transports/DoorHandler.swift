@@ -19,10 +19,6 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    // Limits of queued requests, in parts and bytes on the wire; beyond them, the client is closed.
-    // One read of 16 KB fits, then reading pauses: more comes only as the client leaves.
-    private static let longestQueue = 4_096
-    private static let largestQueue = 32 * 1024
     /// The least that a client must read of a full connection's output in time.
     private static let leastRead = 4 * 1024
     /// How many parts of up to 16 KB wait for the server before reading stops.
@@ -63,9 +59,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private(set) var context: ChannelHandlerContext?
     var phase = Phase.idle
     var exchange: HTTPExchange?
-    private var waiting: [HTTPServerRequestPart] = []
-    private var waitingBytes = 0
-    private var waitingMemory = 0
+    private var waiting = PipelinedParts()
     private var isDraining = false
     /// Whether the client has closed its half while requests wait for the server.
     private var isInputClosed = false
@@ -78,9 +72,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var share: BudgetShare
     /// Closes or refuses a connection that takes too long for the next step.
     private var limit: TimeLimit?
-    private(set) var hasServer = false
     /// Closes the connection after the server's idle time; removed for a socket.
     private var serverState: HTTPConnectionStateHandler?
+    /// Whether the connection has the server's handlers.
+    private var hasServer: Bool { self.serverState != nil }
     private var isSettled = false
     /// The client's address that it counts for, in a box that outlives this handler.
     var counted: NIOLoopBoundBox<ClientAddress>?
@@ -88,8 +83,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isServerAnswering = false
     /// The CORS grant for the server's answer.
     private var serverGrant: AllowedOrigins.Grant?
-    /// Runs while the client does not read what was written.
-    var stall: Scheduled<Void>?
+    /// Runs while the client does not read what was written; nil until the connection was full.
+    private var stall: TimeLimit?
     /// Whether to close the connection once the endpoint has answered; the server may have closed
     /// its half already.
     var mustClose = false
@@ -136,12 +131,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func leave() {
         self.limit?.remove()
-        self.stall?.cancel()
+        self.stall?.remove()
         self.settle(.taken)
         self.context = nil
-        self.waiting = []
-        self.waitingBytes = 0
-        self.waitingMemory = 0
+        self.waiting = PipelinedParts()
         self.forgetBody()
         let incoming = self.incoming
         self.phase = .over
@@ -169,12 +162,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        self.stall?.cancel()
-        self.stall = nil
         if context.channel.isWritable {
+            self.stall?.remove()
             self.resumeReading()
         } else {
-            self.watchReader(context, waiting: self.backlog)
+            self.watchReader(context)
         }
         context.fireChannelWritabilityChanged()
     }
@@ -250,14 +242,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Queues a part behind the request before it.
     private func keep(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
-        let bytes = self.waitingBytes + part.bytes
-        guard self.waiting.count < Self.longestQueue, bytes <= Self.largestQueue else {
+        guard self.waiting.append(part) else {
             DoorMetrics.refusedPipelines.increment()
             return context.close(promise: nil)
         }
-        self.waiting.append(part)
-        self.waitingBytes = bytes
-        self.waitingMemory += part.memory
         guard self.count() else {
             DoorMetrics.refusedMemory.increment()
             return context.close(promise: nil)
@@ -300,7 +288,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     /// Counts what is held; false if the process holds too much.
-    private func count() -> Bool { self.share.hold(self.kept + self.waitingMemory) }
+    private func count() -> Bool { self.share.hold(self.kept + self.waiting.memory) }
 
     /// Releases the count of the body that arrived.
     func forgetBody() {
@@ -383,12 +371,12 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
-            self.answer(nil, endpoint.refusal(fault.status, reason: fault.reason))
+            self.answer(head, endpoint.refusal(fault.status, reason: fault.reason))
         } else if !self.policy.admitsOrigin(head) {
             DoorMetrics.refusedOrigins.increment()
-            self.answer(nil, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))
+            self.answer(head, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))
         } else if !self.countAddress(head) {
-            self.answer(nil, endpoint.refusal(.tooManyRequests, reason: "too many sockets of this address are open"))
+            self.answer(head, endpoint.refusal(.tooManyRequests, reason: "too many sockets of this address are open"))
         } else {
             self.decide(head, endpoint, context)
         }
@@ -439,7 +427,6 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             wrappingChannelSynchronously: context.channel,
             configuration: .init(backPressureStrategy: Self.serverInput, isOutboundHalfClosureEnabled: true)
         )
-        self.hasServer = true
         self.serverState = state
         self.settle(.http(channel))
     }
@@ -465,14 +452,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         var isForwarded = false
         while let part = self.waiting.first, let context, self.accepts(part) {
             self.waiting.removeFirst()
-            self.waitingBytes -= part.bytes
-            self.waitingMemory -= part.memory
             self.take(part, context)
             if case .forwarding = self.phase { isForwarded = true }
         }
         self.isDraining = false
-        // Releases the storage, so that idle connections keep none.
-        if self.waiting.isEmpty { self.waiting = [] }
         _ = self.count()
         // The server processes input on read completion, and this read completed earlier.
         if isForwarded { self.context?.fireChannelReadComplete() }
@@ -495,10 +478,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             guard case .deciding = handler.phase, context.channel.isActive else { return }
             switch result {
             case .success(let admission): handler.accept(head, admission, endpoint, context)
-            case .failure(let refusal as TransportRefusal): handler.answer(nil, refusal)
+            case .failure(let refusal as TransportRefusal): handler.answer(head, refusal)
             case .failure(let error):
                 handler.logger.warning("socket admission failed", metadata: ["error": "\(error)"])
-                handler.answer(nil, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
+                handler.answer(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
             }
         }
     }
@@ -510,7 +493,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         _ context: ChannelHandlerContext
     ) {
         guard !self.mustClose, let application = admission.open(context.eventLoop) else {
-            return self.answer(nil, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
+            return self.answer(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
         }
         let response = WebSocketHandshake.acceptance(of: head, subprotocol: admission.subprotocol)
         context.write(self.wrapOutboundOut(.head(response)), promise: nil)
@@ -547,67 +530,6 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-extension HTTPServerRequestPart {
-    /// Its least size on the wire.
-    fileprivate var bytes: Int {
-        switch self {
-        case .head(let head):
-            head.headers.reduce(17 + head.uri.utf8.count) { $0 + 3 + $1.name.utf8.count + $1.value.utf8.count }
-        case .body(let bytes): bytes.readableBytes
-        case .end: 0
-        }
-    }
-
-    /// Its approximate size in memory: a head and each of its fields take more than on the wire.
-    fileprivate var memory: Int {
-        switch self {
-        case .head(let head):
-            head.headers.reduce(512 + head.uri.utf8.count) { $0 + 64 + $1.name.utf8.count + $1.value.utf8.count }
-        case .body(let bytes): 64 + bytes.readableBytes
-        case .end: 64
-        }
-    }
-}
-
-extension HTTPRequestHead {
-    /// The fault for which the door refuses the request; nil if it is valid.
-    fileprivate var fault: String? { self.headers.markFault ?? self.hostFault ?? self.boundaryFault }
-
-    /// The fault of a request whose end is uncertain; nil if it is certain.
-    private var boundaryFault: String? {
-        if self.method == .CONNECT { return "CONNECT is not supported" }
-        // With `Upgrade`, NIO's decoder takes a body in another coding for no body.
-        let codings = self.headers["transfer-encoding"]
-        guard !codings.isEmpty, self.stopsDecoder, codings.map({ $0.lowercased() }) != ["chunked"] else { return nil }
-        return "a request with Upgrade must have chunked as its only transfer coding"
-    }
-
-    /// Whether the client may wait for `100 Continue` before it sends the body.
-    fileprivate var awaitsContinue: Bool {
-        guard (self.version.major, self.version.minor) >= (1, 1) else { return false }
-        return self.headers["expect"].contains { $0.utf8.elementsEqual("100-continue".utf8) { $0 | 0x20 == $1 } }
-    }
-
-    /// The fault of the `Host` field (RFC 9112, section 3.2); nil if it is valid.
-    private var hostFault: String? {
-        let hosts = self.headers["host"]
-        if hosts.count > 1 { return "the Host header must appear exactly once" }
-        guard let host = hosts.first else {
-            return (self.version.major, self.version.minor) < (1, 1) ? nil : "the Host header is missing"
-        }
-        return host.utf8.allSatisfy(Self.isOfHost) ? nil : "the Host header must be a host and its port"
-    }
-
-    private static func isOfHost(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: "-._~%!$&'()*+;=:[]".utf8.contains(byte)
-        }
-    }
-}
-
 /// Answers of endpoints and of the door itself.
 extension DoorHandler {
     /// Answers an exchange.
@@ -631,6 +553,8 @@ extension DoorHandler {
     }
 
     /// Refuses a request without reading its rest, and closes.
+    ///
+    /// - Parameter request: Nil if its head could not be read.
     func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
         guard let context else { return }
         let incoming = self.incoming
@@ -748,18 +672,21 @@ extension DoorHandler {
         self.limit?.set(self.timeouts.body) { [weak self] in
             guard let self, let context = self.context else { return }
             DoorMetrics.refusedSlow.increment()
-            guard case .collecting(_, _, let endpoint) = self.phase else { return context.close(promise: nil) }
-            self.answer(nil, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
+            guard case .collecting(let exchange, _, let endpoint) = self.phase else {
+                return context.close(promise: nil)
+            }
+            self.answer(exchange.head, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
         }
     }
 
     /// Closes the connection of a client that reads too little of its pending output.
-    func watchReader(_ context: ChannelHandlerContext, waiting: Int) {
-        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-        self.stall = context.eventLoop.scheduleTask(in: TimeAmount(self.timeouts.stall)) {
-            let (handler, context) = bound.value
-            let rest = handler.backlog
-            guard rest > waiting - Self.leastRead else { return handler.watchReader(context, waiting: rest) }
+    func watchReader(_ context: ChannelHandlerContext) {
+        let waiting = self.backlog
+        let stall = self.stall ?? TimeLimit(on: context.eventLoop)
+        self.stall = stall
+        stall.set(self.timeouts.stall) { [weak self] in
+            guard let self, let context = self.context else { return }
+            guard self.backlog > waiting - Self.leastRead else { return self.watchReader(context) }
             DoorMetrics.refusedSlow.increment()
             context.close(mode: .all, promise: nil)
         }

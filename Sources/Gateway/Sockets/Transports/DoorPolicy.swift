@@ -152,10 +152,6 @@ struct PreflightEndpoint: TransportEndpoint {
     /// The door selects it by the request, not by its path.
     func claims(_ path: Substring) -> Bool { false }
 
-    func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
-        throw self.refusal(.badRequest, reason: "a preflight cannot open a socket")
-    }
-
     func handle(_ exchange: HTTPExchange) {
         guard self.policy.grant(exchange.head) != nil else {
             DoorMetrics.refusedOrigins.increment()

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
-import Synchronization
 
 /// A weak reference to an object that is confined to an event loop; calls run on that loop.
 package struct LoopReference<Object: AnyObject>: Sendable {
@@ -50,31 +49,3 @@ package struct LoopReference<Object: AnyObject>: Sendable {
 
 /// The object of a ``LoopReference`` no longer exists.
 struct LoopObjectIsGone: Error {}
-
-/// The sessions of a node that several connections can reach, by their secret ids.
-final class SessionDirectory<Session: AnyObject>: Sendable {
-    private let limit: Int
-    private let sessions = Mutex<[String: LoopReference<Session>]>([:])
-
-    /// - Parameter limit: Sessions beyond this are refused.
-    init(limit: Int) {
-        self.limit = limit
-    }
-
-    var count: Int { self.sessions.withLock { $0.count } }
-
-    /// Adds a session; false if there are too many or the id is taken.
-    func add(_ id: String, _ session: LoopReference<Session>) -> Bool {
-        self.sessions.withLock { sessions in
-            guard sessions.count < self.limit, sessions[id] == nil else { return false }
-            sessions[id] = session
-            return true
-        }
-    }
-
-    subscript(id: String) -> LoopReference<Session>? { self.sessions.withLock { $0[id] } }
-
-    func remove(_ id: String) {
-        _ = self.sessions.withLock { $0.removeValue(forKey: id) }
-    }
-}

@@ -42,6 +42,10 @@ extension TransportEndpoint {
 
     package var allowsCredentials: Bool { false }
 
+    package func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
+        throw self.refusal(.badRequest, reason: "this path opens no WebSockets")
+    }
+
     package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
         .problem(status, reason)
     }
@@ -49,6 +53,7 @@ extension TransportEndpoint {
     package func begin(_ exchange: HTTPExchange) {}
 
     package func handle(_ exchange: HTTPExchange) {
+        guard exchange.head.method == .GET else { return exchange.respond(.onlyGet("open a WebSocket with GET")) }
         exchange.respond(.problem(.upgradeRequired, "this path is for WebSockets only"))
     }
 }
@@ -107,5 +112,12 @@ extension TransportRefusal {
         var headers: HTTPHeaders = ["content-type": "application/problem+json"]
         if status == .unauthorized { headers.add(name: "www-authenticate", value: "Bearer") }
         return TransportRefusal(status, headers: headers, body: writer.bytes)
+    }
+
+    /// Makes the answer to another method on a path that serves only GET.
+    static func onlyGet(_ reason: String) -> TransportRefusal {
+        var refusal = Self.problem(.methodNotAllowed, reason)
+        refusal.headers.add(name: "allow", value: "GET")
+        return refusal
     }
 }

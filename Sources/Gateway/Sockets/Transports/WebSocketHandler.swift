@@ -6,7 +6,7 @@ import NIOCore
 import Protocols
 
 /// One WebSocket (RFC 6455): a channel handler on its event loop, without a task, and with a timer
-/// only for an incomplete message or a peer that broke the protocol.
+/// only for an incomplete message or a close that is not answered.
 ///
 /// Output gathers until ``flush()`` and leaves in one write.
 package final class WebSocketHandler: ChannelInboundHandler {
@@ -23,8 +23,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var outbound: ByteBuffer?
     /// Whether the channel holds more output than it likes to.
     private var isBackedUp = false
-    /// Set with the close frame that was sent.
-    private var closeDeadline: NIODeadline?
+    private var hasSentClose = false
     private var lastHeard: NIODeadline
     private var pingedAt: NIODeadline?
     /// A ping that proves receipt of what is written before it; one per flush.
@@ -57,7 +56,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.lastHeard = .now()
     }
 
-    var isClosing: Bool { self.closeDeadline != nil || self.context == nil }
+    var isClosing: Bool { self.hasSentClose || self.context == nil }
 
     // MARK: Channel
 
@@ -149,7 +148,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     }
 
     private func handle(_ event: WebSocketParser.Event) {
-        guard self.closeDeadline == nil else { return self.handleClosing(event) }
+        guard !self.hasSentClose else { return self.handleClosing(event) }
         switch event {
         case .text(let text): self.application?.webSocketReceived(text: text)
         case .binary(let bytes): self.application?.webSocketReceived(binary: bytes)
@@ -174,7 +173,6 @@ package final class WebSocketHandler: ChannelInboundHandler {
             // the server ends the connection after the close frame. The other half stays open until
             // the peer has seen that.
             self.context?.close(mode: .output, promise: nil)
-            self.dropLater()
         }
     }
 
@@ -187,13 +185,6 @@ package final class WebSocketHandler: ChannelInboundHandler {
         case .close: self.context?.close(promise: nil)
         case .text, .binary, .ping, .violation: break
         }
-    }
-
-    /// Drops a peer that keeps its own half open: not every application calls ``tick(now:)``.
-    private func dropLater() {
-        guard let eventLoop = self.context?.eventLoop else { return }
-        let reference = LoopReference(self, eventLoop: eventLoop)
-        eventLoop.scheduleTask(in: Self.closeTimeout) { reference.call { $0.drop() } }
     }
 
     /// Answers a close frame once, with its own code; then the connection ends.
@@ -254,7 +245,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard let outbound = self.outbound else { return }
         self.outbound = nil
         context.writeAndFlush(self.wrapOutboundOut(outbound), promise: nil)
-        guard self.isBackedUp, self.closeDeadline == nil, self.backlog > self.limits.maximumOutbound else { return }
+        guard self.isBackedUp, !self.hasSentClose, self.backlog > self.limits.maximumOutbound else { return }
         self.application?.webSocketIsTooSlow()
         self.flush()
     }
@@ -265,13 +256,15 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     /// Adds a close frame; the connection is dropped when the peer answers, or after five seconds.
     func close(_ code: WebSocketCloseCode, reason: String) {
+        guard !self.isClosing, let eventLoop = self.context?.eventLoop else { return }
         self.close(rawCode: code.rawValue, reason: reason)
+        let reference = LoopReference(self, eventLoop: eventLoop)
+        eventLoop.scheduleTask(in: Self.closeTimeout) { reference.call { $0.drop() } }
     }
 
     private func close(rawCode code: UInt16, reason: String) {
-        guard !self.isClosing else { return }
         self.write { WebSocketFraming.writeClose(code, reason: reason, to: &$0) }
-        self.closeDeadline = .now() + Self.closeTimeout
+        self.hasSentClose = true
     }
 
     /// Ends the connection at once.
@@ -290,17 +283,12 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     // MARK: Time
 
-    /// Drops the connection if the peer did not answer the close frame in time.
-    func tick(now: NIODeadline) {
-        if let closeDeadline, closeDeadline <= now { self.drop() }
-    }
-
     /// Reports that a ping is due after `interval` of silence, and drops a peer that stays silent
     /// for `timeout` after it.
     ///
     /// - Returns: Whether a ping is due.
     func isPingDue(now: NIODeadline, interval: Duration, timeout: Duration) -> Bool {
-        guard self.closeDeadline == nil else { return false }
+        guard !self.hasSentClose else { return false }
         if let pingedAt {
             if now - pingedAt > TimeAmount(timeout) { self.drop() }
             return false
