@@ -35,7 +35,6 @@ struct ConformanceHub: SignalRHub {
 private final class ConformanceHubApplication: SignalRApplication {
     /// Nil once the connection has closed.
     private var session: SignalRSession?
-    private var cancelled: Set<UInt64> = []
 
     init(session: SignalRSession) {
         self.session = session
@@ -44,22 +43,16 @@ private final class ConformanceHubApplication: SignalRApplication {
     func signalROpened(_ session: SignalRSession) {}
     func signalRIsTooSlow() { self.session?.drop() }
     func signalRClosed() { self.session = nil }
-    func signalRCancelled(_ call: UInt64) { self.cancelled.insert(call) }
 
     func signalRInvoked(_ call: SignalRCall) {
         let invocation = call.invocation
         let arguments = invocation.arguments
-        let isStream = invocation.calls("Stream")
-        let methods = ["Echo", "Add", "Stream", "Kick", "Drop"]
+        let methods = ["Echo", "Add", "Kick", "Drop"]
         guard let method = methods.first(where: { invocation.calls($0) }) else {
             return self.fail(call, SignalRErrorText.unknownMethod(invocation.target))
         }
-        guard invocation.isStream == isStream else {
-            let error =
-                isStream
-                ? Self.streamingMethodInvoked(invocation.target)
-                : SignalRErrorText.plainMethodStreamed(invocation.target)
-            return self.fail(call, error)
+        guard !invocation.isStream else {
+            return self.fail(call, SignalRErrorText.plainMethodStreamed(invocation.target))
         }
         switch (method, arguments.count) {
         case ("Echo", 1):
@@ -74,11 +67,6 @@ private final class ConformanceHubApplication: SignalRApplication {
                 return self.fail(call, SignalRErrorText.failed(invocation.target, "the sum is too large"))
             }
             self.session?.complete(call.number, .result(.number(String(sum))))
-        case ("Stream", 1):
-            guard let count = arguments[0].integer, count >= 0 else {
-                return self.fail(call, SignalRErrorText.failed(invocation.target, "Stream takes a count from 0"))
-            }
-            self.stream(call.number, from: 0, to: count)
         case ("Kick", 1):
             self.session?.close(error: "kicked", allowReconnect: arguments[0].bool ?? false)
         case ("Drop", 0):
@@ -89,32 +77,7 @@ private final class ConformanceHubApplication: SignalRApplication {
         }
     }
 
-    /// Returns the reference server's error for a streaming method that was called for one answer.
-    private static func streamingMethodInvoked(_ target: String) -> String {
-        "The client attempted to invoke the streaming '\(target)' method with a non-streaming invocation."
-    }
-
     private func fail(_ call: SignalRCall, _ error: String) {
         self.session?.complete(call.number, .error(error))
-    }
-
-    /// Sends items in small turns, so that a client can cancel between them.
-    private func stream(_ call: UInt64, from first: Int64, to count: Int64) {
-        guard let session else { return }
-        let end = min(count, first + 100)
-        var next = first
-        while next < end, !self.cancelled.contains(call) {
-            session.sendItem(.number(String(next)), of: call)
-            next += 1
-        }
-        guard next < count, !self.cancelled.contains(call) else {
-            self.cancelled.remove(call)
-            session.complete(call, .void)
-            return session.flush()
-        }
-        session.flush()
-        let bound = NIOLoopBound(self, eventLoop: session.eventLoop)
-        session.eventLoop.scheduleTask(in: .milliseconds(1)) { [next] in bound.value.stream(call, from: next, to: count)
-        }
     }
 }

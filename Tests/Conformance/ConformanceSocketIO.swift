@@ -86,19 +86,13 @@ final class ConformanceSocketIO: SocketIOApplication {
             self.peer?.drop()
         case "message-with-ack":
             if let acknowledgement { self.peer?.acknowledge(acknowledgement, with: arguments, in: namespace) }
-        case "emit-with-ack-back":
-            self.peer?.emit("request-ack", arguments, to: namespace, as: .acknowledged)
         default: break
         }
     }
 
-    func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String) {
-        self.emit("ack-back", arguments, to: namespace)
-    }
-
     private func emit(_ name: SocketIOEventName, _ arguments: [SocketIOValue], to namespace: String) {
-        let offset = self.keep(name, arguments, namespace)
-        self.peer?.emit(name, arguments, to: namespace, as: offset.map { .recoverable(offset: $0) } ?? .plain)
+        let offset = self.keep(name, arguments, namespace).map { [SocketIOValue.json(.string($0))] } ?? []
+        self.peer?.emit(name, arguments + offset, to: namespace)
     }
 
     @discardableResult

@@ -22,7 +22,7 @@ package struct SocketIOExercise {
         self.script = script[...]
         let configuration = EngineIOConfiguration(
             maximumPayload: 400, maximumPacketsReceived: 8, maximumBytesSent: 100, maximumWaiting: 4_000)
-        let recovering = SocketIOConfiguration(maximumAwaitedAcknowledgements: 2, offersRecovery: true)
+        let recovering = SocketIOConfiguration(offersRecovery: true)
         let carrier = EngineIOCarrier(0)
         var actions: [EngineIOAction] = []
         self.connection = SocketIOConnection(configuration: recovering, now: 0)
@@ -86,8 +86,7 @@ package struct SocketIOExercise {
         case 11: self.session.send([.text(self.phrase()), .binary([1])], into: &actions)
         case 12:
             var wanted: [SocketIOAction] = []
-            let emission: SocketIOEmission = command < 128 ? .acknowledged : .recoverable(offset: "O")
-            _ = self.connection.emit("m", [.bytes([1])], as: emission, into: &wanted)
+            self.connection.emit("m", [.bytes([1])], into: &wanted)
             self.perform(wanted, into: &actions)
         case 13: self.leave(command, into: &actions)
         case 14:
@@ -171,7 +170,7 @@ package struct SocketIOExercise {
             var wanted: [SocketIOAction] = []
             switch action {
             case .deliver(let message): self.connection.receive(message, now: self.now, into: &wanted)
-            case .closed(let reason): self.connection.sessionClosed(reason, into: &wanted)
+            case .closed: self.connection.sessionClosed(into: &wanted)
             default: break
             }
             var caused: [EngineIOAction] = []
@@ -195,9 +194,9 @@ package struct SocketIOExercise {
                 self.connection.accept(request.ticket, sid: "C", recovery: grant, into: &answers)
             case .event(let namespace, let name, let arguments, let id):
                 if let id { self.connection.acknowledge(id, with: arguments, in: namespace, into: &answers) }
-                _ = self.connection.emit(name, arguments, to: namespace, into: &answers)
-            case .close(let reason): self.session.close(reason.session, now: self.now, into: &actions)
-            case .connectWithdrawn, .acknowledged, .left: break
+                self.connection.emit(name, arguments, to: namespace, into: &answers)
+            case .close(let reason): self.session.close(reason, now: self.now, into: &actions)
+            case .connectWithdrawn, .left: break
             }
             self.perform(answers, into: &actions)
         }

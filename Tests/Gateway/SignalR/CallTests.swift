@@ -107,80 +107,25 @@ struct CallTests {
         #expect(wire.connection.tick(now: 70_000).end == .clientTimeout)
     }
 
-    @Test("runs streams in parallel with the invocation and each other")
+    @Test("runs a call for a stream in its turn, and ignores items, results and cancellations")
     func streams() throws {
         var wire = Wire()
         let actions = wire.receive(
             Self.invocation("A", id: "1") + Self.invocation("S", id: "2", type: 4)
-                + Self.invocation("S", id: "3", type: 4))
-        #expect(actions.targets == ["A", "S", "S"])
-        #expect(actions.calls.map(\.invocation.isStream) == [false, true, true])
-        let calls = actions.calls
-        let item = wire.connection.sendItem(.number("5"), of: calls[2].number, now: 1)
-        #expect(item.written == #"{"type":2,"invocationId":"3","item":5}|"#)
-        #expect(wire.connection.sendItem(.null, of: calls[0].number, now: 1).isEmpty)
-        let end = wire.connection.complete(calls[1].number, .void, now: 1)
-        #expect(end.written == #"{"type":3,"invocationId":"2"}|"#)
-        #expect(wire.connection.sendItem(.null, of: calls[1].number, now: 1).isEmpty)
-        #expect(
-            wire.connection.complete(calls[2].number, .error("x"), now: 1).written
-                == #"{"type":3,"invocationId":"3","error":"x"}|"#)
-    }
-
-    @Test("sends only the completion of a cancelled stream")
-    func cancellation() throws {
-        var wire = Wire()
-        let call = try #require(wire.receive(Self.invocation("S", id: "s", type: 4)).calls.first)
-        let cancel = #"{"type":5,"invocationId":"s"}|"#
-        #expect(wire.receive(cancel) == [.cancel(call: call.number)])
-        #expect(wire.receive(cancel).isEmpty)
-        #expect(wire.connection.sendItem(.null, of: call.number, now: 1).isEmpty)
-        #expect(wire.connection.complete(call.number, .void, now: 1).written == #"{"type":3,"invocationId":"s"}|"#)
-        #expect(wire.receive(cancel).isEmpty)
-        #expect(wire.receive(#"{"type":5,"invocationId":"unknown"}|"#).isEmpty)
+                + Self.invocation("Up", id: "3", streams: #","streamIds":["u"]"#))
+        #expect(actions.targets == ["A"])
+        let ignored = [
+            #"{"type":2,"invocationId":"u","item":7}|"#, #"{"type":3,"invocationId":"u"}|"#,
+            #"{"type":3,"invocationId":"u","error":"x"}|"#, #"{"type":3,"invocationId":"9","result":"Ann"}|"#,
+            #"{"type":5,"invocationId":"2"}|"#,
+        ]
+        for message in ignored { #expect(wire.receive(message).isEmpty) }
+        let first = try #require(actions.calls.first)
+        let stream = try #require(wire.connection.complete(first.number, .void, now: 1).calls.first)
+        #expect(stream.invocation.isStream)
+        let refusal = wire.connection.complete(stream.number, .error("x"), now: 1)
+        #expect(refusal.written == #"{"type":3,"invocationId":"2","error":"x"}|"#)
+        #expect(refusal.calls.map(\.invocation.streamIDs) == [["u"]])
         #expect(wire.connection.isOpen)
-    }
-
-    @Test("answers a used stream id, and one stream too many, with an error")
-    func streamBounds() throws {
-        var wire = Wire(configuration: SignalRConfiguration(maximumStreams: 2))
-        let first = wire.receive(Self.invocation("S", id: "1", type: 4)).calls
-        let again = wire.receive(Self.invocation("S", id: "1", type: 4))
-        #expect(again.written == #"{"type":3,"invocationId":"1","error":"Invocation ID '1' is already in use."}|"#)
-        #expect(again.calls.isEmpty)
-        _ = wire.receive(Self.invocation("S", id: "2", type: 4))
-        let third = wire.receive(Self.invocation("S", id: "3", type: 4))
-        #expect(
-            third.written == #"{"type":3,"invocationId":"3","error":"Too many streams are open on this connection."}|"#)
-        _ = wire.connection.complete(try #require(first.first).number, .void, now: 1)
-        #expect(wire.receive(Self.invocation("S", id: "3", type: 4)).targets == ["S"])
-        #expect(wire.connection.isOpen)
-    }
-
-    @Test("ignores what the client's streams contain, and results that the server did not ask for")
-    func uploads() throws {
-        var wire = Wire()
-        let streams = #","streamIds":["u","v"]"#
-        let actions = wire.receive(Self.invocation("A") + Self.invocation("Up", id: "1", streams: streams))
-        #expect(actions.targets == ["A", "Up"])
-        let call = actions.calls[1]
-        #expect(call.invocation.streamIDs == ["u", "v"])
-        #expect(wire.receive(#"{"type":2,"invocationId":"v","item":7}|{"type":3,"invocationId":"v"}|"#).isEmpty)
-        #expect(wire.receive(#"{"type":3,"invocationId":"u","error":"x"}|"#).isEmpty)
-        #expect(wire.connection.complete(call.number, .void, now: 1).written == #"{"type":3,"invocationId":"1"}|"#)
-        #expect(wire.receive(#"{"type":2,"invocationId":"u","item":9}|"#).isEmpty)
-        #expect(wire.receive(#"{"type":3,"invocationId":"9","result":"Ann"}|"#).isEmpty)
-        #expect(wire.connection.isOpen)
-    }
-
-    @Test("limits the client's streams and ends the connection if no call can be told")
-    func uploadBound() {
-        var wire = Wire(configuration: SignalRConfiguration(maximumStreams: 2))
-        let refused = wire.receive(Self.invocation("Up", id: "1", streams: #","streamIds":["a","b","c"]"#))
-        #expect(refused.written.contains("Too many streams"))
-        #expect(wire.connection.isOpen)
-        let failed = wire.receive(Self.invocation("Up", streams: #","streamIds":["a","b","c"]"#))
-        #expect(failed.written.hasPrefix(#"{"type":7,"error":"Connection closed with an error."#))
-        #expect(wire.connection.isClosed)
     }
 }

@@ -244,12 +244,4 @@ struct PollingTests {
         #expect(Self.end(polling.poll(4, now: 5)) == .closed)
         #expect(polling.recordsProven == polling.recordsTaken)
     }
-
-    @Test("writes records as Server-Sent Events")
-    func eventStream() {
-        #expect(Wire.text(SignalREventStream.opening) == ":\r\n\r\n")
-        #expect(Wire.text(SignalREventStream.event(Wire.bytes(#"{"type":6}|"#))) == "data: {\"type\":6}|\r\n\r\n")
-        #expect(Wire.text(SignalREventStream.event(Wire.bytes("{\n}|"))) == "data: {\r\ndata: }|\r\n\r\n")
-        #expect(SignalREventStream.contentType == "text/event-stream")
-    }
 }

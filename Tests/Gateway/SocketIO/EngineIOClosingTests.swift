@@ -247,13 +247,6 @@ struct EngineIOClosingTests {
         #expect(trace.finishPost(2, "4a") == [])
     }
 
-    @Test("closes a WebSocket with a code that may be sent, whatever the reason")
-    func codes() {
-        for reason in EngineIOCloseReason.allCases {
-            #expect(WebSocketCloseCode(rawValue: reason.webSocketCode) != nil, "\(reason)")
-        }
-    }
-
     @Test("keeps an idle session small and without further allocations")
     func size() {
         #expect(MemoryLayout<EngineIOSession>.size <= 192)

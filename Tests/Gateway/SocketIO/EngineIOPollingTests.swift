@@ -408,7 +408,7 @@ struct SessionTrace {
             "#\(request.number) \(response.status) \(Self.text(response.body))"
         case .sendText(let carrier, let text): "~\(carrier.number) \(Self.text(text))"
         case .sendBinary(let carrier, let bytes): "~\(carrier.number) \(bytes)"
-        case .closeWebSocket(let carrier, let code): "~\(carrier.number) closed \(code)"
+        case .closeWebSocket(let carrier, let code): "~\(carrier.number) closed \(code.rawValue)"
         case .upgraded(let carrier): "~\(carrier.number) upgraded"
         case .deliver(.text(let text)): "up \(Self.text(text))"
         case .deliver(.binary(let bytes)): "up \(bytes)"

@@ -10,8 +10,6 @@ package enum SignalRAction: Sendable, Equatable {
     /// Run the call, then call ``SignalRConnection/complete(_:_:now:)``, even if the client wants
     /// no answer.
     case invoke(SignalRCall)
-    /// The client wants no more items of this call; it must still be completed.
-    case cancel(call: UInt64)
     /// No action follows. Close the transport after the written records.
     case end(SignalREnd)
 }

@@ -1,8 +1,6 @@
 // Carillon · SignalRCallQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
-
 /// An invocation for the server to run.
 package struct SignalRCall: Sendable, Equatable {
     /// Identifies the call to ``SignalRConnection``, because the client's id may be missing or
@@ -11,33 +9,19 @@ package struct SignalRCall: Sendable, Equatable {
     package let invocation: SignalRInvocation
 }
 
-/// The calls of one client: one invocation runs at a time and the others wait in order; streams run
-/// concurrently.
+/// The calls of one client: one runs at a time, and the others wait in order.
 struct SignalRCallQueue: Sendable {
     enum Decision: Equatable {
         case start(SignalRCall)
         /// The call waits for its turn.
         case wait
-        /// The call is refused with this error.
-        case refuse(String)
-        /// The call is refused and the connection ends: the client cannot be answered, or too much
-        /// waits.
+        /// The call is refused and the connection ends: too much waits.
         case fail(SignalRFault)
     }
 
     private struct Waiting {
         let call: SignalRCall
         let cost: Int
-    }
-
-    /// A call that runs concurrently with the others.
-    private struct Stream {
-        let number: UInt64
-        let invocationID: String?
-        let isDownload: Bool
-        var isCancelled = false
-        /// The client's streams that came with it.
-        let uploads: Int
     }
 
     private struct Running {
@@ -49,7 +33,6 @@ struct SignalRCallQueue: Sendable {
     private var running: Running?
     private var waiting: [Waiting] = []
     private var waitingBytes = 0
-    private var streams: [Stream] = []
 
     /// Whether so much waits that the caller should stop reading.
     func isCongested(_ limits: SignalRConfiguration) -> Bool {
@@ -61,49 +44,18 @@ struct SignalRCallQueue: Sendable {
     /// Accepts or refuses an invocation of `cost` bytes.
     mutating func take(_ invocation: SignalRInvocation, cost: Int, _ limits: SignalRConfiguration) -> Decision {
         let call = SignalRCall(number: self.lastNumber + 1, invocation: invocation)
-        if invocation.isStream || !invocation.streamIDs.isEmpty {
-            if let error = self.obstacle(to: invocation, limits) {
-                guard invocation.invocationID != nil else { return .fail(SignalRFault(.tooManyStreams, error)) }
-                return .refuse(error)
-            }
-            self.streams.append(
-                Stream(
-                    number: call.number,
-                    invocationID: invocation.invocationID,
-                    isDownload: invocation.isStream,
-                    uploads: invocation.streamIDs.count
-                )
-            )
-        } else if self.running != nil {
-            guard self.waiting.count < limits.maximumWaitingInvocations,
-                self.waitingBytes + cost <= limits.maximumWaitingBytes
-            else { return .fail(SignalRFault(.tooManyInvocations, "Too many invocations are waiting.")) }
-            self.waiting.append(Waiting(call: call, cost: cost))
-            self.waitingBytes += cost
+        guard self.running != nil else {
             self.lastNumber = call.number
-            return .wait
-        } else {
             self.running = Running(number: call.number, invocationID: invocation.invocationID)
+            return .start(call)
         }
+        guard self.waiting.count < limits.maximumWaitingInvocations,
+            self.waitingBytes + cost <= limits.maximumWaitingBytes
+        else { return .fail(SignalRFault(.tooManyInvocations, "Too many invocations are waiting.")) }
         self.lastNumber = call.number
-        return .start(call)
-    }
-
-    /// Marks a stream as cancelled by the client and returns its call; nil if there is none or it
-    /// was cancelled before.
-    mutating func cancel(_ invocationID: String) -> UInt64? {
-        let index = self.streams.firstIndex { stream in
-            stream.isDownload && !stream.isCancelled
-                && stream.invocationID.map { ExactText($0) } == ExactText(invocationID)
-        }
-        guard let index else { return nil }
-        self.streams[index].isCancelled = true
-        return self.streams[index].number
-    }
-
-    /// Returns the client's id of a stream that still accepts items.
-    func openStream(_ number: UInt64) -> String? {
-        self.streams.first { $0.number == number && $0.isDownload && !$0.isCancelled }?.invocationID
+        self.waiting.append(Waiting(call: call, cost: cost))
+        self.waitingBytes += cost
+        return .wait
     }
 
     /// A completed call: the id for its answer, and the call that starts next.
@@ -114,9 +66,6 @@ struct SignalRCallQueue: Sendable {
 
     /// Ends a call; nil if it is not running.
     mutating func complete(_ number: UInt64) -> Completed? {
-        if let index = self.streams.firstIndex(where: { $0.number == number }) {
-            return Completed(invocationID: self.streams.remove(at: index).invocationID, next: nil)
-        }
         guard let running, running.number == number else { return nil }
         guard let next = self.waiting.first else {
             self.running = nil
@@ -126,21 +75,6 @@ struct SignalRCallQueue: Sendable {
         self.waitingBytes -= next.cost
         self.running = Running(number: next.call.number, invocationID: next.call.invocation.invocationID)
         return Completed(invocationID: running.invocationID, next: next.call)
-    }
-
-    private func obstacle(to invocation: SignalRInvocation, _ limits: SignalRConfiguration) -> String? {
-        if invocation.isStream, let invocationID = invocation.invocationID {
-            let isTaken = self.streams.contains { stream in
-                stream.isDownload && stream.invocationID.map { ExactText($0) } == ExactText(invocationID)
-            }
-            if isTaken { return SignalRErrorText.invocationIDInUse(invocationID) }
-        }
-        // Each of the client's streams counts, which also limits the streams that a call brings.
-        let uploads = self.streams.reduce(invocation.streamIDs.count) { $0 + $1.uploads }
-        guard self.streams.count < limits.maximumStreams, uploads <= limits.maximumStreams else {
-            return SignalRErrorText.tooManyStreams
-        }
-        return nil
     }
 }
 
@@ -165,11 +99,6 @@ package enum SignalRErrorText {
         "The client attempted to invoke the non-streaming '\(target)' method with a streaming invocation."
     }
 
-    static func invocationIDInUse(_ invocationID: String) -> String {
-        "Invocation ID '\(invocationID)' is already in use."
-    }
-
-    static let tooManyStreams = "Too many streams are open on this connection."
     static let closedWithError = "Connection closed with an error."
     static let clientTimeout = "Connection closed with an error. The client was silent for too long."
 }

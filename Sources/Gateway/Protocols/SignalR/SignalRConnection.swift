@@ -1,8 +1,6 @@
 // Carillon · SignalRConnection.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
-
 /// The limits that all connections share; times are in milliseconds.
 package final class SignalRConfiguration: Sendable {
     /// The reference server's limits.
@@ -18,8 +16,6 @@ package final class SignalRConfiguration: Sendable {
     let maximumWaitingInvocations: Int
     /// The bytes of the waiting invocations; more close the connection.
     let maximumWaitingBytes: Int
-    /// The concurrent streams in either direction; a further one gets an error.
-    let maximumStreams: Int
     /// The unacknowledged bytes that stateful reconnect keeps before it accepts no more.
     package let resendBufferBytes: Int
 
@@ -29,7 +25,6 @@ package final class SignalRConfiguration: Sendable {
         clientTimeout: Int64 = 30_000,
         maximumWaitingInvocations: Int = 100,
         maximumWaitingBytes: Int = 256 * 1024,
-        maximumStreams: Int = 100,
         resendBufferBytes: Int = 100_000
     ) {
         self.maximumMessageBytes = maximumMessageBytes
@@ -37,7 +32,6 @@ package final class SignalRConfiguration: Sendable {
         self.clientTimeout = clientTimeout
         self.maximumWaitingInvocations = maximumWaitingInvocations
         self.maximumWaitingBytes = maximumWaitingBytes
-        self.maximumStreams = maximumStreams
         self.resendBufferBytes = resendBufferBytes
     }
 }
@@ -239,14 +233,6 @@ package struct SignalRConnection: Sendable {
         return actions
     }
 
-    /// Sends an item of a streaming call; sends nothing if the client cancelled it.
-    package mutating func sendItem(_ item: JSONValue, of call: UInt64, now: Int64) -> [SignalRAction] {
-        guard self.phase == .open, let invocationID = self.calls.openStream(call) else { return [] }
-        var actions: [SignalRAction] = []
-        self.emit(SignalRRecord(.streamItem(invocationID: invocationID, item: item)), now, &actions)
-        return actions
-    }
-
     /// Admits a record that the server sends unprompted, possibly one shared by many connections.
     package mutating func push(_ record: SignalRRecord, now: Int64) -> SignalRAdmission {
         guard self.phase == .open else { return .refused(.notOpen) }
@@ -304,11 +290,8 @@ extension SignalRConnection {
             guard self.reliability?.admits(message, now: now, delay: Self.acknowledgementDelay) ?? true else { return }
             switch message {
             case .invocation(let invocation): self.take(invocation, cost: record.count, now, &actions)
-            case .cancelInvocation(let invocationID):
-                guard let call = self.calls.cancel(invocationID) else { return }
-                actions.append(.cancel(call: call))
-            // The server awaits no results, and no method reads a client's streams.
-            case .completion, .ping, .streamItem: return
+            // The server awaits no results, and no method sends or reads a stream.
+            case .completion, .ping, .streamItem, .cancelInvocation: return
             case .close:
                 self.phase = .closed
                 actions.append(.end(.client))
@@ -329,10 +312,6 @@ extension SignalRConnection {
         switch self.calls.take(invocation, cost: cost, self.configuration) {
         case .start(let call): actions.append(.invoke(call))
         case .wait: return
-        case .refuse(let error):
-            guard let invocationID = invocation.invocationID else { return }
-            let completion = SignalRCompletion(invocationID: invocationID, outcome: .error(error))
-            self.emit(SignalRRecord(.completion(completion)), now, &actions)
         case .fail(let fault): self.fail(fault, now, &actions)
         }
     }

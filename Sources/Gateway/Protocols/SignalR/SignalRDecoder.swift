@@ -177,7 +177,6 @@ package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible
         case invalidMessage
         case invalidSequence
         case tooManyInvocations
-        case tooManyStreams
         case resendBufferFull
     }
 

@@ -81,7 +81,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
 
     private func existing(_ connection: Standing?, _ judge: (Standing) -> Verdict) -> Verdict {
         guard self.id != nil else { return .refuse(.refusal(400, "Connection ID required")) }
-        guard let connection else { return .refuse(.refusal(404, "No Connection with that ID")) }
+        guard let connection else { return .refuse(.unknownConnection) }
         return judge(connection)
     }
 
@@ -112,7 +112,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
             case .webSockets where connection.canReattach: return .reattach
             case .webSockets, .serverSentEvents:
                 // Without its transport, a connection that cannot move has ended.
-                return .refuse(connection.isAttached ? .refusal(409) : .refusal(404, "No Connection with that ID"))
+                return .refuse(connection.isAttached ? .refusal(409) : .unknownConnection)
             }
         }
     }

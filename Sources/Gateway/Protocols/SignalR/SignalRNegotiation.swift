@@ -155,6 +155,8 @@ package struct SignalRResponse: Sendable, Equatable {
         SignalRResponse(status: status, body: Array(reason.utf8))
     }
 
+    /// The answer to a request whose id names no connection.
+    package static let unknownConnection = Self.refusal(404, "No Connection with that ID")
     /// The answer to a POST with messages.
     package static let sent = SignalRResponse(status: 200)
     /// The answer to a DELETE of a long-polling connection.

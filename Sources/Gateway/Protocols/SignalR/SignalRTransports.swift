@@ -8,19 +8,6 @@ package enum SignalRTransport: String, Sendable, CaseIterable {
     case longPolling = "LongPolling"
 }
 
-/// Encodes a connection's records as Server-Sent Events; the client sends with POST.
-package enum SignalREventStream {
-    package static let contentType = EventStreamEncoder.contentType
-
-    /// Written at once: some browsers report a stream as open only after its first bytes.
-    package static let opening = EventStreamEncoder.comment(lineEnd: .carriageReturnLineFeed)
-
-    /// Encodes the bytes of a ``SignalRAction/write(_:)`` as one event.
-    package static func event(_ records: [UInt8]) -> [UInt8] {
-        EventStreamEncoder.event(data: records, lineEnd: .carriageReturnLineFeed)
-    }
-}
-
 /// The server side of one long-polling connection: decides when and how each GET is answered.
 ///
 /// Written records wait for a GET, and a GET waits for records. Times are milliseconds of one
@@ -174,7 +161,7 @@ package struct SignalRPollingState: Sendable {
     private static let over = SignalRResponse(status: 204)
 
     private static func unknown(_ poll: UInt64) -> SignalRPollingAction {
-        .answer(poll: poll, .refusal(404, "No Connection with that ID"))
+        .answer(poll: poll, .unknownConnection)
     }
 
     private mutating func release() -> [SignalRPollingAction] {

@@ -15,11 +15,9 @@ package enum SocketIOAction: Sendable, Equatable {
     /// An event from the client; with an acknowledgement id the client awaits
     /// ``SocketIOConnection/acknowledge(_:with:in:into:)``.
     case event(namespace: String, SocketIOEventName, [SocketIOValue], acknowledgement: UInt64?)
-    /// The client's acknowledgement of our event.
-    case acknowledged(namespace: String, UInt64, [SocketIOValue])
-    case left(namespace: String, SocketIODisconnectReason)
+    case left(namespace: String)
     /// Close the underlying session; no action follows.
-    case close(SocketIOCloseReason)
+    case close(EngineIOCloseReason)
 }
 
 /// A client's request to join a namespace, for the owner to accept or refuse.
@@ -79,97 +77,5 @@ package struct SocketIOMissedEvent: Sendable, Equatable {
         self.name = name
         self.arguments = arguments
         self.offset = offset
-    }
-}
-
-/// The mode of sending an event.
-package enum SocketIOEmission: Sendable, Equatable {
-    /// No offset and no acknowledgement. A recoverable client never gets it again, and takes a
-    /// trailing text for an offset.
-    case plain
-    /// With an offset, which a recoverable client reports later; left out for other clients.
-    case recoverable(offset: String)
-    /// The client must acknowledge it.
-    case acknowledged
-}
-
-/// The result of sending an event.
-package enum SocketIOEmissionResult: Sendable, Equatable {
-    case sent
-    /// The acknowledgement comes as ``SocketIOAction/acknowledged(namespace:_:_:)`` with this id,
-    /// or never.
-    case awaiting(UInt64)
-    /// The namespace is not joined; nothing was sent.
-    case notJoined
-    /// ``SocketIOConfiguration/maximumAwaitedAcknowledgements`` is reached; nothing was sent.
-    case tooManyAwaited
-}
-
-/// The reason why a connection wants its session closed.
-package enum SocketIOCloseReason: Sendable, Equatable {
-    case fault(SocketIOFault)
-    /// No namespace was joined in time, and no request to join one is undecided.
-    case connectTimeout
-    /// The owner asked for it.
-    case forced
-    case serverShuttingDown
-    /// The server cannot serve the client now; it may reconnect at once.
-    case tryAgainLater
-    /// The client's token has expired; it may reconnect at once with a new one.
-    case tokenExpired
-
-    /// The reason for closing the session.
-    package var session: EngineIOCloseReason {
-        switch self {
-        case .fault: .parseError
-        case .connectTimeout, .forced: .forcedClose
-        case .serverShuttingDown: .serverShuttingDown
-        case .tryAgainLater: .tryAgainLater
-        case .tokenExpired: .tokenExpired
-        }
-    }
-
-    /// The reason reported for each joined namespace.
-    var namespace: SocketIODisconnectReason {
-        switch self {
-        case .fault: .parseError
-        case .connectTimeout, .forced, .tryAgainLater, .tokenExpired: .forcedServerClose
-        case .serverShuttingDown: .serverShuttingDown
-        }
-    }
-}
-
-/// The reason for leaving a namespace, with the texts of the reference server.
-package enum SocketIODisconnectReason: String, Sendable, CaseIterable {
-    case transportError = "transport error"
-    case transportClose = "transport close"
-    case forcedClose = "forced close"
-    case pingTimeout = "ping timeout"
-    case parseError = "parse error"
-    case serverShuttingDown = "server shutting down"
-    case forcedServerClose = "forced server close"
-    case clientNamespaceDisconnect = "client namespace disconnect"
-    case serverNamespaceDisconnect = "server namespace disconnect"
-
-    /// Whether a client that reconnects may get its missed events.
-    var isRecoverable: Bool {
-        switch self {
-        case .transportError, .transportClose, .forcedClose, .pingTimeout, .serverShuttingDown, .forcedServerClose: true
-        case .parseError, .clientNamespaceDisconnect, .serverNamespaceDisconnect: false
-        }
-    }
-
-    /// Maps the end of the session.
-    init(_ reason: EngineIOCloseReason) {
-        switch reason {
-        case .transportClose: self = .transportClose
-        case .pingTimeout: self = .pingTimeout
-        case .parseError: self = .parseError
-        case .forcedClose, .tryAgainLater, .tokenExpired: self = .forcedClose
-        case .serverShuttingDown: self = .serverShuttingDown
-        case .transportError, .pingFromClient, .overlappingPolls, .overlappingPosts, .invalidContentType,
-            .tooMuchWaiting:
-            self = .transportError
-        }
     }
 }

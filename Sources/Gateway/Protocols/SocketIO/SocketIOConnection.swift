@@ -16,8 +16,6 @@ package final class SocketIOConfiguration: Sendable {
     let maximumNamespaces: Int
     /// The bytes of a namespace's name; a longer name closes the connection.
     let maximumNamespaceLength: Int
-    /// The pending acknowledgements of a namespace; a further event that wants one is not sent.
-    let maximumAwaitedAcknowledgements: Int
     /// Whether `pid` and `offset` in a CONNECT request recovery.
     let offersRecovery: Bool
 
@@ -27,7 +25,6 @@ package final class SocketIOConfiguration: Sendable {
         maximumAttachmentBytes: Int = 1_000_000,
         maximumNamespaces: Int = 16,
         maximumNamespaceLength: Int = 256,
-        maximumAwaitedAcknowledgements: Int = 64,
         offersRecovery: Bool = false
     ) {
         self.connectTimeout = connectTimeout
@@ -35,7 +32,6 @@ package final class SocketIOConfiguration: Sendable {
         self.maximumAttachmentBytes = maximumAttachmentBytes
         self.maximumNamespaces = maximumNamespaces
         self.maximumNamespaceLength = maximumNamespaceLength
-        self.maximumAwaitedAcknowledgements = maximumAwaitedAcknowledgements
         self.offersRecovery = offersRecovery
     }
 }
@@ -72,7 +68,7 @@ package struct SocketIOConnection: Sendable {
     /// one, the client may try again.
     package mutating func tick(now: Milliseconds, into actions: inout [SocketIOAction]) {
         guard now >= self.deadline else { return }
-        self.close(self.memberships.count > 0 ? .tryAgainLater : .connectTimeout, into: &actions)
+        self.close(self.memberships.count > 0 ? .tryAgainLater : .forcedClose, into: &actions)
     }
 
     /// Handles a message from the session.
@@ -86,7 +82,7 @@ package struct SocketIOConnection: Sendable {
             guard let packet = try self.decoder.read(message) else { return }
             try self.receive(packet, now: now, into: &actions)
         } catch {
-            self.close(.fault(error), into: &actions)
+            self.close(.parseError, into: &actions)
         }
     }
 
@@ -111,15 +107,13 @@ package struct SocketIOConnection: Sendable {
             )
             self.memberships[namespace] = SocketIOMembership(ticket: request.ticket)
             actions.append(.connectRequested(request))
-        case .disconnect: self.leave(namespace, .clientNamespaceDisconnect, now: now, into: &actions)
+        case .disconnect: self.leave(namespace, now: now, into: &actions)
         case .event(let name, let arguments, let id):
             guard self.hasJoined(namespace) else { throw .notConnected }
             actions.append(.event(namespace: namespace, name, arguments, acknowledgement: id))
-        case .acknowledgement(let id, let arguments):
+        case .acknowledgement:
+            // The server awaits none; an unknown id is not a fault.
             guard self.hasJoined(namespace) else { throw .notConnected }
-            // An unknown or already answered id is not a fault.
-            guard self.memberships[namespace]?.settle(id) == true else { return }
-            actions.append(.acknowledged(namespace: namespace, id, arguments))
         case .connectError: throw .connectErrorFromClient
         }
     }
@@ -135,51 +129,38 @@ package struct SocketIOConnection: Sendable {
     ) {
         guard self.hasJoined(namespace) else { return }
         Self.send(.disconnect, namespace, into: &actions)
-        self.leave(namespace, .serverNamespaceDisconnect, now: now, into: &actions)
+        self.leave(namespace, now: now, into: &actions)
     }
 
-    private mutating func leave(
-        _ namespace: String,
-        _ reason: SocketIODisconnectReason,
-        now: Milliseconds,
-        into actions: inout [SocketIOAction]
-    ) {
+    private mutating func leave(_ namespace: String, now: Milliseconds, into actions: inout [SocketIOAction]) {
         guard let membership = self.memberships[namespace] else { return }
         self.memberships[namespace] = nil
-        Self.report(namespace, membership, reason, into: &actions)
+        Self.report(namespace, membership, into: &actions)
         if membership.isJoined, !self.memberships.hasJoined { self.deadline = now + self.configuration.connectTimeout }
     }
 
     private static func report(
         _ namespace: String,
         _ membership: SocketIOMembership,
-        _ reason: SocketIODisconnectReason,
         into actions: inout [SocketIOAction]
     ) {
-        actions.append(
-            membership.isJoined ? .left(namespace: namespace, reason) : .connectWithdrawn(membership.ticket)
-        )
+        actions.append(membership.isJoined ? .left(namespace: namespace) : .connectWithdrawn(membership.ticket))
     }
 
     /// Closes the whole connection: reports every namespace as left, then asks to close the
     /// session.
-    package mutating func close(_ reason: SocketIOCloseReason, into actions: inout [SocketIOAction]) {
+    package mutating func close(_ reason: EngineIOCloseReason, into actions: inout [SocketIOAction]) {
         guard !self.isClosed else { return }
-        self.end(reason.namespace, into: &actions)
+        self.sessionClosed(into: &actions)
         actions.append(.close(reason))
     }
 
     /// Ends the connection after its session; reports every namespace as left.
-    package mutating func sessionClosed(_ reason: EngineIOCloseReason, into actions: inout [SocketIOAction]) {
-        guard !self.isClosed else { return }
-        self.end(SocketIODisconnectReason(reason), into: &actions)
-    }
-
-    private mutating func end(_ reason: SocketIODisconnectReason, into actions: inout [SocketIOAction]) {
+    package mutating func sessionClosed(into actions: inout [SocketIOAction]) {
         self.isClosed = true
         self.deadline = .max
         for (namespace, membership) in self.memberships.all {
-            Self.report(namespace, membership, reason, into: &actions)
+            Self.report(namespace, membership, into: &actions)
         }
         self.memberships = SocketIOMemberships()
         self.decoder = SocketIODecoder(configuration: self.configuration)
@@ -214,11 +195,12 @@ extension SocketIOConnection {
     ) -> Bool {
         guard let namespace = self.memberships.namespace(of: ticket) else { return false }
         self.memberships[namespace]?.isJoined = true
-        self.memberships[namespace]?.isRecoverable = recovery != nil
         self.deadline = .max
         var messages: [EngineIOMessage] = []
         for missed in recovery?.missed ?? [] {
-            messages += Self.event(missed.name, missed.arguments, offset: missed.offset, namespace).messages
+            let arguments = missed.arguments + [.json(.string(missed.offset))]
+            let event = SocketIOPacket.Content.event(missed.name, arguments, acknowledgement: nil)
+            messages += SocketIOPacket(event, namespace: namespace).messages
         }
         var reply = [JSONMember("sid", .string(sid))]
         if let recovery { reply.append(JSONMember("pid", .string(recovery.pid))) }
@@ -244,32 +226,18 @@ extension SocketIOConnection {
     }
 
     /// Sends an event.
-    package mutating func emit(
+    ///
+    /// - Returns: false, without sending, if the namespace is not joined.
+    @discardableResult
+    package func emit(
         _ name: SocketIOEventName,
         _ arguments: [SocketIOValue] = [],
         to namespace: String = SocketIOPacket.defaultNamespace,
-        as emission: SocketIOEmission = .plain,
         into actions: inout [SocketIOAction]
-    ) -> SocketIOEmissionResult {
-        guard let membership = self.memberships[namespace], membership.isJoined else { return .notJoined }
-        switch emission {
-        case .plain:
-            Self.send(.event(name, arguments, acknowledgement: nil), namespace, into: &actions)
-            return .sent
-        case .recoverable(let offset):
-            let event = Self.event(name, arguments, offset: membership.isRecoverable ? offset : nil, namespace)
-            actions.append(.send(event.messages))
-            return .sent
-        case .acknowledged:
-            guard membership.awaited.count < self.configuration.maximumAwaitedAcknowledgements else {
-                return .tooManyAwaited
-            }
-            let id = membership.nextAcknowledgement
-            self.memberships[namespace]?.nextAcknowledgement += 1
-            self.memberships[namespace]?.awaited.append(id)
-            Self.send(.event(name, arguments, acknowledgement: id), namespace, into: &actions)
-            return .awaiting(id)
-        }
+    ) -> Bool {
+        guard self.hasJoined(namespace) else { return false }
+        Self.send(.event(name, arguments, acknowledgement: nil), namespace, into: &actions)
+        return true
     }
 
     /// Acknowledges an event of the client; call this once for each event that wants it.
@@ -290,15 +258,5 @@ extension SocketIOConnection {
     static func refusal(_ message: String, _ data: JSONValue?) -> JSONValue {
         let members = [JSONMember("message", .string(message))]
         return .object(members + (data.map { [JSONMember("data", $0)] } ?? []))
-    }
-
-    private static func event(
-        _ name: SocketIOEventName,
-        _ arguments: [SocketIOValue],
-        offset: String?,
-        _ namespace: String
-    ) -> SocketIOPacket {
-        let offsets = offset.map { [SocketIOValue.json(.string($0))] } ?? []
-        return SocketIOPacket(.event(name, arguments + offsets, acknowledgement: nil), namespace: namespace)
     }
 }

@@ -60,18 +60,4 @@ struct SocketIOMembership: Sendable {
     let ticket: SocketIOConnectRequest.Ticket
     /// False while the owner decides.
     var isJoined = false
-    var isRecoverable = false
-    /// The server's acknowledgement counter; the client has its own.
-    var nextAcknowledgement: UInt64 = 0
-    /// The ids that the client has not acknowledged yet, ascending.
-    var awaited: [UInt64] = []
-
-    /// Removes an awaited id; returns false if it is unknown.
-    mutating func settle(_ id: UInt64) -> Bool {
-        guard let index = self.awaited.firstIndex(of: id) else { return false }
-        self.awaited.remove(at: index)
-        // Releases the storage, so that idle connections keep none.
-        if self.awaited.isEmpty { self.awaited = [] }
-        return true
-    }
 }

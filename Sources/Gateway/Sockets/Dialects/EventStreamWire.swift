@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import CoreMetrics
 import NIOCore
 import NIOHTTP1
 import Protocols
@@ -142,11 +141,7 @@ package struct EventStreamEndpoint: TransportEndpoint {
     }
 
     package func handle(_ exchange: HTTPExchange) {
-        guard exchange.head.method == .GET else {
-            var refusal = TransportRefusal.problem(.methodNotAllowed, "open a stream with GET")
-            refusal.headers.add(name: "allow", value: "GET")
-            return exchange.respond(refusal)
-        }
+        guard exchange.head.method == .GET else { return exchange.respond(.onlyGet("open a stream with GET")) }
         let resumed = exchange.head.headers.first(name: "last-event-id")
         let since: Int64?
         var credentials = SocketCredentials(exchange.head.headers)
@@ -166,10 +161,10 @@ package struct EventStreamEndpoint: TransportEndpoint {
             let (exchange, hub) = bound.value
             switch result {
             case .success(.some(let identity)): Self.begin(exchange, hub, identity, since: since)
-            case .success(nil): exchange.respond(.problem(.unauthorized, "a bearer token or a ticket is required"))
-            case .failure(let refusal as SocketRefusal):
-                SocketMetrics.refused.increment()
-                exchange.respond(.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason))
+            case .success(nil):
+                let refusal = SocketRefusal(status: 401, reason: "a bearer token or a ticket is required")
+                exchange.respond(refusal.counted())
+            case .failure(let refusal as SocketRefusal): exchange.respond(refusal.counted())
             case .failure: exchange.respond(.problem(.serviceUnavailable, "try again later"))
             }
         }

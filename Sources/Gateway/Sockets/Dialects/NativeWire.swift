@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import CoreMetrics
 import NIOCore
 import NIOHTTP1
 import Protocols
@@ -91,12 +90,9 @@ final class NativeWire: SocketWire, WebSocketApplication {
     }
 
     func tick(now: NIODeadline) {
-        guard let socket else { return }
-        socket.tick(now: now)
-        let configuration = self.configuration
-        if socket.isPingDue(now: now, interval: configuration.pingInterval, timeout: configuration.pingTimeout) {
-            self.session.probe()
-        }
+        let (interval, timeout) = (self.configuration.pingInterval, self.configuration.pingTimeout)
+        guard let socket, socket.isPingDue(now: now, interval: interval, timeout: timeout) else { return }
+        self.session.probe()
     }
 }
 
@@ -301,15 +297,6 @@ package struct NativeEndpoint: TransportEndpoint {
 
     package func claims(_ path: Substring) -> Bool { path == Self.path }
 
-    package func handle(_ exchange: HTTPExchange) {
-        guard exchange.head.method == .GET else {
-            var refusal = TransportRefusal.problem(.methodNotAllowed, "open a WebSocket with GET")
-            refusal.headers.add(name: "allow", value: "GET")
-            return exchange.respond(refusal)
-        }
-        exchange.respond(.problem(.upgradeRequired, "this path is for WebSockets only"))
-    }
-
     package func admit(_ head: HTTPRequestHead) async throws -> WebSocketAdmission {
         let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
         let query = try RequestQuery(of: head)
@@ -321,8 +308,7 @@ package struct NativeEndpoint: TransportEndpoint {
         do {
             admitted = try await self.backend.authenticate(credentials)
         } catch let refusal as SocketRefusal {
-            SocketMetrics.refused.increment()
-            throw self.refusal(HTTPResponseStatus(statusCode: refusal.status), reason: refusal.reason)
+            throw refusal.counted()
         }
         let hub = self.hub
         return WebSocketAdmission(

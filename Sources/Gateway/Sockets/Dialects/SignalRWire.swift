@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import CoreMetrics
 import Crypto
 import NIOCore
 import NIOHTTP1
@@ -59,7 +58,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     func signalRHeard() { _ = self.session.spend() }
     func signalRReadComplete() { if self.transport != nil { self.session.flush() } }
-    func signalRProven(_ number: UInt64) { self.session.proven(number) }
+    func signalRProven(_ sequence: UInt64) { self.session.proven(sequence) }
     func signalRStopped() { self.session.stop() }
 
     func signalRIsTooSlow() {
@@ -264,8 +263,9 @@ package struct NotificationHub: SignalRHub {
             webSocket: hub.configuration.webSocketLimits
         )
         configuration.foreignClock = hub.now
-        // Negotiations that were never used count for 15 s, so a few must always fit.
-        configuration.openingsPerOwner = max(32, hub.configuration.connectionsPerUser)
+        // A client negotiates again for each transport that it tries, and the negotiations that
+        // were never used count for 15 s.
+        configuration.openingsPerOwner = SignalRTransport.allCases.count * max(32, hub.configuration.connectionsPerUser)
         return SignalREndpoint(
             hub: NotificationHub(hub: hub, backend: backend),
             configuration: configuration,
@@ -288,16 +288,14 @@ package struct NotificationHub: SignalRHub {
 
     package func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {
         guard let token = caller.accessToken else {
-            SocketMetrics.refused.increment()
-            throw TransportRefusal.problem(
-                .unauthorized, "a bearer token is required, in the header or as access_token")
+            let reason = "a bearer token is required, in the header or as access_token"
+            throw SocketRefusal(status: 401, reason: reason).counted()
         }
         let identity: SocketIdentity
         do {
             identity = try await self.backend.authenticate(token: token)
         } catch let refusal as SocketRefusal {
-            SocketMetrics.refused.increment()
-            throw TransportRefusal.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason)
+            throw refusal.counted()
         }
         let hub = self.hub
         let client = Self.client(caller.head.headers)

@@ -46,12 +46,13 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         if let session { return session.spend() }
         self.strayMessages += 1
         guard self.strayMessages > self.shard.configuration.messageBurst else { return true }
-        self.peer?.close(.forced)
+        self.peer?.close(.forcedClose)
         return false
     }
 
     func socketIOIsTooSlow() {
-        if let session { session.isTooSlow() } else { self.peer?.closeAsTooSlow() }
+        // `socketIOClosed` counts it.
+        if let session { session.close(.tooSlow) } else { self.peer?.close(.tooMuchWaiting) }
     }
 
     func socketIOShouldQuiesce() {
@@ -59,7 +60,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     }
 
     func socketIOClosed(_ reason: EngineIOCloseReason) {
-        if reason == .tooMuchWaiting, self.session?.phase != .closing { SocketMetrics.slowReaders.increment() }
+        if reason == .tooMuchWaiting { SocketMetrics.slowReaders.increment() }
         self.endSession()
         self.peer = nil
     }
@@ -81,7 +82,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         }
         self.joins += 1
         guard self.joins <= Self.maximumJoins else {
-            self.peer?.close(.forced)
+            self.peer?.close(.forcedClose)
             return
         }
         self.endSession()
@@ -102,7 +103,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     }
 
     func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) { self.endSession() }
-    func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason) { self.endSession() }
+    func socketIOLeft(_ namespace: String) { self.endSession() }
 
     private func refuse(_ reason: String) {
         guard let ticket else { return }
@@ -223,7 +224,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         case .policyViolation(let reason): self.expel("policy_violation", reason)
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
-        case .tooSlow: self.peer?.closeAsTooSlow()
+        case .tooSlow: self.peer?.close(.tooMuchWaiting)
         // Clients reconnect on their own after a plain close. One that joins with its old token is
         // then refused.
         case .expired:
@@ -240,7 +241,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     private func expel(_ code: StaticString, _ reason: String) {
         self.emit(SocketIODialect.error(code, reason), offset: String(self.offset))
         self.peer?.disconnect()
-        self.peer?.close(.forced)
+        self.peer?.close(.forcedClose)
     }
 
     // MARK: From the client

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import CoreMetrics
 import NIOCore
+import NIOHTTP1
 
 /// Writes a session's messages in its client's dialect over its transport; confined to the
 /// session's event loop.
@@ -93,4 +95,12 @@ struct ClientFault: Error, Equatable {
     let reason: String
     /// Returned with the answer, in JSON.
     let reference: [UInt8]?
+}
+
+extension SocketRefusal {
+    /// Counts the refusal of a request, and returns its answer.
+    func counted() -> TransportRefusal {
+        SocketMetrics.refused.increment()
+        return .problem(HTTPResponseStatus(statusCode: self.status), self.reason)
+    }
 }

@@ -71,18 +71,23 @@ package struct SignalREndpoint: TransportEndpoint {
         let caller = SignalRConnectRequest(
             query: try self.query(head), authorization: head.headers.first(name: "authorization"))
         let permit = try await self.hub.admit(SignalRCaller(accessToken: caller.accessToken, head: head))
-        let entry = caller.id.flatMap { self.node.directory.entry($0, owner: permit.owner) }
-        let request = SignalRHubRequest(method: "GET", id: caller.id, wantsWebSocket: true, accept: nil)
-        switch entry {
-        case .offer(let offer):
-            let standing = SignalRHubRequest.Standing(transport: nil, isAttached: false, canReattach: false)
-            let verdict = request.verdict(standing)
-            guard case .attach = verdict, let id = caller.id else { throw self.refusal(verdict) }
-            return self.begin(id, offer, permit)
-        case .connection(let session, _):
-            let standing = try await session.ask { $0.standing }.get()
-            let verdict = request.verdict(standing)
-            guard case .reattach = verdict else { throw self.refusal(verdict) }
+        guard let id = caller.id else { return try self.create(nil, permit) }
+        switch self.node.directory.entry(id, owner: permit.owner) {
+        case .offer(let offer): return self.begin(id, offer, permit)
+        case .connection(let session, _): return try await self.reattach(id, session, permit)
+        case nil where self.acceptsForeign(id): return try self.create(id, permit)
+        case nil: throw self.refusal(SignalRResponse.unknownConnection)
+        }
+    }
+
+    /// Admits a new socket of a connection that was opened before.
+    private func reattach(
+        _ id: String, _ session: LoopReference<SignalRSession>, _ permit: SignalRPermit
+    ) async throws -> WebSocketAdmission {
+        let request = SignalRHubRequest(method: "GET", id: id, wantsWebSocket: true, accept: nil)
+        let standing = try await session.ask { $0.standing }.get()
+        switch request.verdict(standing) {
+        case .reattach:
             return self.admission { eventLoop in
                 SignalRSocket(
                     number: self.node.directory.nextNumber(),
@@ -91,25 +96,29 @@ package struct SignalREndpoint: TransportEndpoint {
                     renewal: permit
                 )
             }
-        case nil:
-            let isForeign = caller.id.map { self.acceptsForeign($0) } ?? false
-            let own = isForeign ? SignalRHubRequest(method: "GET", id: nil, wantsWebSocket: true, accept: nil) : request
-            let verdict = own.verdict(nil)
-            guard case .create = verdict else { throw self.refusal(verdict) }
-            guard self.node.directory.hasRoom(for: permit.owner) else {
-                SignalRMetrics.refused.increment()
-                throw self.refusal(Self.tooManyOpenings)
-            }
-            let offer = SignalRDirectory.Offer(
-                owner: permit.owner,
-                // A client asks for the version with stateful reconnect only if another node has
-                // offered it.
-                usesStatefulReconnect: isForeign && self.configuration.allowsStatefulReconnect
-            )
-            // Keep the id, so the client can reconnect with it, unless it is taken here.
-            let id = caller.id.flatMap { isForeign && self.node.directory.isFree($0) ? $0 : nil }
-            return self.begin(id ?? self.makeID(), offer, permit)
+        case .refuse(let response): throw self.refusal(response)
+        // The other verdicts are for other requests.
+        case .create, .attach, .poll, .send, .delete: throw self.refusal(.conflict, reason: "")
         }
+    }
+
+    /// Admits a connection that was not negotiated here.
+    ///
+    /// - Parameter foreign: The id that another node has issued; nil if there was no negotiation.
+    private func create(_ foreign: String?, _ permit: SignalRPermit) throws(TransportRefusal) -> WebSocketAdmission {
+        guard self.node.directory.hasRoom(for: permit.owner) else {
+            SignalRMetrics.refused.increment()
+            throw self.refusal(Self.tooManyOpenings)
+        }
+        let offer = SignalRDirectory.Offer(
+            owner: permit.owner,
+            // A client asks for the version with stateful reconnect only if another node has
+            // offered it.
+            usesStatefulReconnect: foreign != nil && self.configuration.allowsStatefulReconnect
+        )
+        // Keep the id, so the client can reconnect with it, unless it is taken here.
+        let id = foreign.flatMap { self.node.directory.isFree($0) ? $0 : nil }
+        return self.begin(id ?? self.makeID(), offer, permit)
     }
 
     /// Whether another node may have issued an id that this one does not know.
@@ -128,11 +137,6 @@ package struct SignalREndpoint: TransportEndpoint {
             return id
         }
         return SignalRIssueTime.stamp(id, at: clock().milliseconds)
-    }
-
-    private func refusal(_ verdict: SignalRHubRequest.Verdict) -> TransportRefusal {
-        if case .refuse(let response) = verdict { return self.refusal(response) }
-        return self.refusal(.conflict, reason: "")
     }
 
     private func begin(_ id: String, _ offer: SignalRDirectory.Offer, _ permit: SignalRPermit) -> WebSocketAdmission {
@@ -265,7 +269,7 @@ extension SignalREndpoint {
             }.whenComplete { result in
                 switch result {
                 case .success(let response): if let response { reply.call { $0.respond(response) } }
-                case .failure: reply.call { $0.respond(.refusal(404, "No Connection with that ID")) }
+                case .failure: reply.call { $0.respond(.unknownConnection) }
                 }
             }
         }
@@ -301,7 +305,7 @@ extension SignalRSession {
     /// Begins the answer that carries everything written from now on.
     func stream(to exchange: HTTPExchange) {
         let headers: HTTPHeaders = [
-            "content-type": SignalREventStream.contentType,
+            "content-type": EventStreamEncoder.contentType,
             "cache-control": SignalRResponse.cacheControl,
             // Keeps proxies from buffering events.
             "x-accel-buffering": "no",
@@ -310,7 +314,8 @@ extension SignalRSession {
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         exchange.onAbort = { reference.call { $0.transportLost() } }
         exchange.begin(.ok, headers: headers)
-        exchange.write(ByteBuffer(bytes: SignalREventStream.opening))
+        // Some browsers report a stream as open only after its first bytes.
+        exchange.write(ByteBuffer(bytes: EventStreamEncoder.comment(lineEnd: .carriageReturnLineFeed)))
     }
 }
 

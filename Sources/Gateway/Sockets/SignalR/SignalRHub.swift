@@ -43,15 +43,13 @@ package protocol SignalRApplication: AnyObject {
     func signalROpened(_ session: SignalRSession)
     /// Handles a call and answers it with ``SignalRSession/complete(_:_:)``, now or later.
     func signalRInvoked(_ call: SignalRCall)
-    /// The client wants no more items of a stream; its call must still be completed.
-    func signalRCancelled(_ call: UInt64)
     /// The client sent something other than a call: a ping, an acknowledgement or part of a
     /// message.
     func signalRHeard()
     /// A batch of input was delivered; flush what it produced.
     func signalRReadComplete()
     /// The client has everything sent before ``SignalRSession/requestProof(_:)`` with this number.
-    func signalRProven(_ number: UInt64)
+    func signalRProven(_ sequence: UInt64)
     /// The client ends the connection on purpose; ``signalRClosed()`` follows.
     func signalRStopped()
     /// Output exceeds the limit; the application closes the session.
@@ -61,10 +59,9 @@ package protocol SignalRApplication: AnyObject {
 }
 
 extension SignalRApplication {
-    package func signalRCancelled(_ call: UInt64) {}
     package func signalRHeard() {}
     package func signalRReadComplete() {}
-    package func signalRProven(_ number: UInt64) {}
+    package func signalRProven(_ sequence: UInt64) {}
     package func signalRStopped() {}
 }
 

@@ -1,7 +1,6 @@
 // Carillon · SignalRSession.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import CoreMetrics
 import NIOCore
 import Protocols
@@ -24,7 +23,7 @@ package final class SignalRSession {
     private static let mostEarlyRequests = 8
     /// Over Server-Sent Events and long polling: time without requests after the handshake before
     /// the server's first messages are written.
-    private static let openingQuiet = TimeAmount.milliseconds(200)
+    private static let openingQuiet = Duration.milliseconds(200)
 
     /// Secret: a client with this id and the right credential can use the connection.
     let id: String
@@ -37,8 +36,8 @@ package final class SignalRSession {
     /// The state of long polling, and the polls that wait for an answer.
     var polling: SignalRPollingState?
     var polls: [UInt64: LoopReference<HTTPExchange>] = [:]
-    /// Proofs that wait for a poll, with the records that each needs.
-    var marks: [(records: UInt64, number: UInt64)] = []
+    /// The proofs that polling has not given yet.
+    private var proofs = PolledProofs()
     private var outbound = ByteBuffer()
     private var lastProof: UInt64 = 0
     private var provenProof: UInt64 = 0
@@ -50,7 +49,7 @@ package final class SignalRSession {
     /// Whether reading from the WebSocket is paused because too many calls wait.
     private var isPaused = false
     /// Releases ``heldRecords``; nil unless the client may still be in its `start()`.
-    private var release: Scheduled<Void>?
+    private var release: TimeLimit?
     private var heldRecords: [[UInt8]] = []
     private var heldBytes = 0
     /// Requests since the handshake while records are held.
@@ -96,11 +95,6 @@ package final class SignalRSession {
         self.perform(self.connection.complete(call, outcome, now: self.now))
     }
 
-    /// Sends an item of a streaming call.
-    package func sendItem(_ item: JSONValue, of call: UInt64) {
-        self.perform(self.connection.sendItem(item, of: call, now: self.now))
-    }
-
     /// Sends a record with the next ``flush()``.
     package func send(_ record: SignalRRecord) {
         if self.admits(record) { self.write(record.bytes) }
@@ -138,18 +132,15 @@ package final class SignalRSession {
     ///
     /// A WebSocket proves it by a pong, long polling by the poll after the one that was answered.
     /// Server-Sent Events and clients of version 0 prove nothing.
-    package func requestProof(_ number: UInt64) {
-        self.lastProof = number
+    package func requestProof(_ sequence: UInt64) {
+        self.lastProof = sequence
         // The release of the held records requests it again.
         guard self.release == nil else { return }
         switch self.link {
         case .webSocket(let socket, _):
-            if self.answersPings { socket.call { $0.requestProof(number) } }
+            if self.answersPings { socket.call { $0.requestProof(sequence) } }
         case .longPolling:
-            guard let records = self.polling?.recordsTaken else { return }
-            // One proof covers all records of one answer.
-            if self.marks.last?.records == records { self.marks.removeLast() }
-            self.marks.append((records, number))
+            if let records = self.polling?.recordsTaken { self.proofs.await(sequence, after: records) }
         case .eventStream, .none: break
         }
     }
@@ -252,10 +243,10 @@ package final class SignalRSession {
         self.flush()
     }
 
-    func proven(_ number: UInt64) {
-        guard number > self.provenProof, number <= self.lastProof else { return }
-        self.provenProof = number
-        self.application?.signalRProven(number)
+    func proven(_ sequence: UInt64) {
+        guard sequence > self.provenProof, sequence <= self.lastProof else { return }
+        self.provenProof = sequence
+        self.application?.signalRProven(sequence)
     }
 
     func tooSlow() {
@@ -286,13 +277,10 @@ package final class SignalRSession {
     }
 
     func tick() {
-        guard !self.isEnding else {
-            if case .webSocket(let socket, _) = self.link { socket.call { $0.tick() } }
-            self.performPolling { $0.tick(now: self.now) }
-            return
+        if !self.isEnding {
+            self.perform(self.connection.tick(now: self.now))
+            self.flush()
         }
-        self.perform(self.connection.tick(now: self.now))
-        self.flush()
         self.performPolling { $0.tick(now: self.now) }
     }
 
@@ -312,7 +300,6 @@ package final class SignalRSession {
                 // A client that calls has finished its start.
                 self.releaseRecords()
                 self.application?.signalRInvoked(call)
-            case .cancel(let call): self.application?.signalRCancelled(call)
             case .end(let end): self.conclude(end)
             }
         }
@@ -337,14 +324,13 @@ package final class SignalRSession {
     /// and could arrive before the app has registered its handlers. So they wait until no request
     /// came for a while.
     private func holdRecords() {
-        let reference = LoopReference(self, eventLoop: self.eventLoop)
-        self.release?.cancel()
-        self.release = self.eventLoop.scheduleTask(in: Self.openingQuiet) {
-            reference.call { session in
-                // The client has not fetched the handshake's answer yet.
-                let isUnanswered = session.polling.map { $0.recordsAnswered == 0 } ?? false
-                if isUnanswered { session.holdRecords() } else { session.releaseRecords() }
-            }
+        let release = self.release ?? TimeLimit(on: self.eventLoop)
+        self.release = release
+        release.set(Self.openingQuiet) { [weak self] in
+            guard let self else { return }
+            // The client has not fetched the handshake's answer yet.
+            let isUnanswered = self.polling.map { $0.recordsAnswered == 0 } ?? false
+            if isUnanswered { self.holdRecords() } else { self.releaseRecords() }
         }
     }
 
@@ -355,8 +341,7 @@ package final class SignalRSession {
     }
 
     private func releaseRecords() {
-        guard let release else { return }
-        release.cancel()
+        guard self.release != nil else { return }
         self.release = nil
         let records = self.heldRecords
         self.heldRecords = []
@@ -382,7 +367,8 @@ package final class SignalRSession {
         switch self.link {
         case .none: break
         case .webSocket(let socket, _): socket.call { $0.send(bytes) }
-        case .eventStream: self.outbound.writeBytes(SignalREventStream.event(bytes))
+        case .eventStream:
+            self.outbound.writeBytes(EventStreamEncoder.event(data: bytes, lineEnd: .carriageReturnLineFeed))
         case .longPolling: self.performPolling { $0.write(bytes) }
         }
     }
@@ -411,7 +397,6 @@ package final class SignalRSession {
     func finish() {
         guard let application else { return }
         self.isEnding = true
-        self.release?.cancel()
         self.release = nil
         self.application = nil
         self.link = .none
@@ -473,10 +458,8 @@ extension SignalRSession {
     func poll(_ number: UInt64, mark: PollMark?, _ reply: LoopReference<HTTPExchange>) {
         self.polls[number] = reply
         self.performPolling { $0.poll(number, mark: mark, now: self.now) }
-        guard let proven = self.polling?.recordsProven else { return }
-        let proofs = self.marks.prefix { $0.records <= proven }
-        self.marks.removeFirst(proofs.count)
-        if let last = proofs.last { self.proven(last.number) }
+        guard let records = self.polling?.recordsProven, let proven = self.proofs.settle(records) else { return }
+        self.proven(proven)
     }
 
     /// The client of a GET left before the answer.

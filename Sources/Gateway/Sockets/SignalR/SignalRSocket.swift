@@ -75,11 +75,10 @@ final class SignalRSocket: WebSocketApplication {
 
     func send(_ bytes: [UInt8]) { self.socket?.send(text: bytes) }
     func send(frame: ByteBuffer) { self.socket?.send(frame: frame) }
-    func requestProof(_ number: UInt64) { self.socket?.requestProof(number) }
+    func requestProof(_ sequence: UInt64) { self.socket?.requestProof(sequence) }
     func flush() { self.socket?.flush() }
     func setReading(_ isOn: Bool) { self.socket?.setReading(isOn) }
     func drop() { self.socket?.drop() }
-    func tick() { self.socket?.tick(now: .now()) }
 
     func close(_ code: WebSocketCloseCode) {
         self.socket?.close(code, reason: "")

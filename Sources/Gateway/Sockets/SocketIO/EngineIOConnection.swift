@@ -9,12 +9,6 @@ import Protocols
 /// Confined to the event loop of its first request; input from other loops is sent here. It has no
 /// task, and a timer only for deadlines within a second.
 package final class EngineIOConnection {
-    /// A proof that a polling client owes once it has so many messages.
-    private struct Debt {
-        let sequence: UInt64
-        let messages: UInt64
-    }
-
     var eventLoop: any EventLoop { self.registry.eventLoop }
     let sid: String
     private let server: EngineIOServer
@@ -23,7 +17,8 @@ package final class EngineIOConnection {
     private var application: (any EngineIOApplication)?
     private var exchanges: [EngineIOExchange] = []
     private var outlets: [EngineIOOutlet] = []
-    private var debts: [Debt] = []
+    /// The proofs that polling has not given yet.
+    private var proofs = PolledProofs()
     private var pending: [EngineIOAction] = []
     private var isPerforming = false
     /// Whether the application has identified the client.
@@ -115,7 +110,7 @@ package final class EngineIOConnection {
     /// Drops what no poll has fetched yet, because the client may not have it any more.
     func discardWaiting() {
         self.session.discardWaiting()
-        self.debts = []
+        self.proofs.removeAll()
     }
 
     /// Asks the client to prove that it has everything sent so far, by a WebSocket's pong or by its
@@ -124,7 +119,7 @@ package final class EngineIOConnection {
         if self.session.transport == .webSocket {
             self.outlets.last?.say(.proof(sequence))
         } else {
-            self.debts.append(Debt(sequence: sequence, messages: self.session.messagesSent))
+            self.proofs.await(sequence, after: self.session.messagesSent)
         }
     }
 
@@ -285,7 +280,7 @@ package final class EngineIOConnection {
         // Frees the storage while the connection is idle.
         self.pending = []
         self.isPerforming = false
-        self.settleDebts()
+        self.settleProofs()
         self.schedule()
     }
 
@@ -300,7 +295,7 @@ package final class EngineIOConnection {
         case .closeWebSocket(let carrier, let code):
             guard let index = self.outlets.firstIndex(where: { $0.carrier == carrier }) else { return }
             let outlet = self.outlets.remove(at: index)
-            outlet.say(.close(WebSocketCloseCode(rawValue: code) ?? .normal))
+            outlet.say(.close(code))
             outlet.flush()
         case .upgraded(let carrier): self.upgraded(carrier)
         case .deliver(let message): self.application?.engineIOReceived(message)
@@ -312,18 +307,13 @@ package final class EngineIOConnection {
 
     /// The WebSocket's pong proves what polling has not proven yet.
     private func upgraded(_ carrier: EngineIOCarrier) {
-        self.settleDebts()
-        if let last = self.debts.last { self.outlet(carrier)?.say(.proof(last.sequence)) }
-        self.debts = []
+        self.settleProofs()
+        if let last = self.proofs.last { self.outlet(carrier)?.say(.proof(last)) }
+        self.proofs.removeAll()
     }
 
-    private func settleDebts() {
-        let proven = self.session.messagesProven
-        guard let first = self.debts.first, first.messages <= proven else { return }
-        let settled = self.debts.prefix { $0.messages <= proven }
-        let last = settled.last?.sequence
-        if settled.count == self.debts.count { self.debts = [] } else { self.debts.removeFirst(settled.count) }
-        if let last { self.application?.engineIOProven(last) }
+    private func settleProofs() {
+        if let proven = self.proofs.settle(self.session.messagesProven) { self.application?.engineIOProven(proven) }
     }
 
     private func end(_ reason: EngineIOCloseReason) {

@@ -69,8 +69,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         EngineIORequest(
             method: head.method.rawValue,
             query: query,
-            asksForWebSocket: asksForWebSocket,
-            origin: head.headers.first(name: "origin").map { Array($0.utf8) }
+            asksForWebSocket: asksForWebSocket
         ).judge(isKnown: { self.server.directory[$0] != nil })
     }
 
@@ -87,9 +86,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         }
         let server = self.server
         switch self.judge(head, query, asksForWebSocket: true) {
-        case .refuse(let refusal):
-            let response = refusal.upgradeResponse
-            throw self.refusal(HTTPResponseStatus(statusCode: response.status), reason: refusal.message)
+        case .refuse(let refusal): throw self.refusal(.badRequest, reason: refusal.message)
         case .open:
             let opening = EngineIOOpening(head: head, query: query)
             return WebSocketAdmission(limits: self.limits) { eventLoop in
@@ -206,7 +203,7 @@ final class EngineIOServer: Sendable {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
     let configuration: EngineIOConfiguration
-    let directory: SessionDirectory<EngineIOConnection>
+    let directory: EngineIODirectory
     /// Counts the polling sessions of unidentified clients, by address.
     let unidentified: AddressLimiter
     let open: @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
@@ -221,7 +218,7 @@ final class EngineIOServer: Sendable {
         open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     ) {
         self.configuration = configuration
-        self.directory = SessionDirectory(limit: maximumPollingSessions)
+        self.directory = EngineIODirectory(limit: maximumPollingSessions)
         self.unidentified = AddressLimiter(limit: maximumUnidentified)
         self.open = open
     }
@@ -242,6 +239,32 @@ final class EngineIOServer: Sendable {
             registries[ObjectIdentifier(eventLoop)] = bound
             return bound
         }.value
+    }
+}
+
+/// The polling sessions of all event loops, by their secret ids.
+final class EngineIODirectory: Sendable {
+    private let limit: Int
+    private let connections = Mutex<[String: LoopReference<EngineIOConnection>]>([:])
+
+    /// - Parameter limit: Sessions beyond this are refused.
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// Adds a session; false if there are too many or the id is taken.
+    func add(_ sid: String, _ connection: LoopReference<EngineIOConnection>) -> Bool {
+        self.connections.withLock { connections in
+            guard connections.count < self.limit, connections[sid] == nil else { return false }
+            connections[sid] = connection
+            return true
+        }
+    }
+
+    subscript(sid: String) -> LoopReference<EngineIOConnection>? { self.connections.withLock { $0[sid] } }
+
+    func remove(_ sid: String) {
+        _ = self.connections.withLock { $0.removeValue(forKey: sid) }
     }
 }
 

@@ -34,7 +34,7 @@ final class EngineIOWebSocket: WebSocketApplication {
         let carrier = self.carrier
         switch purpose {
         case .open(let application):
-            let outlet = EngineIOOutlet(carrier: carrier, target: .near(socket), eventLoop: eventLoop)
+            let outlet = EngineIOOutlet(carrier: carrier, target: .near(socket))
             let connection = EngineIOConnection(self.server, self.server.registry(on: eventLoop), outlet: outlet)
             self.near = connection
             connection.begin(application)
@@ -42,9 +42,13 @@ final class EngineIOWebSocket: WebSocketApplication {
             self.far = reference
             let handler = LoopReference(socket, eventLoop: eventLoop)
             reference.call { connection in
-                connection.attach(EngineIOOutlet(carrier: carrier, target: .far(handler), eventLoop: eventLoop))
+                connection.attach(EngineIOOutlet(carrier: carrier, target: .far(handler)))
             } ifGone: {
-                EngineIOOutlet.close(handler, eventLoop)
+                // The session has ended.
+                handler.call {
+                    $0.close(.policyViolation, reason: "")
+                    $0.flush()
+                }
             }
         }
     }
@@ -113,19 +117,16 @@ final class EngineIOOutlet {
 
     let carrier: EngineIOCarrier
     private let target: Target
-    private let eventLoop: any EventLoop
     private var gathered: [Word] = []
 
-    /// - Parameter eventLoop: The WebSocket's.
-    init(carrier: EngineIOCarrier, target: Target, eventLoop: any EventLoop) {
+    init(carrier: EngineIOCarrier, target: Target) {
         self.carrier = carrier
         self.target = target
-        self.eventLoop = eventLoop
     }
 
     func say(_ word: Word) {
         switch self.target {
-        case .near(let handler): Self.say(word, on: handler, self.eventLoop)
+        case .near(let handler): Self.say(word, on: handler)
         case .far: self.gathered.append(word)
         }
     }
@@ -137,35 +138,21 @@ final class EngineIOOutlet {
             guard !self.gathered.isEmpty else { return }
             let words = self.gathered
             self.gathered = []
-            let eventLoop = self.eventLoop
             reference.call { handler in
-                for word in words { Self.say(word, on: handler, eventLoop) }
+                for word in words { Self.say(word, on: handler) }
                 handler.flush()
             }
         }
     }
 
-    /// Closes a WebSocket whose session has ended.
-    static func close(_ reference: LoopReference<WebSocketHandler>, _ eventLoop: any EventLoop) {
-        reference.call { handler in
-            Self.say(.close(.policyViolation), on: handler, eventLoop)
-            handler.flush()
-        }
-    }
-
-    private static func say(_ word: Word, on handler: WebSocketHandler, _ eventLoop: any EventLoop) {
+    private static func say(_ word: Word, on handler: WebSocketHandler) {
         switch word {
         case .text(let bytes): handler.send(text: bytes)
         case .binary(let bytes): handler.send(binary: bytes)
         case .frame(let frame): handler.send(frame: frame)
         case .proof(let sequence): handler.requestProof(sequence)
+        case .close(let code): handler.close(code, reason: "")
         case .drop: handler.drop()
-        case .close(let code):
-            guard !handler.isClosing else { return }
-            handler.close(code, reason: "")
-            // No tick reaches a socket whose session has ended.
-            let reference = LoopReference(handler, eventLoop: eventLoop)
-            eventLoop.scheduleTask(in: .seconds(5)) { reference.call { $0.drop() } }
         }
     }
 }

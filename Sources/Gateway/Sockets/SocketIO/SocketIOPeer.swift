@@ -32,22 +32,12 @@ package final class SocketIOPeer: EngineIOApplication {
     }
 
     /// Sends an event; ignored if the namespace is not joined.
-    ///
-    /// - Returns: For ``SocketIOEmission/acknowledged`` the id of the answer that
-    ///   ``SocketIOApplication/socketIOAcknowledged(_:with:in:)`` takes, unless too many answers
-    ///   are pending.
-    @discardableResult
     package func emit(
         _ name: SocketIOEventName,
         _ arguments: [SocketIOValue] = [],
-        to namespace: String = SocketIOPacket.defaultNamespace,
-        as emission: SocketIOEmission = .plain
-    ) -> SocketIOEmissionResult {
-        var result = SocketIOEmissionResult.notJoined
-        self.run { connection, actions in
-            result = connection.emit(name, arguments, to: namespace, as: emission, into: &actions)
-        }
-        return result
+        to namespace: String = SocketIOPacket.defaultNamespace
+    ) {
+        self.run { connection, actions in connection.emit(name, arguments, to: namespace, into: &actions) }
     }
 
     /// Sends an event of the default namespace as a WebSocket frame that connections share; ignored
@@ -71,17 +61,12 @@ package final class SocketIOPeer: EngineIOApplication {
     }
 
     /// Closes the whole connection.
-    func close(_ reason: SocketIOCloseReason) {
+    func close(_ reason: EngineIOCloseReason) {
         self.run { connection, actions in connection.close(reason, into: &actions) }
     }
 
     /// Drops what the client has not fetched yet; only its secret `sid` protects that.
     func discardWaiting() { self.engine?.discardWaiting() }
-
-    /// Closes the whole connection because its client reads too slowly.
-    func closeAsTooSlow() {
-        self.engine?.close(.tooMuchWaiting)
-    }
 
     package func requestProof(_ sequence: UInt64) { self.engine?.requestProof(sequence) }
     package func flush() { self.engine?.flush() }
@@ -100,10 +85,8 @@ package final class SocketIOPeer: EngineIOApplication {
         case .connectWithdrawn(let ticket): self.application?.socketIOConnectWithdrawn(ticket)
         case .event(let namespace, let name, let arguments, let id):
             self.application?.socketIOReceived(name, arguments, in: namespace, acknowledgement: id)
-        case .left(let namespace, let reason): self.application?.socketIOLeft(namespace, reason)
-        case .close(let reason): self.engine?.close(reason.session)
-        case .acknowledged(let namespace, let id, let arguments):
-            self.application?.socketIOAcknowledged(id, with: arguments, in: namespace)
+        case .left(let namespace): self.application?.socketIOLeft(namespace)
+        case .close(let reason): self.engine?.close(reason)
         }
     }
 
@@ -134,7 +117,7 @@ package final class SocketIOPeer: EngineIOApplication {
     package func engineIOShouldQuiesce() { self.application?.socketIOShouldQuiesce() }
 
     package func engineIOClosed(_ reason: EngineIOCloseReason) {
-        self.run { connection, actions in connection.sessionClosed(reason, into: &actions) }
+        self.run { connection, actions in connection.sessionClosed(into: &actions) }
         // The three hold each other until here.
         self.engine = nil
         let application = self.application
@@ -154,10 +137,7 @@ package protocol SocketIOApplication: AnyObject {
     /// With an acknowledgement id, the client waits for ``SocketIOPeer/acknowledge(_:with:in:)``.
     func socketIOReceived(
         _ name: SocketIOEventName, _ arguments: [SocketIOValue], in namespace: String, acknowledgement: UInt64?)
-    /// The client's answer to an event emitted as ``SocketIOEmission/acknowledged``; once for each
-    /// id, or never.
-    func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String)
-    func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason)
+    func socketIOLeft(_ namespace: String)
     func socketIOReadComplete()
     func socketIOProven(_ sequence: UInt64)
     /// Whether to take a packet, of whatever kind; the application closes clients that send too
@@ -171,8 +151,7 @@ package protocol SocketIOApplication: AnyObject {
 
 extension SocketIOApplication {
     package func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) {}
-    package func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String) {}
-    package func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason) {}
+    package func socketIOLeft(_ namespace: String) {}
     package func socketIOReadComplete() {}
     package func socketIOProven(_ sequence: UInt64) {}
     package func socketIOHeard() -> Bool { true }

@@ -8,8 +8,8 @@ package enum EngineIOAction: Sendable, Equatable {
     /// Send a text frame with exactly these bytes.
     case sendText(EngineIOCarrier, [UInt8])
     case sendBinary(EngineIOCarrier, [UInt8])
-    /// Close a WebSocket with this code (RFC 6455 section 7.4); nothing more is sent on it.
-    case closeWebSocket(EngineIOCarrier, code: UInt16)
+    /// Close a WebSocket with this code; nothing more is sent on it.
+    case closeWebSocket(EngineIOCarrier, WebSocketCloseCode)
     /// The session moved to this WebSocket; messages held for a poll follow.
     case upgraded(EngineIOCarrier)
     /// A message for the layer above.
@@ -28,7 +28,7 @@ package struct EngineIOCarrier: Sendable, Hashable {
 }
 
 /// The reason why a session ended.
-package enum EngineIOCloseReason: String, Sendable, CaseIterable {
+package enum EngineIOCloseReason: String, Sendable {
     /// The client closed it, or closed its WebSocket.
     case transportClose
     /// The WebSocket failed, or a waiting poll or a post was aborted.
@@ -56,15 +56,15 @@ package enum EngineIOCloseReason: String, Sendable, CaseIterable {
     var shouldReconnect: Bool { self == .serverShuttingDown || self == .tryAgainLater || self == .tokenExpired }
 
     /// The close code of the session's WebSocket.
-    var webSocketCode: UInt16 {
+    var webSocketCode: WebSocketCloseCode {
         switch self {
-        case .transportClose, .forcedClose: 1000
-        case .parseError, .pingFromClient: 1002
-        case .serverShuttingDown: 1012
-        case .tooMuchWaiting, .tryAgainLater: 1013
-        case .tokenExpired: 4401
-        case .pingTimeout: 4408
-        case .transportError, .overlappingPolls, .overlappingPosts, .invalidContentType: 1011
+        case .transportClose, .forcedClose: .normal
+        case .parseError, .pingFromClient: .protocolError
+        case .serverShuttingDown: .serviceRestart
+        case .tooMuchWaiting, .tryAgainLater: .tryAgainLater
+        case .tokenExpired: .unauthorized
+        case .pingTimeout: .tooSlow
+        case .transportError, .overlappingPolls, .overlappingPosts, .invalidContentType: .internalError
         }
     }
 }

@@ -8,13 +8,13 @@ package struct EngineIORequest: Sendable {
     /// The action that a request calls for.
     package enum Decision: Sendable, Equatable {
         /// Open a new session; for a WebSocket, after the HTTP upgrade.
-        case open(EngineIOTransport)
+        case open
         case poll(sid: String)
         case post(sid: String)
         /// Upgrade HTTP, then hand the WebSocket to the session.
         case takeOver(sid: String)
-        /// Answer with ``EngineIORefusal/response``, or with ``EngineIORefusal/upgradeResponse`` if
-        /// the request asks for a WebSocket.
+        /// Answer with ``EngineIORefusal/response``; a request for a WebSocket gets only the
+        /// message, with status 400.
         case refuse(EngineIORefusal)
     }
 
@@ -22,14 +22,11 @@ package struct EngineIORequest: Sendable {
     let query: EngineIOQuery
     /// Whether the request asks for a WebSocket (RFC 6455 section 4.2.1).
     let asksForWebSocket: Bool
-    /// The bytes of the `Origin` header.
-    let origin: [UInt8]?
 
-    package init(method: String, query: EngineIOQuery, asksForWebSocket: Bool, origin: [UInt8]? = nil) {
+    package init(method: String, query: EngineIOQuery, asksForWebSocket: Bool) {
         self.method = method
         self.query = query
         self.asksForWebSocket = asksForWebSocket
-        self.origin = origin
     }
 
     /// Decides about the request by the protocol's rules, in their order.
@@ -39,9 +36,6 @@ package struct EngineIORequest: Sendable {
         guard let name = self.query.transport, let transport = EngineIOTransport(rawValue: name) else {
             return .refuse(.unknownTransport)
         }
-        guard self.origin?.allSatisfy({ $0 == 0x09 || $0 >= 0x20 && $0 != 0x7F }) ?? true else {
-            return .refuse(.badRequest)
-        }
         if let sid = self.query.sid {
             return isKnown(sid) ? self.judge(transport, of: sid) : .refuse(.unknownSession)
         }
@@ -50,7 +44,7 @@ package struct EngineIORequest: Sendable {
         // transport.
         guard (transport == .webSocket) == self.asksForWebSocket else { return .refuse(.badRequest) }
         guard self.query.version == "4" else { return .refuse(.unsupportedVersion) }
-        return .open(transport)
+        return .open
     }
 
     private func judge(_ transport: EngineIOTransport, of sid: String) -> Decision {
@@ -130,12 +124,6 @@ package enum EngineIORefusal: Sendable, Equatable {
         writer.member("message", self.message)
         writer.endObject()
         return EngineIOResponse(status: 400, contentType: .json, body: writer.bytes)
-    }
-
-    /// The answer to a WebSocket request: always 400 with only the text; the connection then
-    /// closes.
-    package var upgradeResponse: EngineIOResponse {
-        EngineIOResponse(status: 400, contentType: .html, body: Array(self.message.utf8))
     }
 }
 

@@ -170,7 +170,7 @@ package struct EngineIOSession: Sendable {
     /// Runs what is due: pings, pong timeouts, the end of an upgrade, the release of a poll, the
     /// end of lingering.
     package mutating func tick(now: Milliseconds, into actions: inout [EngineIOAction]) {
-        if let upgrade, now >= upgrade.deadline { self.dropUpgrade(code: 1000, into: &actions) }
+        if let upgrade, now >= upgrade.deadline { self.dropUpgrade(.normal, into: &actions) }
         if now >= self.releaseAt { self.releasePoll(into: &actions) }
         guard now >= self.deadline else { return }
         switch self.phase {
@@ -420,7 +420,7 @@ extension EngineIOSession {
     ) {
         self.tick(now: now, into: &actions)
         guard self.phase == .polling, self.upgrade == nil else {
-            actions.append(.closeWebSocket(carrier, code: 1008))
+            actions.append(.closeWebSocket(carrier, .policyViolation))
             return
         }
         self.upgrade = Upgrade(carrier: carrier, deadline: now + Self.upgradeTimeout)
@@ -444,7 +444,7 @@ extension EngineIOSession {
             switch packet {
             case .success(.ping(EngineIOPacket.probe)): self.probed(upgrade, now: now, into: &actions)
             case .success(.upgrade) where upgrade.isProbed: self.takeOver(carrier, into: &actions)
-            default: self.dropUpgrade(code: 1002, into: &actions)
+            default: self.dropUpgrade(.protocolError, into: &actions)
             }
         }
     }
@@ -460,7 +460,7 @@ extension EngineIOSession {
         if carrier == self.webSocket {
             self.receive(.message(.binary(bytes)), now: now, into: &actions)
         } else if carrier == self.upgrade?.carrier {
-            self.dropUpgrade(code: 1002, into: &actions)
+            self.dropUpgrade(.protocolError, into: &actions)
         }
     }
 
@@ -503,10 +503,10 @@ extension EngineIOSession {
     }
 
     /// Aborts an upgrade; polling continues.
-    mutating func dropUpgrade(code: UInt16, into actions: inout [EngineIOAction]) {
+    mutating func dropUpgrade(_ code: WebSocketCloseCode, into actions: inout [EngineIOAction]) {
         guard let upgrade else { return }
         self.upgrade = nil
-        actions.append(.closeWebSocket(upgrade.carrier, code: code))
+        actions.append(.closeWebSocket(upgrade.carrier, code))
         self.resumePolling(into: &actions)
     }
 
@@ -542,7 +542,7 @@ extension EngineIOSession {
             if let upgrade {
                 self.upgrade = nil
                 self.releaseAt = .max
-                actions.append(.closeWebSocket(upgrade.carrier, code: reason.webSocketCode))
+                actions.append(.closeWebSocket(upgrade.carrier, reason.webSocketCode))
             }
             if self.poll != nil { self.answerClosing(alone: [.close], into: &actions) }
         }
@@ -564,8 +564,8 @@ extension EngineIOSession {
         }
         self.answerPoll(with: [packet], into: &actions)
         if let post { actions.append(.respond(post, EngineIORefusal.badRequest.response)) }
-        if let webSocket { actions.append(.closeWebSocket(webSocket, code: reason.webSocketCode)) }
-        if let upgrade { actions.append(.closeWebSocket(upgrade.carrier, code: reason.webSocketCode)) }
+        if let webSocket { actions.append(.closeWebSocket(webSocket, reason.webSocketCode)) }
+        if let upgrade { actions.append(.closeWebSocket(upgrade.carrier, reason.webSocketCode)) }
         self.post = nil
         self.webSocket = nil
         self.upgrade = nil
