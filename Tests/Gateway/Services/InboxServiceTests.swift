@@ -144,6 +144,77 @@ struct InboxServiceTests {
         }
     }
 
+    @Test("waits for a Redis that restarts, so the events of a read by REST are not lost")
+    func restart() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = TestRedis.patience
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: TestRedis.prefix())
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                    events: EventPublisher(
+                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
+                    now: { Tokens.now },
+                    logger: TestLog.logger
+                )
+                let (inbox, store) = (InboxServices(base), base.database.notifications)
+                _ = try await store.store(Self.notifications(1..<2), areRepeats: false)
+                try await server.kill()
+                try await eventually("Redis is known to be away") { redis.isAway }
+                async let change = inbox.service.markRead(user: "ada", ids: nil)
+                try await eventually("PostgreSQL has the change") {
+                    try await inbox.store.states(["ada"]).first?.unread == 0
+                }
+                try await server.start()
+                let unread = try await change.unread
+                #expect(unread == 0)
+                let events = try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
+                #expect(events == ["read"])
+            }
+        }
+    }
+
+    @Test("a read by REST that has waited for a Redis that is away does not wait again at its next step")
+    func outage() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = TestRedis.patience
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: TestRedis.prefix())
+                let readings = Mutex(0)
+                let base = GatewayBase(
+                    database: Database(database.pool),
+                    live: Live(redis, keys: keys),
+                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
+                    events: EventPublisher(
+                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
+                    now: {
+                        // The call begins at the first reading; later ones are past its patience.
+                        readings.withLock { count in
+                            count += 1
+                            return count == 1 ? Tokens.now : Tokens.now + .seconds(5)
+                        }
+                    },
+                    logger: TestLog.logger
+                )
+                let inbox = InboxServices(base)
+                _ = try await base.database.notifications.store(Self.notifications(1..<2), areRepeats: false)
+                try await server.kill()
+                try await eventually("Redis is known to be away") { redis.isAway }
+                readings.withLock { $0 = 0 }
+                let start = ContinuousClock.now
+                let change = try await inbox.service.markRead(user: "ada", ids: nil)
+                #expect(change.unread == 0)
+                #expect(ContinuousClock.now - start < TestRedis.patience)
+            }
+        }
+    }
+
     @Test("gives up a change that Redis has refused for half a minute, and counts it")
     func lost() async throws {
         try await Self.with { inbox, _, heard, live in

@@ -272,13 +272,9 @@ struct KeySetCacheTests {
                     answers.note([error.code])
                 }
             }
-            do {
+            try await withCleanUp({ await gate.open() }) {
                 try await eventually("the call is answered") { answers.all == [.unavailable] }
-            } catch {
-                await gate.open()
-                throw error
             }
-            await gate.open()
             group.cancelAll()
         }
     }

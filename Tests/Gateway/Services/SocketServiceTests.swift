@@ -280,20 +280,26 @@ struct SocketServiceTests {
         #expect(lines.all == ["lost events for upstream apps; check Redis 600"])
     }
 
-    @Test("awaits proofs of notifications that a device has failed to get, as others may still be tried")
+    @Test("awaits proofs of notifications that a device has failed to get, while others may still be tried")
     func failedDevice() async throws {
         try await TestDatabase.with { database in
             let redis = try await TestRedis.connect()
             let base = try Self.base(database.pool, redis)
             let service = try Self.service(base)
             let store = base.database.notifications
-            let cases: [(NotificationStatus, String, Dialect, Bool)] = [
-                (.failed, "UNREGISTERED", .native, true), (.failed, "UNREGISTERED", .signalr, false),
-                (.sent, "no_device", .native, false),
+            let (old, soon) = (Tokens.now - .seconds(3 * 86_400), Tokens.now + .seconds(60))
+            let cases: [(NotificationStatus, String, Dialect, createdAt: Timestamp, expiresAt: Timestamp?, Bool)] = [
+                (.failed, "UNREGISTERED", .native, Tokens.now, nil, true),
+                (.failed, "UNREGISTERED", .native, old, nil, false),
+                (.failed, "UNREGISTERED", .native, old, soon, true),
+                (.failed, "UNREGISTERED", .native, old, Tokens.now, false),
+                (.failed, "UNREGISTERED", .signalr, Tokens.now, nil, false),
+                (.sent, "no_device", .native, Tokens.now, nil, false),
             ]
-            for (number, (status, reason, dialect, isAwaited)) in cases.enumerated() {
+            for (number, (status, reason, dialect, createdAt, expiresAt, isAwaited)) in cases.enumerated() {
                 let (user, id) = ("user-\(number)", NotificationID(high: 1, low: UInt64(number)))
-                var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
+                var notification = Notification(id: id, user: user, type: "t", createdAt: createdAt)
+                notification.expiresAt = expiresAt
                 notification.jobEntry = "jobs/\(number)"
                 notification.channels = [.inApp, .push]
                 _ = try await store.store([notification], areRepeats: false)

@@ -78,6 +78,7 @@ struct SurveyServiceTests {
                     group.cancelAll()
                 }
                 #expect(gauge("length", "critical") == 1)
+                #expect(Self.value("carillon_stream_length{stream=\"overflow\",lane=\"bulk\"}", registry) == 0)
                 #expect((gauge("oldest_seconds", "critical") ?? .infinity) < 3_600)
             }
         }

@@ -53,15 +53,12 @@ struct HubClient {
             }
             .bind(host: "127.0.0.1", port: 0).get()
         let port = listener.localAddress?.port ?? 0
-        let result: Result<Void, any Error>
-        do {
-            result = .success(try await body(http, "http://127.0.0.1:\(port)\(NotificationHub.path)"))
-        } catch {
-            result = .failure(error)
+        try await withCleanUp {
+            try? await listener.close().get()
+            await http.shutdown()
+        } _: {
+            try await body(http, "http://127.0.0.1:\(port)\(NotificationHub.path)")
         }
-        try? await listener.close().get()
-        await http.shutdown()
-        try result.get()
     }
 
     /// Negotiates, opens the connection by a first poll, and sends the handshake.
@@ -93,10 +90,7 @@ struct HubClient {
         let request = TransferRequest(
             method, url: url, headers: [(name: "authorization", value: "Bearer \(token)")], body: body,
             timeout: .seconds(300))
-        switch await http.perform(request) {
-        case .answered(let response): return response
-        case .unanswered(let failure): throw FixtureError("\(failure)")
-        }
+        return try await http.answer(request)
     }
 
     /// Sends a record.

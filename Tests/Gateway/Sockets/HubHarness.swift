@@ -8,26 +8,6 @@ import NIOEmbedded
 
 @testable import Sockets
 
-/// A backend that is never called, because no task of the hub runs.
-struct SilentBackend: SocketBackend {
-    func authenticate(token: String) async throws -> SocketIdentity { throw SocketRefusal(status: 401, reason: "no") }
-    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
-    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?] { [] }
-    func note(_ bookmarks: [SocketBookmark]) async throws {}
-    func close(_ departures: [SocketDeparture]) async throws -> [Bool] { [] }
-    func registered(user: String) async throws -> [String] { [] }
-    func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool] { [] }
-    func register(_ connections: [SocketRegistration]) async throws -> [Bool] { [] }
-    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] { questions.map { _ in nil } }
-    func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs { RecordedProofs(proofs, events: []) }
-    func finish(_ recorded: RecordedProofs) async {}
-    func setStates(_ changes: [PresenceChange]) async throws {}
-    func admits(messages: Int, of user: String) -> Bool { true }
-    func admitsOpening(of user: String) -> Bool { true }
-    func markRead(_ reading: Reading) async throws -> Int32 { 0 }
-    func unreadCount(user: String) async throws -> Int32 { 0 }
-}
-
 /// Records what a session writes.
 final class RecordingWire: SocketWire {
     let dialect: Dialect
@@ -75,7 +55,7 @@ final class HubHarness {
         self.hub = SocketHub(
             eventLoopGroup: self.eventLoop,
             configuration: configuration,
-            backend: SilentBackend(),
+            backend: ScriptedBackend(),
             logger: Logger(label: "test"),
             now: { Timestamp(seconds: 1_795_000_000) }
         )

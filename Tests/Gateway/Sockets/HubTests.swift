@@ -54,9 +54,9 @@ struct HubTests {
         #expect(wire.versions.isEmpty)
         #expect(session.isHolding)
         // The inbox had nothing new: the change stays held and is requested again later.
-        session.filled(nil, since: 4, answering: nil)
+        session.filled(nil, answering: nil)
         #expect(wire.versions.isEmpty && session.isHolding)
-        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1), since: 4, answering: nil)
+        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1), answering: nil)
         #expect(wire.syncs == [4, 5])
         #expect(wire.versions == [6])
         #expect(!session.isHolding)
@@ -85,24 +85,24 @@ struct HubTests {
         for version in Int64(5)...6 {
             let items = (5...version).map { HubHarness.item($0) }
             session.filled(
-                InboxSnapshot(version: version, unread: 9, total: 9, items: items), since: 4, answering: nil)
+                InboxSnapshot(version: version, unread: 9, total: 9, items: items), answering: nil)
         }
         #expect(wire.syncs == [4] && wire.unread == [0])
         let deleted = [Int64(6), 8].map { InboxSnapshot.Deletion(id: HubHarness.item($0).id, version: $0) }
         let later = InboxSnapshot(
             version: 8, unread: 2, total: 2, items: [5, 7].map { HubHarness.item($0) }, deleted: deleted)
-        session.filled(later, since: 4, answering: nil)
+        session.filled(later, answering: nil)
         #expect(wire.syncs == [4, 8] && wire.rows == [7, 8] && wire.unread == [0, 2])
         harness.deliver([HubHarness.notification("a", 8, camelCase: "{}")])
         harness.deliver([HubHarness.notification("a", 9, camelCase: "{}")])
         #expect(wire.versions == [5, 6, 9])
         // A client that resumes says what it has.
-        session.filled(later, since: 4, answering: Resumption(version: 4, reference: Array("1".utf8)))
+        session.filled(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
         #expect(wire.syncs == [4, 8, 8] && wire.rows == [7, 8, 5, 7, 6, 8])
         // The answer is older than what it has, and replaces it.
         #expect(session.lastVersion == 8)
         let newest = InboxSnapshot(version: 9, unread: 3, total: 3, items: [HubHarness.item(9)])
-        session.filled(newest, since: 8, answering: nil)
+        session.filled(newest, answering: nil)
         #expect(wire.syncs == [4, 8, 8, 9] && wire.rows.last == 9)
         #expect(session.lastVersion == 9)
     }
@@ -122,7 +122,7 @@ struct HubTests {
         #expect(awaited.map(\.id.low) == (hasMore ? [5] : [3, 4, 5]))
     }
 
-    @Test("ignores changes since a version that a reset has taken from the client")
+    @Test("reads again the changes that a reset has taken from the client")
     func takenBack() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open("a", .native)
@@ -130,15 +130,11 @@ struct HubTests {
         harness.deliver((5...6).map { HubHarness.notification("a", $0) })
         var reset = InboxSnapshot(version: 5, unread: 1, total: 1)
         reset.isReset = true
-        session.filled(reset, since: -1, answering: nil)
+        session.filled(reset, answering: nil)
         #expect(session.lastVersion == 5)
-        // It lacks 6.
-        let late = InboxSnapshot(version: 7, unread: 3, total: 3, items: [HubHarness.item(7)])
-        session.filled(late, since: 6, answering: nil)
-        session.filled(nil, since: 6, answering: nil)
-        #expect(wire.syncs == [4, 5] && session.lastVersion == 5)
+        #expect(harness.hub.gaps.count == 1)
         let items = [6, 7].map { HubHarness.item($0) }
-        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), since: 5, answering: nil)
+        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), answering: nil)
         #expect(wire.syncs == [4, 5, 7] && wire.rows == [6, 7])
     }
 
@@ -170,6 +166,16 @@ struct HubTests {
         }
     }
 
+    @Test("reads the inbox again at once when changes were missed while the socket was opening")
+    func missed() throws {
+        let harness = try HubHarness()
+        let (session, _) = harness.open("a", .native)
+        session.missedChanges()
+        #expect(harness.hub.gaps.count == 0)
+        session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+        #expect(harness.hub.gaps.count == 1)
+    }
+
     @Test("withholds changes from a loop that is too far behind until it has caught up")
     func backlog() {
         let backlog = LoopBacklog(limit: 10)
@@ -197,7 +203,7 @@ struct HubTests {
         #expect(wire.versions == [1, 2])
         harness.deliver([HubHarness.notification("a", 5)])
         #expect(wire.versions == [1, 2] && session.isHolding)
-        session.filled(InboxSnapshot(version: 4, unread: 4, total: 4), since: 2, answering: nil)
+        session.filled(InboxSnapshot(version: 4, unread: 4, total: 4), answering: nil)
         #expect(wire.versions == [1, 2, 5])
     }
 }

@@ -83,6 +83,37 @@ struct ResumeTests {
         }
     }
 
+    @Test("a repair during a reset that fails does not read a second reset")
+    func repairDuringReset() async throws {
+        struct Outage: Error {}
+        let gate = Gate()
+        let asked = Notes<Int64>()
+        let registered = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onRegister = { registered.note($0) }
+        backend.onChanges = { questions in
+            asked.note(questions.map(\.since))
+            let isFirst = asked.all.count == 1
+            await gate.wait()
+            if isFirst { throw Outage() }
+        }
+        backend.changed = { question in
+            var snapshot = InboxSnapshot(version: ScriptedBackend.version, unread: 0, total: 0)
+            snapshot.isReset = question.since < 0
+            return snapshot
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a").synced()
+            try await socket.say(.resync)
+            try await eventually("the reset is read") { asked.all == [-1] }
+            running.hub.repair()
+            try await eventually("it is registered again") { registered.all == ["c"] }
+            await gate.open()
+            try await eventually("the reset and the changes are read") { asked.all.count >= 3 }
+            #expect(asked.all == [-1, -1, ScriptedBackend.version])
+        }
+    }
+
     @Test("reads again what arrived as a frame while the answer was read")
     func overtaken() async throws {
         let gate = Gate()
@@ -107,6 +138,31 @@ struct ResumeTests {
             try await eventually("the frame's change is sent again") { try await socket.on { $1.syncs == [4, 4, 5] } }
             #expect(try await socket.on { $1.rows } == [3, 4, 5])
             #expect(asked.all == [2, 4])
+        }
+    }
+
+    @Test("reads a reset first, then what the client resumes, then what it may lack")
+    func order() async throws {
+        let gate = Gate()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onOpen = { await gate.wait() }
+        backend.onChanges = { asked.note($0.map(\.since)) }
+        backend.changed = { question in
+            var snapshot = InboxSnapshot(version: ScriptedBackend.version, unread: 0, total: 0)
+            snapshot.isReset = question.since < 0
+            return snapshot
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a")
+            try await socket.on { session, _ in
+                session.missedChanges()
+                _ = session.resume(Resumption(version: 3, reference: nil))
+                session.resync()
+            }
+            await gate.open()
+            try await eventually("each is read") { asked.all.count == 3 }
+            #expect(asked.all == [-1, 3, ScriptedBackend.version])
         }
     }
 

@@ -43,15 +43,12 @@ final class RunningHub: Sendable {
         let running = RunningHub(backend, configuration, now: now)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await running.hub.run() }
-            do {
-                try await body(running)
-            } catch {
+            try await withCleanUp {
                 await gate.open()
                 await running.end()
-                throw error
+            } _: {
+                try await body(running)
             }
-            await gate.open()
-            await running.end()
             group.cancelAll()
         }
     }

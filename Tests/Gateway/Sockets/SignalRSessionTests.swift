@@ -118,13 +118,11 @@ struct DirectoryTests {
         try await RunningHub.with(backend) { running in
             try await HubClient.withListener(running, backend, now: { 1_000 }) { http, url in
                 var clients: [HubClient] = []
-                for _ in 0..<32 { clients.append(try await HubClient.negotiate(http, url, token: "ada")) }
+                for _ in 0..<96 { clients.append(try await HubClient.negotiate(http, url, token: "ada")) }
                 let request = TransferRequest(
                     .post, url: "\(url)/negotiate?negotiateVersion=1",
                     headers: [(name: "authorization", value: "Bearer ada")], body: [], timeout: .seconds(300))
-                guard case .answered(let refusal) = await http.perform(request) else {
-                    throw FixtureError("no answer to the negotiation")
-                }
+                let refusal = try await http.answer(request)
                 #expect(refusal.status == 429 && refusal.header("retry-after") == "5")
                 _ = try await HubClient.negotiate(http, url, token: "bob")
                 let client = try #require(clients.first)
@@ -208,9 +206,7 @@ struct ForeignConnectionTests {
                     let request = TransferRequest(
                         .post, url: "\(url)/negotiate?\(query)",
                         headers: [(name: "authorization", value: "Bearer ada")], body: [], timeout: .seconds(300))
-                    guard case .answered(let answer) = await http.perform(request) else {
-                        throw FixtureError("no answer to the negotiation")
-                    }
+                    let answer = try await http.answer(request)
                     ids.append(try #require(try JSONParser.parse(answer.body)["connectionToken"]?.string))
                 }
                 let other = NotificationHub.endpoint(hub: running.hub, backend: backend)
@@ -238,7 +234,7 @@ struct OpeningTests {
         }
         func signalRInvoked(_ call: SignalRCall) { self.heard.append(call.invocation.target) }
         func signalRHeard() {}
-        func signalRProven(_ number: UInt64) { self.heard.append("proven") }
+        func signalRProven(_ sequence: UInt64) { self.heard.append("proven") }
         func signalRIsTooSlow() { self.heard.append("slow") }
         func signalRClosed() { self.heard.append("closed") }
     }

@@ -130,3 +130,63 @@ struct ProofLedgerTests {
         #expect(ledger.confirm(ledger.nextSequence()).count == 1)
     }
 }
+
+@Suite("Proofs by polls", .timeLimit(.minutes(10)))
+struct PolledProofsTests {
+    @Test("gives the last proof that the client's messages cover, once")
+    func settles() {
+        var proofs = PolledProofs()
+        #expect(proofs.settle(9) == nil && proofs.last == nil)
+        proofs.await(1, after: 2)
+        proofs.await(2, after: 2)
+        proofs.await(3, after: 5)
+        proofs.await(4, after: 8)
+        #expect(proofs.settle(1) == nil)
+        #expect(proofs.settle(5) == 3)
+        #expect(proofs.settle(5) == nil)
+        #expect(proofs.last == 4)
+        #expect(proofs.settle(9) == 4)
+        #expect(proofs.last == nil)
+    }
+
+    @Test("awaits nothing once all are removed")
+    func removes() {
+        var proofs = PolledProofs()
+        proofs.await(1, after: 0)
+        proofs.removeAll()
+        #expect(proofs.settle(9) == nil && proofs.last == nil)
+    }
+}
+
+@Suite("The version that a client has seen", .timeLimit(.minutes(10)))
+struct SeenVersionTests {
+    @Test("moves to the version of each proof, and never back")
+    func proofs() {
+        var seen = SeenVersion()
+        #expect(seen.version == nil)
+        seen.begin(at: 4)
+        seen.requested(1, through: 7)
+        seen.requested(2, through: 5)
+        seen.requested(3, through: 9)
+        #expect(seen.version == 4)
+        seen.proven(2)
+        #expect(seen.version == 7)
+        seen.proven(1)
+        #expect(seen.version == 7)
+        seen.proven(3)
+        #expect(seen.version == 9)
+    }
+
+    @Test("keeps 32 pending proofs, of which the newest replaces the one before it")
+    func bounded() {
+        var seen = SeenVersion()
+        seen.begin(at: 0)
+        for number in UInt64(1)...40 { seen.requested(number, through: Int64(number)) }
+        seen.proven(31)
+        #expect(seen.version == 31)
+        seen.proven(39)
+        #expect(seen.version == 31)
+        seen.proven(40)
+        #expect(seen.version == 40)
+    }
+}

@@ -12,11 +12,13 @@ import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
 ///
-/// Marking as read does not wait for a server of a cluster that is away: all sockets of a node
-/// share a few tasks for it.
+/// A read over a socket does not wait for a Redis server that is away: all sockets of a node share
+/// a few tasks for it. A change by REST waits out a short outage.
 struct InboxService: Sendable {
     /// The most notifications that a change lists; a larger one gives only its version.
     static let mostNamed = 500
+    /// Once this has passed, a call no longer waits for a Redis server that is away.
+    private static let patience: Duration = .seconds(5)
 
     private let store: InboxStore
     private let schedules: ScheduleStore
@@ -44,23 +46,28 @@ struct InboxService: Sendable {
 
     /// Marks notifications as read; all if `ids` is nil.
     ///
-    /// - Parameter isBulk: whether the client sent a list rather than a single id.
+    /// - Parameters:
+    ///   - isBulk: whether the client sent a list rather than a single id.
+    ///   - isPatient: whether to wait a short time for a Redis server that is away.
     func markRead(
         user: String,
         ids: [NotificationID]?,
-        isBulk: Bool = false
+        isBulk: Bool = false,
+        isPatient: Bool = true
     ) async throws -> InboxStore.Change {
         let now = self.now()
+        let end = now + Self.patience
         return try await self.inPages {
             try await self.store.markRead(user: user, ids: ids, at: now, upTo: $0)
         } publish: { change, upTo in
             let all: (member: StaticString, upTo: Int64)? = ids == nil ? ("all", upTo) : nil
-            await self.publish(user, .read, change, all: all, isBulk: isBulk)
+            await self.publish(
+                user, .read, change, all: all, isBulk: isBulk, isPatient: isPatient && self.now() < end)
         } finish: { page in
             await self.events.publish(
                 zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) },
-                isPatient: false)
-            await self.retractions.retract(page.labels)
+                isPatient: isPatient && self.now() < end)
+            await self.retractions.retract(page.labels, isPatient: isPatient && self.now() < end)
         }
     }
 
@@ -199,7 +206,8 @@ struct InboxService: Sendable {
         _ kind: NodeFrame.Kind,
         _ change: InboxStore.Change,
         all: (member: StaticString, upTo: Int64)?,
-        isBulk: Bool = false
+        isBulk: Bool = false,
+        isPatient: Bool = true
     ) async {
         guard !change.isEmpty else { return }
         var subject = InboxChangeShape.Subject.ids(change.ids)
@@ -207,7 +215,8 @@ struct InboxService: Sendable {
         await self.publish(
             NodeFrame.change(
                 kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
-                at: self.now()))
+                at: self.now()),
+            isPatient: isPatient)
     }
 
     /// Publishes the notification of a change as it is now, silent, as the user has seen it before.
@@ -231,9 +240,9 @@ struct InboxService: Sendable {
                     found, code: self.catalogs.current[found.type]?.code, now: self.now())))
     }
 
-    private func publish(_ frame: NodeFrame) async {
+    private func publish(_ frame: NodeFrame, isPatient: Bool = true) async {
         do {
-            try await self.publisher.publish(frame, isPatient: false)
+            try await self.publisher.publish(frame, isPatient: isPatient)
         } catch {
             self.logger.warning("cannot publish inbox change; retrying", metadata: ["error": "\(error)"])
             self.retries.add(frame)
@@ -342,12 +351,14 @@ struct RetractionService: Sendable {
 
     /// Queues the removal of notifications from devices that received them, newest first; those
     /// beyond the user's rate limit stay.
-    func retract(_ labels: [NotificationLabel]) async {
+    ///
+    /// - Parameter isPatient: whether to wait for a Redis server that is away.
+    func retract(_ labels: [NotificationLabel], isPatient: Bool) async {
         let catalog = self.catalogs.current
         let wanted = labels.filter { catalog[$0.type]?.isRetractedOnRead == true }
         guard let user = wanted.first?.user else { return }
         do {
-            try self.live.connection.failIfAway()
+            if !isPatient { try self.live.connection.failIfAway() }
             let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
             guard !holders.isEmpty else { return }
             let count = try await self.live.buckets.takeAvailable(
@@ -362,7 +373,7 @@ struct RetractionService: Sendable {
                     isRetraction: true)
                 batch.append(work, to: keys.deliveries(holder.provider, .bulk))
             }
-            try await self.live.connection.run(batch, isPatient: false)
+            try await self.live.connection.run(batch, isPatient: isPatient)
             Self.asked.increment(by: count)
         } catch {
             self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])

@@ -18,6 +18,8 @@ package struct SocketService: SocketBackend {
     /// reader; a client that missed more starts with a first sync.
     private static let longestGap = 500
     private static let longestGapBytes = 512 * 1024
+    /// How long the devices of a notification that does not expire may still be tried.
+    private static let longestTry: Duration = .seconds(2 * 86_400)
     /// The inboxes per round trip, each with at most ``longestGap`` rows.
     private static let usersPerRead = 32
 
@@ -237,7 +239,9 @@ package struct SocketService: SocketBackend {
     }
 
     package func markRead(_ reading: Reading) async throws -> Int32 {
-        try await self.inboxService.markRead(user: reading.user, ids: reading.ids, isBulk: reading.isBulk).unread
+        try await self.inboxService.markRead(
+            user: reading.user, ids: reading.ids, isBulk: reading.isBulk, isPatient: false
+        ).unread
     }
 
     package func unreadCount(user: String) async throws -> Int32 {
@@ -291,9 +295,17 @@ package struct SocketService: SocketBackend {
     ///
     /// A client below the floor or too far behind is reset to the newest unread, and so is one
     /// whose changes PostgreSQL cannot read in time.
-    private func snapshots(
-        _ requests: [Request]
-    ) async throws -> [InboxSnapshot] {
+    private func snapshots(_ requests: [Request]) async throws -> [InboxSnapshot] {
+        var snapshots = try await self.resumed(requests)
+        let places = requests.indices.filter { snapshots[$0] == nil }
+        for (place, snapshot) in zip(places, try await self.newest(places.map { requests[$0] })) {
+            snapshots[place] = snapshot
+        }
+        return snapshots.compactMap(\.self)
+    }
+
+    /// Returns the changes since a version; nil for a client that must start over.
+    private func resumed(_ requests: [Request]) async throws -> [InboxSnapshot?] {
         var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
         let resuming = requests.indices.filter { requests[$0].since != nil }
         let states = resuming.isEmpty ? [] : try await self.inbox.states(resuming.map { requests[$0].user })
@@ -315,40 +327,46 @@ package struct SocketService: SocketBackend {
             let batch = rest.prefix(Self.usersPerRead)
             rest = rest.dropFirst(batch.count)
             for (gap, change) in zip(batch, try await self.changes(batch.map(\.key))) {
-                guard let change, change.changed.count <= Self.longestGap else { continue }
-                // Use the state read with the changes: the inbox may have changed since the first
-                // read.
-                let state = change.state
-                guard state.floor <= gap.key.since, gap.key.since <= state.version else { continue }
-                for (index, _) in gap.value {
-                    var snapshot = self.snapshot(state, changed: change.changed, requests[index].dialect.shape)
-                    let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
-                    guard bytes <= Self.longestGapBytes else { continue }
-                    if requests[index].isReturn {
-                        guard change.changed.count <= Self.syncCount, bytes <= Self.syncBytes else { continue }
-                        snapshot.isReturn = true
-                    }
-                    snapshots[index] = snapshot
+                guard let (state, changed) = change else { continue }
+                for (index, since) in gap.value {
+                    snapshots[index] = self.replay(changed, since: since, state, for: requests[index])
                 }
             }
         }
-        let unanswered = requests.indices.filter { snapshots[$0] == nil }
-        guard !unanswered.isEmpty else { return snapshots.compactMap(\.self) }
-        let (newest, unread) = try await self.inbox.newestUnread(
-            unanswered.map { requests[$0].user },
-            limit: Self.syncCount
-        )
-        for (index, state) in zip(unanswered, newest) {
-            let newest = unread[ExactText(requests[index].user)] ?? []
-            var snapshot = self.snapshot(state, newest, requests[index].dialect.shape)
-            if let since = requests[index].since, requests[index].isReturn {
-                snapshot = Self.missed(snapshot, since: since)
-            } else {
-                snapshot.isReset = requests[index].since != nil
-            }
-            snapshots[index] = snapshot
+        return snapshots
+    }
+
+    /// Returns the changes since a version; nil if they are too many or too large to send.
+    ///
+    /// - Parameter state: read with the changes, as the inbox may have changed since an earlier
+    ///   read.
+    private func replay(
+        _ changed: [Notification],
+        since: Int64,
+        _ state: InboxStore.State,
+        for request: Request
+    ) -> InboxSnapshot? {
+        guard changed.count <= Self.longestGap, state.floor <= since, since <= state.version else { return nil }
+        var snapshot = self.snapshot(state, changed: changed, request.dialect.shape)
+        let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
+        guard bytes <= Self.longestGapBytes else { return nil }
+        if request.isReturn {
+            guard changed.count <= Self.syncCount, bytes <= Self.syncBytes else { return nil }
+            snapshot.isReturn = true
         }
-        return snapshots.compactMap(\.self)
+        return snapshot
+    }
+
+    /// Returns the newest unread notifications; a returning client gets only those that it missed.
+    private func newest(_ requests: [Request]) async throws -> [InboxSnapshot] {
+        guard !requests.isEmpty else { return [] }
+        let (states, unread) = try await self.inbox.newestUnread(requests.map(\.user), limit: Self.syncCount)
+        return zip(requests, states).map { request, state -> InboxSnapshot in
+            var snapshot = self.snapshot(state, unread[ExactText(request.user)] ?? [], request.dialect.shape)
+            if request.isReturn, let since = request.since { return Self.missed(snapshot, since: since) }
+            snapshot.isReset = request.since != nil
+            return snapshot
+        }
     }
 
     /// Returns the newest unread notifications that a client missed, oldest first, when it missed
@@ -412,7 +430,9 @@ package struct SocketService: SocketBackend {
                 || notification.decision != nil && notification.statusReason == notification.decision)
         // A notification fails with its first device, while other devices are still tried. SignalR
         // replays whatever awaits proof, so it leaves these out.
-        let hasFailed = notification.status == .failed && shape == .canonical
+        let now = self.now()
+        let isTried = notification.expiresAt.map { $0 > now } ?? (notification.createdAt > now - Self.longestTry)
+        let hasFailed = notification.status == .failed && isTried && shape == .canonical
         return InboxSnapshot.Item(
             id: notification.id,
             version: notification.version,

@@ -139,7 +139,8 @@ final class SurveyMetrics: Sendable {
 
         init(_ stream: StreamSurvey.Stream, factory: any MetricsFactory) {
             let dimensions = [
-                ("stream", stream.provider?.rawValue ?? "jobs"), ("lane", stream.lane.rawValue),
+                ("stream", stream.provider?.rawValue ?? (stream.isOverflow ? "overflow" : "jobs")),
+                ("lane", stream.lane.rawValue),
             ]
             func gauge(_ name: String) -> Gauge {
                 Gauge(label: "carillon.stream." + name, dimensions: dimensions, factory: factory)

@@ -59,7 +59,7 @@ final class HubShard {
         // A user over the limit has more than one loop's share of sockets on some loop, so only
         // those users are counted across loops.
         if let count = self.byUser[key]?.count, count > self.hub.loopShare || self.hub.isWatched(key) {
-            self.hub.suspectCrowd(identity.user)
+            self.hub.offer(identity.user, to: self.hub.crowds)
         }
     }
 
@@ -75,7 +75,7 @@ final class HubShard {
         if let bookmark = socket.bookmark(hasLeft: true) { self.note(bookmark) }
     }
 
-    func note(_ bookmark: SocketBookmark) { self.hub.note(bookmark) }
+    func note(_ bookmark: SocketBookmark) { self.hub.offer(bookmark, to: self.hub.bookmarks) }
 
     /// Removes the presence of a socket that has gone.
     func departed(_ socket: SocketSession, user: String) {
@@ -91,17 +91,21 @@ final class HubShard {
             since: since,
             client: socket.client
         )
-        guard self.hub.admitsOpening(of: identity.user), self.hub.open(opening, self.reference(socket)) else {
-            return socket.failed()
-        }
+        guard self.hub.backend.admitsOpening(of: identity.user),
+            self.hub.offer((opening, self.reference(socket)), to: self.hub.openings)
+        else { return socket.failed() }
         socket.isRegistered = true
     }
 
     /// Hands a request to the hub.
     ///
     /// - Returns: False if the queue is full.
-    func request(_ kind: HubRequest.Kind, of socket: SocketSession, reference: [UInt8]?) -> Bool {
-        self.hub.request(HubRequest(kind: kind, socket: self.reference(socket), reference: reference))
+    func request(_ kind: SocketRequest.Kind, of socket: SocketSession, reference: [UInt8]?) -> Bool {
+        let request = SocketRequest(kind: kind, socket: self.reference(socket), reference: reference)
+        switch kind {
+        case .authenticate: return self.hub.offer(request, to: self.hub.logins)
+        case .markRead, .unread: return self.hub.offer(request, to: self.hub.requests)
+        }
     }
 
     /// Reads a socket's inbox from a version on.
@@ -116,23 +120,23 @@ final class HubShard {
     ) -> Bool {
         var question = InboxQuestion(user: user, dialect: socket.dialect, since: since)
         question.wantsAnswer = resumption != nil
-        return self.hub.requestChanges(question, self.reference(socket), answering: resumption)
+        return self.hub.offer(
+            (question: question, reference: self.reference(socket), resumption: resumption), to: self.hub.gaps)
     }
 
     func presence(_ socket: SocketSession, user: String) {
-        self.hub.presence(
-            PresenceChange(
-                user: user,
-                connection: socket.connection,
-                state: socket.state,
-                since: socket.stateSince ?? self.hub.now()
-            )
+        let change = PresenceChange(
+            user: user,
+            connection: socket.connection,
+            state: socket.state,
+            since: socket.stateSince ?? self.hub.now()
         )
+        self.hub.offer(change, to: self.hub.presences)
     }
 
     func now() -> Timestamp { self.hub.now() }
 
-    func admits(messages: Int, of user: String) -> Bool { self.hub.admits(messages: messages, of: user) }
+    func admits(messages: Int, of user: String) -> Bool { self.hub.backend.admits(messages: messages, of: user) }
 
     private func reference(_ socket: SocketSession) -> LoopReference<SocketSession> {
         LoopReference(socket, eventLoop: self.eventLoop)
@@ -247,29 +251,27 @@ final class HubShard {
                 state: socket.state,
                 stateSince: socket.stateSince
             ),
-            lastVersion: socket.lastVersion,
-            reference: self.reference(socket)
+            lastVersion: socket.lastVersion
         )
     }
 
     /// Corrects presence after sockets were registered again: reports those whose state has changed
     /// meanwhile and removes those that left.
     ///
-    /// - Returns: The sockets that are still open.
-    func registered(_ sockets: [OpenSocket]) -> [OpenSocket] {
-        sockets.compactMap { entry in
+    /// The others read what they missed.
+    func reconcile(_ sockets: [OpenSocket]) {
+        for entry in sockets {
             let registration = entry.registration
             guard let socket = self.sockets[entry.socket], socket.connection == registration.connection else {
                 // The departure may have been recorded before the registration.
                 self.hub.disconnected(user: registration.user, connection: registration.connection)
-                return nil
+                continue
             }
             socket.missedChanges()
             // Queued on the loop, so it precedes any later message of the client.
             if socket.state != registration.state || socket.stateSince != registration.stateSince {
                 self.presence(socket, user: registration.user)
             }
-            return self.entry(socket)
         }
     }
 
@@ -306,5 +308,4 @@ struct OpenSocket: Sendable {
     let socket: ObjectIdentifier
     let registration: SocketRegistration
     let lastVersion: Int64?
-    let reference: LoopReference<SocketSession>
 }

@@ -56,8 +56,8 @@ enum SocketMetrics {
     static let proofs = Counter(label: "carillon.sockets.proofs")
     /// Proofs, requests or departures dropped because their queue was full.
     static let overflows = Counter(label: "carillon.sockets.overflows")
-    /// Changes dropped because too many waited on their socket; they are read from the inbox
-    /// instead.
+    /// Changes dropped because too many waited on their socket, which reads them from the inbox
+    /// instead; and events that cannot be sent to Socket.IO clients, which are lost.
     static let dropped = Counter(label: "carillon.sockets.dropped")
     /// Changes dropped because they are in no inbox and lack the shape that the socket needs.
     static let incomplete = Counter(label: "carillon.sockets.incomplete")

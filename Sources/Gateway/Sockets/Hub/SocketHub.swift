@@ -9,7 +9,7 @@ import ServiceLifecycle
 import Synchronization
 
 /// A request of a socket to the backend.
-struct HubRequest: Sendable {
+struct SocketRequest: Sendable {
     enum Kind: Sendable {
         case authenticate(token: String)
         case markRead(Reading)
@@ -41,18 +41,18 @@ package final class SocketHub: Service {
     private let backlogs: [LoopBacklog]
     private let openCount = Atomic<Int>(0)
 
-    private let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
-    private let requests = BatchQueue<HubRequest>(capacity: 10_000)
+    let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
+    let requests = BatchQueue<SocketRequest>(capacity: 10_000)
     /// Apart from other requests, so that a stalled database does not block authentication.
-    private let logins = BatchQueue<HubRequest>(capacity: 10_000)
-    private let gaps = BatchQueue<
+    let logins = BatchQueue<SocketRequest>(capacity: 10_000)
+    let gaps = BatchQueue<
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// Departures that wait for a server of a cluster that is away.
     private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// When it is full, a returning client gets some changes twice.
-    private let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
+    let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     /// Batches of recorded proofs, apart from those that PostgreSQL still lacks, so that these need
     /// not wait while Redis is away.
@@ -115,34 +115,20 @@ package final class SocketHub: Service {
         SocketMetrics.open.set(self.openCount.wrappingSubtract(1, ordering: .relaxed).newValue)
     }
 
-    func open(_ opening: SocketOpening, _ reference: LoopReference<SocketSession>) -> Bool {
-        self.counted(self.openings.offer((opening, reference)))
-    }
-
-    func request(_ request: HubRequest) -> Bool {
-        switch request.kind {
-        case .authenticate: self.counted(self.logins.offer(request))
-        case .markRead, .unread: self.counted(self.requests.offer(request))
-        }
-    }
-
-    func requestChanges(
-        _ question: InboxQuestion,
-        _ reference: LoopReference<SocketSession>,
-        answering resumption: Resumption?
-    ) -> Bool {
-        self.counted(self.gaps.offer((question, reference, resumption)))
+    /// Adds an element to a queue, and counts it as lost if the queue is full.
+    ///
+    /// - Returns: Whether it was added.
+    @discardableResult
+    func offer<Element: Sendable>(_ element: Element, to queue: BatchQueue<Element>) -> Bool {
+        let isTaken = queue.offer(element)
+        if !isTaken { SocketMetrics.overflows.increment() }
+        return isTaken
     }
 
     /// A lost departure leaves stale presence behind; the next frame for it finds no socket and
     /// removes it.
     func disconnected(user: String, connection: String) {
-        let departure = SocketDeparture(user: user, connection: connection, at: self.now())
-        _ = self.counted(self.departures.offer(departure))
-    }
-
-    func note(_ bookmark: SocketBookmark) {
-        _ = self.counted(self.bookmarks.offer(bookmark))
+        self.offer(SocketDeparture(user: user, connection: connection, at: self.now()), to: self.departures)
     }
 
     /// A lost proof lets the deadline pass, and push goes out.
@@ -156,23 +142,6 @@ package final class SocketHub: Service {
     var loopShare: Int { self.configuration.connectionsPerUser / self.eventLoops.count }
 
     func isWatched(_ user: ExactText) -> Bool { self.watched.withLock { $0.contains(user) } }
-
-    func suspectCrowd(_ user: String) {
-        _ = self.counted(self.crowds.offer(user))
-    }
-
-    func presence(_ change: PresenceChange) {
-        _ = self.counted(self.presences.offer(change))
-    }
-
-    func admits(messages: Int, of user: String) -> Bool { self.backend.admits(messages: messages, of: user) }
-
-    func admitsOpening(of user: String) -> Bool { self.backend.admitsOpening(of: user) }
-
-    private func counted(_ isTaken: Bool) -> Bool {
-        if !isTaken { SocketMetrics.overflows.increment() }
-        return isTaken
-    }
 
     // MARK: From the node's subscription
 
@@ -232,10 +201,18 @@ package final class SocketHub: Service {
                 group.addTask { await self.auditPresence() }
                 group.addTask { await self.serveDepartures() }
                 group.addTask { await self.serveLateDepartures() }
-                group.addTask { await self.serveBookmarks() }
                 group.addTask { await self.serveGhosts() }
                 group.addTask { await self.serveCrowds() }
-                group.addTask { await self.servePresences() }
+                group.addTask {
+                    await self.record("bookmarks", from: self.bookmarks, limit: 512) {
+                        try await self.backend.note($0)
+                    }
+                }
+                group.addTask {
+                    await self.record("presence states", from: self.presences, limit: Self.batchSize) {
+                        try await self.backend.setStates($0)
+                    }
+                }
                 group.addTask {
                     try? await gracefulShutdown()
                     await self.drain()
@@ -303,13 +280,13 @@ package final class SocketHub: Service {
         self.disconnected(user: opening.user, connection: opening.connection)
     }
 
-    private func serve(_ requests: BatchQueue<HubRequest>) async {
+    private func serve(_ requests: BatchQueue<SocketRequest>) async {
         while let batch = await requests.next(limit: 1) {
             for request in batch { await self.serve(request) }
         }
     }
 
-    private func serve(_ request: HubRequest) async {
+    private func serve(_ request: SocketRequest) async {
         let (socket, reference) = (request.socket, request.reference)
         switch request.kind {
         case .authenticate(let token):
@@ -344,8 +321,8 @@ package final class SocketHub: Service {
                 let snapshots = try await self.backend.changes(batch.map(\.question))
                 for (gap, snapshot) in zip(batch, snapshots) {
                     if snapshot != nil { SocketMetrics.filled.increment() }
-                    let (since, resumption) = (gap.question.since, gap.resumption)
-                    gap.reference.call { $0.filled(snapshot, since: since, answering: resumption) }
+                    let resumption = gap.resumption
+                    gap.reference.call { $0.filled(snapshot, answering: resumption) }
                 }
             } catch {
                 self.logger.warning("cannot fill inbox gaps; sockets will retry", metadata: ["error": "\(error)"])
@@ -416,11 +393,15 @@ package final class SocketHub: Service {
         return kept
     }
 
-    private func serveBookmarks() async {
-        while let batch = await self.bookmarks.next(limit: 512) {
-            await self.persist("bookmarks", tries: 3, count: batch.count) {
-                try await self.backend.note(batch)
-            }
+    /// Records a queue's items, in batches.
+    private func record<Item: Sendable>(
+        _ items: String,
+        from queue: BatchQueue<Item>,
+        limit: Int,
+        _ step: ([Item]) async throws -> Void
+    ) async {
+        while let batch = await queue.next(limit: limit) {
+            await self.persist(items, tries: 3, count: batch.count) { try await step(batch) }
         }
     }
 
@@ -455,10 +436,7 @@ package final class SocketHub: Service {
             retries?.cancel()
             self.logger.info("registering all sockets again", metadata: ["sockets.open": "\(self.count)"])
             var failed: [LoopSockets] = []
-            for eventLoop in self.eventLoops {
-                let sockets = await self.ask(eventLoop) { $0.connected } ?? []
-                failed.append(await self.repair(LoopSockets(eventLoop: eventLoop, sockets: sockets)))
-            }
+            for batch in await self.batches() { failed.append(await self.repair(batch)) }
             let rest = failed
             retries = Task { await self.repairLater(rest) }
         }
@@ -471,49 +449,46 @@ package final class SocketHub: Service {
         var sockets: [ObjectIdentifier]
     }
 
+    /// All sockets, in batches of one event loop each.
+    private func batches() async -> [LoopSockets] {
+        var batches: [LoopSockets] = []
+        for eventLoop in self.eventLoops {
+            let sockets = await self.ask(eventLoop) { $0.connected } ?? []
+            for start in stride(from: 0, to: sockets.count, by: Self.batchSize) {
+                let batch = Array(sockets[start..<min(start + Self.batchSize, sockets.count)])
+                batches.append(LoopSockets(eventLoop: eventLoop, sockets: batch))
+            }
+        }
+        return batches
+    }
+
     /// Repairs sockets until all are registered or have left.
     private func repairLater(_ sockets: [LoopSockets]) async {
         let backoff = Backoff(base: .milliseconds(200), limit: .seconds(2))
-        var (rest, attempt) = (sockets, 0)
-        while rest.contains(where: { !$0.sockets.isEmpty }) {
+        var (rest, attempt) = (sockets.filter { !$0.sockets.isEmpty }, 0)
+        while !rest.isEmpty {
             // Redis does not signal that a server is back, so try again.
             guard (try? await Task.sleep(for: backoff.ceiling(attempt: attempt))) != nil else { return }
             attempt += 1
             for index in rest.indices where !Task.isCancelled { rest[index] = await self.repair(rest[index]) }
+            rest.removeAll { $0.sockets.isEmpty }
         }
     }
 
-    /// Repairs a loop's sockets, batch by batch.
+    /// Registers a batch of sockets again in their current state; they read what they missed.
     ///
     /// - Returns: those whose registration failed.
-    private func repair(_ all: LoopSockets) async -> LoopSockets {
-        var failed = LoopSockets(eventLoop: all.eventLoop, sockets: [])
-        for start in stride(from: 0, to: all.sockets.count, by: Self.batchSize) {
-            let batch = Array(all.sockets[start..<min(start + Self.batchSize, all.sockets.count)])
-            failed.sockets += await self.repair(batch, on: all.eventLoop)
+    private func repair(_ batch: LoopSockets) async -> LoopSockets {
+        let entries = await self.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
+        var failed = LoopSockets(eventLoop: batch.eventLoop, sockets: entries.map(\.socket))
+        guard !entries.isEmpty, let areRegistered = try? await self.backend.register(entries.map(\.registration)) else {
+            return failed
         }
-        return failed
-    }
-
-    /// Registers a loop's sockets again in their current state and queues reads of what they
-    /// missed.
-    ///
-    /// - Returns: those whose registration failed.
-    private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> [ObjectIdentifier] {
-        let entries = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
-        guard !entries.isEmpty else { return [] }
-        guard let areRegistered = try? await self.backend.register(entries.map(\.registration)) else {
-            return entries.map(\.socket)
-        }
+        failed.sockets = zip(entries, areRegistered).filter { !$1 }.map(\.0.socket)
         let registered = zip(entries, areRegistered).filter { $1 }.map(\.0)
         // Some may have left meanwhile or changed focus, which the registration has overwritten.
-        for entry in await self.ask(eventLoop, { $0.registered(registered) }) ?? [] {
-            guard let version = entry.lastVersion else { continue }
-            let (user, dialect) = (entry.registration.user, entry.registration.dialect)
-            let question = InboxQuestion(user: user, dialect: dialect, since: version)
-            await self.gaps.send((question, entry.reference, nil))
-        }
-        return zip(entries, areRegistered).filter { !$1 }.map(\.0.socket)
+        _ = await self.ask(batch.eventLoop) { $0.reconcile(registered) }
+        return failed
     }
 
     /// Checks at intervals that presence names every socket; a socket without presence gets no
@@ -527,22 +502,16 @@ package final class SocketHub: Service {
             // Once an hour, as presence lasts a day.
             let renews = round % 12 == 0
             round += 1
-            for eventLoop in self.eventLoops {
-                let sockets = await self.ask(eventLoop) { $0.connected } ?? []
-                for start in stride(from: 0, to: sockets.count, by: Self.batchSize) {
-                    let batch = Array(sockets[start..<min(start + Self.batchSize, sockets.count)])
-                    await self.audit(batch, renews: renews, on: eventLoop)
-                }
-            }
+            for batch in await self.batches() { await self.audit(batch, renews: renews) }
         }
     }
 
     /// Registers sockets again that presence does not name.
     ///
     /// If presence cannot be read, the next round checks.
-    private func audit(_ sockets: [ObjectIdentifier], renews: Bool, on eventLoop: any EventLoop) async {
+    private func audit(_ batch: LoopSockets, renews: Bool) async {
         // Skips sockets that are still opening; their registration is under way.
-        let open = await self.ask(eventLoop) { $0.registrations(of: sockets) } ?? []
+        let open = await self.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
         let registered = open.filter { $0.lastVersion != nil }
         guard !registered.isEmpty,
             let areThere = try? await self.backend.areRegistered(
@@ -551,13 +520,13 @@ package final class SocketHub: Service {
         let missing = zip(registered, areThere).filter { !$1 }.map(\.0.socket)
         guard !missing.isEmpty else { return }
         // Skips those that have left meanwhile.
-        let lost = await self.ask(eventLoop) { $0.registrations(of: missing) } ?? []
+        let lost = await self.ask(batch.eventLoop) { $0.registrations(of: missing) } ?? []
         guard !lost.isEmpty else { return }
         self.logger.warning(
             "open sockets had lost their registration; registering them again",
             metadata: ["sockets.lost": "\(lost.count)"]
         )
-        _ = await self.repair(lost.map(\.socket), on: eventLoop)
+        _ = await self.repair(LoopSockets(eventLoop: batch.eventLoop, sockets: lost.map(\.socket)))
     }
 
     /// Runs a query on a loop's shard; nil if the loop has ended.
@@ -623,14 +592,6 @@ extension SocketHub {
         self.watched.withLock { watched in
             if watched.count >= Self.mostWatched { watched = [] }
             if isCrowd { watched.insert(ExactText(user)) } else { watched.remove(ExactText(user)) }
-        }
-    }
-
-    func servePresences() async {
-        while let batch = await self.presences.next(limit: Self.batchSize) {
-            await self.persist("presence states", tries: 3, count: batch.count) {
-                try await self.backend.setStates(batch)
-            }
         }
     }
 }

@@ -86,3 +86,56 @@ struct ProofLedger {
         return Array(proven)
     }
 }
+
+/// The proofs that a polling client gives by its polls, each once it has so many messages.
+struct PolledProofs {
+    private var awaited: [(sequence: UInt64, messages: UInt64)] = []
+
+    /// The last proof that is awaited.
+    var last: UInt64? { self.awaited.last?.sequence }
+
+    /// Awaits a proof of everything up to a message; it covers an earlier proof of the same.
+    mutating func await(_ sequence: UInt64, after messages: UInt64) {
+        if self.awaited.last?.messages == messages { self.awaited.removeLast() }
+        self.awaited.append((sequence, messages))
+    }
+
+    /// Removes the proofs of a client that has so many messages.
+    ///
+    /// - Returns: the last of them, which covers the others.
+    mutating func settle(_ messages: UInt64) -> UInt64? {
+        let settled = self.awaited.prefix { $0.messages <= messages }
+        // Frees the storage while the socket is idle.
+        if settled.count == self.awaited.count { self.awaited = [] } else { self.awaited.removeFirst(settled.count) }
+        return settled.last?.sequence
+    }
+
+    mutating func removeAll() { self.awaited = [] }
+}
+
+/// The version of its inbox up to which a client has proven receipt.
+struct SeenVersion {
+    /// Pending proofs whose versions are kept; at the limit, the newest replaces the one before it.
+    private static let limit = 32
+
+    /// Nil until the inbox was read.
+    private(set) var version: Int64?
+    private var pending: [(sequence: UInt64, version: Int64)] = []
+
+    /// Starts at what the client has seen before anything was sent.
+    mutating func begin(at version: Int64) { self.version = version }
+
+    /// Notes the version that a requested proof covers.
+    mutating func requested(_ sequence: UInt64, through version: Int64) {
+        if self.pending.count >= Self.limit { self.pending.removeLast() }
+        self.pending.append((sequence, version))
+    }
+
+    /// Notes a proof, which also covers the earlier ones.
+    mutating func proven(_ sequence: UInt64) {
+        while let first = self.pending.first, first.sequence <= sequence {
+            self.version = max(self.version ?? first.version, first.version)
+            self.pending.removeFirst()
+        }
+    }
+}

@@ -16,7 +16,7 @@ final class SocketSession {
         /// Presence is being registered and the inbox read.
         case opening
         case open
-        /// The client was told why the connection ends.
+        /// The connection ends or has ended; if the server closed it, the client was told why.
         case closing
     }
 
@@ -24,8 +24,6 @@ final class SocketSession {
     private static let longestWait = 1_024
     /// Resumptions that may wait for earlier ones.
     private static let mostResumptions = 16
-    /// Pending proofs whose versions are kept; at the limit, the newest replaces the one before it.
-    private static let mostMarks = 32
     /// Bytes of a token, which waits for its check; the verifier takes no longer ones.
     private static let longestToken = 8_192
     /// Calls that may wait for the first sync.
@@ -53,19 +51,18 @@ final class SocketSession {
     /// Changes that wait for the sync or for an earlier change.
     private var held: [LoopFrame] = []
     private var heldSince: NIODeadline?
-    private var isFilling = false
-    private var isResyncing = false
-    /// Whether changes could not be read and must be requested again.
-    private var mustCatchUp = false
+    /// Whether its inbox is being read.
+    private var isReading = false
+    /// Whether the client must get the newest unread notifications, in place of what it has.
+    private var wantsReset = false
     /// Resumptions that wait for the first sync or for earlier ones.
     private var resumptions: [Resumption] = []
+    /// Whether the client may lack changes after the last version that it was sent.
+    private var wantsChanges = false
     /// Calls that came before the inbox was read, in order.
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
-    /// The version up to which the client has proven receipt; nil until the inbox was read.
-    private var seen: Int64?
-    /// The inbox version that each pending proof covers.
-    private var marks: [(sequence: UInt64, version: Int64)] = []
+    private var seen = SeenVersion()
     private var noted: (version: Int64?, at: NIODeadline)?
     /// Whether the client has ended the connection on purpose.
     private var hasStopped = false
@@ -124,13 +121,13 @@ final class SocketSession {
         guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
-        self.seen = snapshot.seenBefore
+        self.seen.begin(at: snapshot.seenBefore)
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
         self.take(snapshot)
-        self.askNext()
         let calls = self.earlyCalls
         self.earlyCalls = []
         for call in calls { self.obey(call.message, reference: call.reference) }
+        self.readNext()
         self.flush()
     }
 
@@ -155,48 +152,37 @@ final class SocketSession {
     }
 
     /// Takes the changes that were requested; nil if there were none.
-    ///
-    /// - Parameter since: The version from which they were read.
-    func filled(_ snapshot: InboxSnapshot?, since: Int64, answering resumption: Resumption?) {
-        self.isFilling = false
+    func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption?) {
+        self.isReading = false
         guard self.phase == .open else { return }
-        let isWhole = resumption != nil || snapshot?.isReset == true
-        if !isWhole, let last = self.sequence.last, since > last {
-            // An older read has replaced what the client had, so these changes leave a gap.
-            self.mustCatchUp = true
-            self.catchUp()
-        } else if let snapshot, let news = self.news(snapshot, answering: resumption) {
+        if snapshot?.isReset == true { self.wantsReset = false }
+        if let snapshot, let news = self.news(snapshot, answering: resumption) {
             self.take(news, answering: resumption)
         } else {
             self.releaseHeld()
         }
-        if snapshot?.isReset == true { self.isResyncing = false }
-        if self.isResyncing { self.resync() }
-        self.askNext()
+        self.readNext()
         self.flush()
     }
 
     /// The changes could not be read; requests them again.
     func fillFailed(_ resumption: Resumption?) {
-        self.isFilling = false
-        if let resumption { self.resumptions.insert(resumption, at: 0) } else { self.mustCatchUp = true }
-        if self.isResyncing { self.resync() }
-        self.askNext()
-        self.catchUp()
+        self.isReading = false
+        if let resumption {
+            self.resumptions.insert(resumption, at: 0)
+        } else if !self.wantsReset {
+            self.wantsChanges = true
+        }
+        self.readNext()
         self.flush()
     }
 
-    /// Notes that changes were published while this node received none.
+    /// Reads the changes that were published while this node received none.
     ///
-    /// An open socket reads them at once. One that is opening may have read its inbox before them.
+    /// A read that is under way, the opening included, may be older, so this one follows it.
     func missedChanges() {
-        if self.phase == .opening { self.mustCatchUp = true }
-    }
-
-    /// Requests the changes that a read may lack; if the queue is full, the next tick does.
-    private func catchUp() {
-        guard self.mustCatchUp, self.phase == .open, !self.isFilling, let last = self.sequence.last else { return }
-        self.mustCatchUp = !self.requestChanges(since: last)
+        self.wantsChanges = true
+        self.readNext()
     }
 
     /// Requests the changes for a client, after the inbox was read and after earlier requests.
@@ -205,7 +191,7 @@ final class SocketSession {
     func resume(_ resumption: Resumption) -> Bool {
         guard self.resumptions.count < Self.mostResumptions else { return false }
         self.resumptions.append(resumption)
-        self.askNext()
+        self.readNext()
         return true
     }
 
@@ -218,23 +204,37 @@ final class SocketSession {
         return true
     }
 
-    private func askNext() {
-        guard let identity else { return }
-        while self.phase == .open, !self.isFilling, !self.resumptions.isEmpty {
-            let resumption = self.resumptions.removeFirst()
-            self.isFilling = self.shard.requestChanges(
-                self, user: identity.user, since: resumption.version, answering: resumption)
-            if !self.isFilling { self.sayBusy(resumption.reference) }
-        }
-    }
-
     /// Requests the newest unread notifications and repeats the request until it is answered.
     func resync() {
-        self.isResyncing = true
-        // A version below that of any inbox is answered with a reset.
-        guard self.phase == .open, !self.requestChanges(since: -1) else { return }
-        self.isResyncing = false
-        self.close(.tryAgainLater)
+        self.wantsReset = true
+        self.readNext()
+    }
+
+    /// Begins the read of the inbox that is wanted most, unless one is under way.
+    private func readNext() {
+        guard self.phase == .open, !self.isReading, let last = self.sequence.last, let user = self.identity?.user else {
+            return
+        }
+        if self.wantsReset {
+            // A version below that of any inbox is answered with a reset.
+            self.isReading = self.shard.requestChanges(self, user: user, since: -1)
+            if !self.isReading {
+                self.wantsReset = false
+                self.close(.tryAgainLater)
+            }
+        } else if !self.resumptions.isEmpty {
+            let resumption = self.resumptions.removeFirst()
+            self.isReading = self.shard.requestChanges(
+                self, user: user, since: resumption.version, answering: resumption)
+            if !self.isReading {
+                self.sayBusy(resumption.reference)
+                self.readNext()
+            }
+        } else if self.wantsChanges {
+            self.isReading = self.shard.requestChanges(self, user: user, since: last)
+            // If the queue is full, the next tick tries again.
+            self.wantsChanges = !self.isReading
+        }
     }
 
     /// Sends the answer to a client's message.
@@ -264,16 +264,8 @@ final class SocketSession {
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         if self.client != nil { self.mustProve = true }
         self.releaseHeld()
-        guard let overtaking, overtaking > snapshot.version else { return }
-        // The snapshot has replaced newer changes; request them again.
-        self.mustCatchUp = true
-        self.catchUp()
-    }
-
-    func requestChanges(since: Int64) -> Bool {
-        guard let identity, !self.isFilling else { return true }
-        self.isFilling = self.shard.requestChanges(self, user: identity.user, since: since)
-        return self.isFilling
+        // The snapshot has replaced newer changes, so they must be read again.
+        if let overtaking, overtaking > snapshot.version { self.wantsChanges = true }
     }
 
     // MARK: Changes
@@ -299,7 +291,7 @@ final class SocketSession {
         if let last = self.sequence.last, version > last, !isComplete {
             // The inbox has this dialect's shape; hold the change until the answer covers it.
             self.hold(change)
-            if isNew { _ = self.requestChanges(since: last) }
+            if isNew { self.readChanges() }
             return
         }
         switch self.sequence.judge(previous: change.frame.previous, version: version) {
@@ -320,7 +312,7 @@ final class SocketSession {
         guard self.held.count < Self.longestWait else {
             SocketMetrics.dropped.increment()
             // The read that is under way may be older than this change.
-            self.mustCatchUp = true
+            self.wantsChanges = true
             return
         }
         self.held.append(change)
@@ -350,12 +342,7 @@ final class SocketSession {
 
     /// The client has everything sent before the proof with this number was requested.
     func proven(_ sequence: UInt64) {
-        if sequence <= self.proofs.sequence {
-            while let mark = self.marks.first, mark.sequence <= sequence {
-                self.seen = max(self.seen ?? mark.version, mark.version)
-                self.marks.removeFirst()
-            }
-        }
+        if sequence <= self.proofs.sequence { self.seen.proven(sequence) }
         self.report(self.proofs.confirm(sequence))
     }
 
@@ -365,7 +352,7 @@ final class SocketSession {
         guard let client, let identity else { return nil }
         var version: Int64?
         if !self.hasStopped {
-            guard let wire, let seen else { return nil }
+            guard let wire, let seen = self.seen.version else { return nil }
             // Without proofs, whatever was written counts as seen.
             version = wire.provesReceipt || wire.hasUnwritten ? seen : self.sequence.last ?? seen
         }
@@ -397,10 +384,7 @@ final class SocketSession {
         if self.mustProve, self.phase != .closing {
             self.mustProve = false
             let sequence = self.proofs.nextSequence()
-            if self.client != nil, let version = self.sequence.last {
-                if self.marks.count >= Self.mostMarks { self.marks.removeLast() }
-                self.marks.append((sequence, version))
-            }
+            if self.client != nil, let version = self.sequence.last { self.seen.requested(sequence, through: version) }
             self.wire?.requestProof(sequence)
         }
         self.wire?.flush()
@@ -451,18 +435,25 @@ final class SocketSession {
             }
         }
         self.noteBookmark(now: now)
-        self.catchUp()
+        self.readNext()
         self.wire?.tick(now: now)
         self.flush()
     }
 
     /// Requests the missing changes if a change has waited too long for them.
     func fillGap(now: NIODeadline) {
-        guard self.phase == .open, let heldSince, let last = self.sequence.last,
-            now - heldSince > TimeAmount(self.shard.configuration.holdTime)
-        else { return }
+        guard self.phase == .open, let heldSince, now - heldSince > TimeAmount(self.shard.configuration.holdTime) else {
+            return
+        }
         self.heldSince = now
-        _ = self.requestChanges(since: last)
+        self.readChanges()
+    }
+
+    /// Reads the changes that the client may lack, unless a read under way may bring them.
+    private func readChanges() {
+        guard !self.isReading else { return }
+        self.wantsChanges = true
+        self.readNext()
     }
 
     var isHolding: Bool { self.heldSince != nil }
@@ -534,7 +525,7 @@ extension SocketSession {
         if self.phase == .open { self.shard.presence(self, user: identity.user) }
     }
 
-    private func request(_ kind: HubRequest.Kind, _ reference: [UInt8]?) {
+    private func request(_ kind: SocketRequest.Kind, _ reference: [UInt8]?) {
         if !self.shard.request(kind, of: self, reference: reference) { self.sayBusy(reference) }
     }
 

@@ -91,8 +91,6 @@ struct PresentedCredentials: Sendable, CustomStringConvertible {
     /// A one-time ticket of ``SocketTickets``, from the query.
     var ticket: String?
 
-    init() {}
-
     /// Hides the credentials.
     var description: String { "credentials" }
 }
