@@ -27,7 +27,7 @@ struct CancellationStoreTests {
             defer { hurried.close() }
             let search = try await database.pool.transaction { transaction in
                 try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
-                let search = Task { try await Database(hurried).cancellations.ofEntry(name).map(\.user) }
+                let search = Task { try await Database(hurried).cancellations.ofEntries(name).first?.map(\.user) }
                 try await eventually("the search waits") { try await Samples.areWaiting(1, database) }
                 // Fails after the second that other calls have.
                 await #expect(throws: PostgresError.self) {
@@ -52,6 +52,22 @@ struct CancellationStoreTests {
             let named = ["ada", "bob"].enumerated().map { Samples.notification($0 + 2, user: $1, job: entry) }
             _ = try await database.notifications.store(named, areRepeats: false)
             #expect(try await database.cancellations.known(name) == [entry])
+        }
+    }
+
+    @Test("finds the notifications of all entries of a name at once, and keeps their users apart")
+    func entries() async throws {
+        try await Samples.withStores { database in
+            let entry = "1795000000000-0"
+            let stored = ["jobs", "other", "third"].enumerated().map { number, stream in
+                Samples.notification(number, user: "ada") { $0.jobEntry = "\(stream)/\(entry)" }
+            }
+            _ = try await database.notifications.store(stored, areRepeats: false)
+            let name = CancellationStore.Name(
+                org: "", id: entry, entries: ["other/\(entry)", "none/\(entry)", "jobs/\(entry)"],
+                addedAt: try await database.notifications.clock())
+            let found = try await database.cancellations.ofEntries(name)
+            #expect(found.map { $0.map(\.id) } == [[stored[1].id], [stored[0].id]])
         }
     }
 

@@ -99,6 +99,43 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("creates the audit's partitions around a day that has rows, and deletes old rows that have no partition")
+    func strayAttempts() async throws {
+        try await Samples.withStores { database in
+            let names = "SELECT relname::text FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$' ORDER BY 1"
+            let days = try await database.pool.query(names).map { try $0.text(0) }
+            #expect(try await !database.deliveries.hasStrayAttempts())
+            try await database.pool.query(
+                "DROP TABLE \(days.dropFirst().map { "carillon.\($0)" }.joined(separator: ", "))")
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
+                SELECT t.at, 'a', 'fcm', 'push', 1, 'accepted'
+                FROM unnest(ARRAY['2020-01-01 12:00Z', '2020-01-02 12:00Z', now() + interval '3 days']) AS t (at)
+                """)
+            let row = try await database.pool.query(
+                """
+                SELECT 'delivery_attempts_' || to_char(max(at) AT TIME ZONE 'UTC', 'YYYYMMDD')
+                FROM carillon.delivery_attempts_default
+                """
+            ).first
+            let taken = try #require(try row?.text(0))
+            try await database.deliveries.makeAttemptParts()
+            let made = Set(try await database.pool.query(names).map { try $0.text(0) })
+            #expect(made.isSuperset(of: days.filter { $0 != taken }) && !made.contains(taken))
+            #expect(try await database.deliveries.hasStrayAttempts())
+
+            let firstKept: Timestamp = try await database.notifications.clock() - .seconds(86_400)
+            #expect(try await database.retention.dropAttemptPart(firstKept: firstKept) == nil)
+            var dropped: [Int] = []
+            for _ in 0..<3 {
+                dropped.append(try await database.retention.dropStrayAttempts(firstKept: firstKept, limit: 1))
+            }
+            #expect(dropped == [1, 1, 0])
+            #expect(try await database.pool.query("SELECT FROM carillon.delivery_attempts").count == 1)
+        }
+    }
+
     @Test("invalidates an address only when it was set before the mail was sent")
     func deadAddresses() async throws {
         try await Samples.withStores { database in
@@ -208,11 +245,11 @@ struct DeliveryStoreTests {
                         provider: .fcm, kind: "push", attempt: 1, outcome: outcome, reason: reason)
                 ]
                 if outcome == .accepted { settlement.accepted = [("a", id, "fcm", device.id)] }
-                if outcome == .failed { settlement.failed = [("a", id, "UNREGISTERED")] }
+                if outcome == .failed { settlement.failed = [("a", id, "SMTP_550", false)] }
                 try await deliveries.settle(settlement)
             }
-            // 1: retry pending; 2: not tried; 4: failed, with a retry pending; 3: retry on a device
-            // that registered later.
+            // 1: retry pending; 2: not tried; 4: failed with its mail, with a retry pending; 3:
+            // retry on a device that registered later.
             for number in [1, 2, 4] { try await settle(number, phone, number == 4 ? .failed : .accepted) }
             for number in [1, 4] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
             try await settle(3, phone, .accepted)
@@ -296,18 +333,101 @@ struct DeliveryStoreTests {
             var accepted = DeliveryStore.Settlement()
             accepted.accepted = batch.map { ("a", $0.id, "fcm", NotificationID(high: 1, low: 2)) }
             var failed = DeliveryStore.Settlement()
-            failed.failed = batch.map { ("a", $0.id, "UNREGISTERED") }
+            failed.failed = batch.map { ("a", $0.id, "UNREGISTERED", true) }
             try await deliveries.settle(accepted)
             try await deliveries.settle(failed)
             #expect(try await store.load([("a", batch[0].id)]).first?.status == .sent)
             let late = [Samples.notification(3, user: "b")]
             _ = try await store.store(late, areRepeats: false)
-            failed.failed = [("b", late[0].id, "UNREGISTERED")]
+            failed.failed = [("b", late[0].id, "UNREGISTERED", true)]
             try await deliveries.settle(failed)
             #expect(try await store.load([("b", late[0].id)]).first?.status == .failed)
             accepted.accepted = [("b", late[0].id, "apns", NotificationID(high: 1, low: 2))]
             try await deliveries.settle(accepted)
             #expect(try await store.load([("b", late[0].id)]).first?.status == .sent)
+        }
+    }
+
+    @Test(
+        "fails a notification with its last device, and not while another may get the push",
+        arguments: [("failed", "failed", "BadToken"), ("read", "sent", "read"), ("accepted", "sent", nil)]
+            as [(String, String, String?)])
+    func lastDevice(_ what: String, _ status: String, _ reason: String?) async throws {
+        try await Samples.withStores { database in
+            let (store, deliveries) = (database.notifications, database.deliveries)
+            var devices: [Device] = []
+            for name in ["phone", "tablet"] {
+                devices.append(
+                    try await database.devices.register(Samples.device(user: "a", token: name, name: name)).device)
+            }
+            let notification = Samples.notification(1, user: "a", job: "j") { $0.channels = [.inApp, .push] }
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            func settle(
+                _ device: Device,
+                _ outcome: DeliveryStore.Outcome,
+                _ change: (inout DeliveryStore.Settlement) -> Void
+            ) async throws {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: "a", notification: notification.id, device: device.id,
+                        provider: .fcm, kind: "push", attempt: 1, outcome: outcome, reason: "x")
+                ]
+                change(&settlement)
+                try await deliveries.settle(settlement)
+            }
+            try await settle(devices[0], .failed) {
+                $0.failed = [("a", notification.id, "UNREGISTERED", true)]
+            }
+            let name = CancellationStore.Name(org: notification.org, id: "j")
+            #expect(try await database.cancellations.tally(name).counts == [.pending: 1])
+            switch what {
+            case "failed":
+                try await settle(devices[1], .failed) {
+                    $0.failed = [("a", notification.id, "BadToken", true)]
+                }
+            case "read":
+                try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
+                try await settle(devices[1], .skipped) { $0.dropped = [("a", notification.id, "read")] }
+            default:
+                try await settle(devices[1], .accepted) {
+                    $0.accepted = [("a", notification.id, "fcm", devices[1].id)]
+                }
+            }
+            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            #expect(stored.status.rawValue == status)
+            #expect(stored.statusReason == reason)
+        }
+    }
+
+    @Test(
+        "does not wait for a device that was registered just before a late push was marked as queued",
+        arguments: [(5, "failed"), (60, "pending")] as [(Int, String)])
+    func registeredMeanwhile(_ secondsBefore: Int, _ status: String) async throws {
+        try await Samples.withStores { database in
+            let phone = try await database.devices.register(Samples.device(user: "a", token: "phone")).device
+            _ = try await database.devices.register(Samples.device(user: "a", token: "tablet"))
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
+            let store = database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await database.pool.query(
+                """
+                UPDATE carillon.notifications n
+                SET stored_at = d.pushed_since - interval '1 hour',
+                    handed_at = d.pushed_since + \(secondsBefore) * interval '1 second'
+                FROM carillon.devices d WHERE d.token = 'tablet'
+                """)
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id, device: phone.id, provider: .fcm,
+                    kind: "push", attempt: 1, outcome: .failed, reason: "UNREGISTERED")
+            ]
+            settlement.failed = [("a", notification.id, "UNREGISTERED", true)]
+            try await database.deliveries.settle(settlement)
+            #expect(try await store.load([("a", notification.id)]).first?.status.rawValue == status)
         }
     }
 
@@ -344,7 +464,7 @@ struct DeliveryStoreTests {
                         at: Samples.start, user: "a", notification: notification.id, device: device.id,
                         provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
                 ]
-                settlement.dropped = [("a", notification.id, DeliveryStore.noDevice)]
+                settlement.dropped = [("a", notification.id, Reason.noDevice.rawValue)]
                 return try await deliveries.settle(settlement).ended
             }
             #expect(try await drop(phone).isEmpty, "the tablet waits for its retry")
@@ -381,7 +501,7 @@ struct DeliveryStoreTests {
             }
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [attempt(batch[0], "push")]
-            settlement.dropped = [("a", batch[0].id, DeliveryStore.noDevice)]
+            settlement.dropped = [("a", batch[0].id, Reason.noDevice.rawValue)]
             #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
             settlement = DeliveryStore.Settlement()
             settlement.attempts = batch.map { attempt($0, "email") }
@@ -422,7 +542,7 @@ struct DeliveryStoreTests {
             }
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [attempt(batch[3], "push")]
-            settlement.dropped = [("a", batch[3].id, DeliveryStore.noDevice)]
+            settlement.dropped = [("a", batch[3].id, Reason.noDevice.rawValue)]
             #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
             settlement = DeliveryStore.Settlement()
             settlement.attempts = batch.map { attempt($0, "email") }
@@ -520,7 +640,7 @@ struct DeliveryStoreTests {
                 if isAccepted {
                     settlement.accepted = [("a", notification.id, "email", Device.emailAddress)]
                 } else {
-                    settlement.failed = [("a", notification.id, "SMTP_550")]
+                    settlement.failed = [("a", notification.id, "SMTP_550", false)]
                 }
                 settlement.ended = [("a", notification.id, .email, isAccepted)]
                 try await deliveries.settle(settlement)
@@ -626,7 +746,7 @@ struct DeliveryStoreTests {
                     at: Samples.start, user: "a", notification: notification.id, device: phone.id,
                     provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
             ]
-            settlement.dropped = [("a", notification.id, DeliveryStore.noDevice)]
+            settlement.dropped = [("a", notification.id, Reason.noDevice.rawValue)]
             #expect(try await database.deliveries.settle(settlement).ended.map(\.label.id) == [notification.id])
         }
     }

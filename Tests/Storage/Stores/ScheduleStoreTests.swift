@@ -60,6 +60,26 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("overdue schedules and digests count as late, also once a dispatcher has taken them")
+    func late() async throws {
+        try await Samples.withStores { database in
+            let now = Self.now + .seconds(600)
+            func late() async throws -> Int64 {
+                try await database.overviews.summary(since: Self.now, org: nil, now: now).late
+            }
+            #expect(try await late() == 0)
+            _ = try await database.schedules.add([Self.schedule(1), Self.schedule(2, due: .seconds(599))])
+            let rule = DigestRule(window: .seconds(60))
+            let item = DigestStore.Item(notification: Samples.notification(1, user: "a"), key: "k", rule: rule)
+            _ = try await database.digests.gather([item], now: Self.now)
+            #expect(try await late() == 2)
+            let claimed = try await database.schedules.claim(.normal, now: now, hold: Self.hold)
+            let taken = try await database.digests.take(now: now, until: now + Self.hold, limit: 10)
+            #expect(claimed.count == 2 && taken.count == 1)
+            #expect(try await late() == 2)
+        }
+    }
+
     @Test("stores an entry or job once and reports an id with other content")
     func once() async throws {
         try await Samples.withStores { database in
@@ -77,10 +97,48 @@ struct ScheduleStoreTests {
             #expect(try await store.page(after: nil, org: nil, limit: 10).count == 4)
             #expect(try await store.page(after: nil, org: "other", limit: 10).map(\.id) == [elsewhere.id])
             #expect(try await store.count(.init(org: "org", id: "a")) == 2)
-            #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"])) == 1)
-            try await store.cancelJob(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"]), at: Self.now)
-            #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/2"])) == 0)
-            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 3)
+        }
+    }
+
+    /// A job that waits for a hundred years, with its entry as the store sees it.
+    private static func waiting(_ number: Int, job: String? = nil) -> (schedule: Schedule, entry: String) {
+        let entry = "jobs/\(1_795_000_000_000 + number)-0"
+        let schedule = Self.schedule(number, due: .seconds(36_500 * 86_400), job: job ?? entry) { $0.source = entry }
+        return (schedule, entry)
+    }
+
+    @Test("knows a waiting job with an id of its own by its entry")
+    func owners() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let (own, nameless) = (Self.waiting(1, job: "a"), Self.waiting(2))
+            let stored = try await store.add([own.schedule, nameless.schedule])
+            #expect(stored == [.stored, .stored])
+            func owners(org: String = "org", _ entries: [String]) async throws -> [String] {
+                try await store.owners(of: .init(org: org, id: entries[0], entries: entries)).map(\.id)
+            }
+            let elsewhere = own.entry.replacing("jobs/", with: "bulk/")
+            #expect(try await owners([own.entry, elsewhere]) == ["a"])
+            #expect(try await owners([elsewhere]).isEmpty)
+            #expect(try await owners(org: "other", [own.entry]).isEmpty)
+            #expect(try await owners([nameless.entry]).isEmpty, "its entry is its id")
+            let name = CancellationStore.Name(org: "org", id: "1795000000001-0", entries: [own.entry, elsewhere])
+            #expect(try await database.cancellations.known(name) == [own.entry])
+        }
+    }
+
+    @Test("a job whose entry was cancelled before is due at once, and cancelled by its own id")
+    func cancelledByEntry() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let (early, other) = (Self.waiting(1, job: "a"), Self.waiting(2, job: "b"))
+            let entry = CancellationStore.Name(org: "org", id: early.entry, entries: [early.entry])
+            try await database.cancellations.record(entry, at: Self.now)
+            #expect(try await store.add([early.schedule, other.schedule]) == [.stored, .stored])
+            let due = try await database.pool.query("SELECT id FROM carillon.schedules WHERE wake_at <= now()")
+            #expect(try due.map { try $0.id(0) } == [early.schedule.id])
+            #expect(try await database.cancellations.cancelledAt(.init(org: "org", id: "a")) == Self.now)
+            #expect(try await database.cancellations.cancelledAt(.init(org: "org", id: "b")) == nil)
         }
     }
 
@@ -364,6 +422,25 @@ struct ScheduleStoreTests {
             #expect(try await database.schedules.erase(user: "ada") == 1)
             let left = try #require(try await database.schedules.find(last.id))
             #expect(left.fields.map { String(decoding: $0.value, as: UTF8.self) } == [#"["bob"]"#])
+        }
+    }
+
+    @Test("an erasure reads no schedule of a single user")
+    func erasurePlan() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at,
+                    created_at)
+                SELECT gen_random_uuid(), '', '', 'u' || n, 'x', 1, '[]', n, now(), now()
+                FROM generate_series(1, 20000) n
+                """
+            )
+            try await database.pool.query("ANALYZE carillon.schedules")
+            let plan = try await database.pool.query(
+                "EXPLAIN " + ScheduleSQL.naming, .text("ada"), .id(NotificationID(high: 0, low: 0))
+            ).map { try $0.text(0) }
+            #expect(plan.contains { $0.contains("schedules_shared") }, "\(plan.joined(separator: "\n"))")
         }
     }
 

@@ -74,6 +74,8 @@ struct TraceStoreTests {
             #expect(waiting.followUps.map(\.kind) == ["summary"])
             #expect(waiting.followUps.first?.due == Samples.start + .seconds(60))
             #expect(waiting.gathering?.summary == nil)
+            let steps = try await database.people.waiting(for: "a")
+            #expect(steps.map(\.kind) == ["summary"] && steps.map(\.dueAt) == [Samples.start + .seconds(60)])
 
             let over = Samples.start + .seconds(60)
             let due = try #require(try await digests.take(now: over, until: over + .seconds(30), limit: 10).first)

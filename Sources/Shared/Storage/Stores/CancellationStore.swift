@@ -31,6 +31,15 @@ package struct CancellationStore: Sendable {
         /// without an id use theirs.
         package var ids: [String] { self.entries.contains(self.id) ? self.entries : [self.id] + self.entries }
 
+        /// The least and the greatest id of the schedules that its entries may have: an id begins
+        /// with the entry's.
+        var scheduleIDs: (first: NotificationID, last: NotificationID) {
+            let entry = self.entries.first?.split(separator: "/").last ?? ""
+            let digest = EntryDigest(stream: "", entry: String(entry), fields: [])
+            let high = NotificationID(origin: digest, user: "").high
+            return (NotificationID(high: high, low: .min), NotificationID(high: high, low: .max))
+        }
+
         /// When the notifications of its entries were stored.
         var span: (from: Timestamp, until: Timestamp) {
             (self.addedAt - CancellationStore.skew, self.addedAt + CancellationStore.longestWait)
@@ -72,8 +81,6 @@ package struct CancellationStore: Sendable {
         package var reached: Int64 = 0
         /// The progress of the notifications, without those that digests hold.
         package var reach = Reach()
-
-        init() {}
 
         package var total: Int64 { self.counts.values.reduce(0, +) }
     }
@@ -118,8 +125,7 @@ package struct CancellationStore: Sendable {
     ///
     /// - Parameter known: those to look for; empty for all.
     private func storing(among known: [String]) async throws(PostgresError) -> [String] {
-        try await self.pool.query(CancellationSQL.storing, .texts(known))
-            .map { (row) throws(PostgresError) in try row.text(0) }
+        try await self.pool.query(CancellationSQL.storing, .texts(known)).texts()
     }
 
     /// When a job was cancelled; nil if it was not.
@@ -147,14 +153,19 @@ package struct CancellationStore: Sendable {
         )
     }
 
-    /// The notifications of the entry that names a job.
-    package func ofEntry(_ name: Name) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
+    /// The notifications of the entries that a name may mean, those of each entry apart.
+    ///
+    /// One search finds all of them, as each reads an hour of notifications.
+    package func ofEntries(_ name: Name) async throws(PostgresError) -> [[(user: String, id: NotificationID)]] {
         guard !name.entries.isEmpty else { return [] }
-        return try Self.keys(
-            try await self.pool.query(
-                PostgresStatement(
-                    CancellationSQL.ofEntry, Self.entryParameters(name) + [.int4(clamping: Self.largestEntry)]),
-                timeout: Self.searchTime))
+        let limit = PostgresValue.int4(clamping: Self.largestEntry * name.entries.count)
+        let statement = PostgresStatement(CancellationSQL.ofEntries, Self.entryParameters(name) + [limit])
+        var keys: [String: [(user: String, id: NotificationID)]] = [:]
+        for row in try await self.pool.query(statement, timeout: Self.searchTime) {
+            let (user, id, entry) = (try row.text(0), try row.id(1), try row.text(2))
+            keys[entry, default: []].append((user, id))
+        }
+        return name.entries.compactMap { keys[$0] }
     }
 
     /// The ids and entries of a name that are known: of job ids, digests, broadcasts and schedules;
@@ -163,13 +174,13 @@ package struct CancellationStore: Sendable {
     /// The entries of notifications have no index, so they are searched last: while a broadcast
     /// runs, the search may exceed its time limit.
     package func known(_ name: Name) async throws(PostgresError) -> [String] {
+        let (first, last) = name.scheduleIDs
         let known = try await self.pool.query(
-            CancellationSQL.known, .text(name.org), .texts(name.entries), .texts(name.ids)
-        ).map { (row) throws(PostgresError) in try row.text(0) }
+            CancellationSQL.known, .text(name.org), .texts(name.entries), .texts(name.ids), .id(first), .id(last)
+        ).texts()
         guard known.isEmpty else { return known }
         let statement = PostgresStatement(CancellationSQL.knownEntries, Self.entryParameters(name))
-        return try await self.pool.query(statement, timeout: Self.searchTime)
-            .map { (row) throws(PostgresError) in try row.text(0) }
+        return try await self.pool.query(statement, timeout: Self.searchTime).texts()
     }
 
     /// Ends notifications that their users have read or opened before another channel delivered
@@ -354,8 +365,8 @@ enum CancellationSQL {
 
     /// $1: organisation, $2: entries with their streams, $3, $4: first and last time of storing,
     /// $5: limit.
-    static let ofEntry = """
-        SELECT n.user_id, n.id FROM carillon.notifications n
+    static let ofEntries = """
+        SELECT n.user_id, n.id, n.job_entry FROM carillon.notifications n
         WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2) LIMIT $5
         """
 
@@ -363,7 +374,8 @@ enum CancellationSQL {
     ///
     /// A job may have millions of notifications, so only one of each id is read.
     ///
-    /// $1: organisation, $2: entries with their streams, $3: ids. Rows: each id or entry once.
+    /// $1: organisation, $2: entries with their streams, $3: ids, $4 and $5: the least and the
+    /// greatest id of the entries' schedules. Rows: each id or entry once.
     static let known = """
         SELECT k.name FROM unnest($3) AS k (name)
         CROSS JOIN LATERAL (
@@ -375,11 +387,16 @@ enum CancellationSQL {
         UNION SELECT b.job_id FROM carillon.broadcasts b WHERE b.org_id = $1 AND b.job_id = ANY($3)
         UNION SELECT s.job_id FROM carillon.schedules s
         WHERE s.org_id = $1 AND s.job_id = ANY($3) AND s.cron IS NULL
+        UNION SELECT e.name FROM unnest($2) AS e (name)
+        CROSS JOIN LATERAL (
+            SELECT s.id FROM carillon.schedules s
+            WHERE s.id BETWEEN $4 AND $5 AND s.org_id = $1 AND s.source = e.name AND s.cron IS NULL LIMIT 1
+        ) w
         """
 
     /// The entries that have notifications.
     ///
-    /// $1 to $4: as in ``ofEntry``. Rows: each entry once.
+    /// $1 to $4: as in ``ofEntries``. Rows: each entry once.
     static let knownEntries = """
         SELECT DISTINCT n.job_entry FROM carillon.notifications n
         WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)
@@ -531,7 +548,7 @@ enum CancellationSQL {
     /// The same, with those that can still be withdrawn counted separately.
     static let tallyWithOpen = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)", isOpen: Self.isOpen)
 
-    /// $1 to $4: as in ``ofEntry``.
+    /// $1 to $4: as in ``ofEntries``.
     static let tallyOfEntry = Self.tally(
         "n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)"
     )

@@ -68,9 +68,3 @@ package enum StoreSession {
     package static let pageSettings: [(name: String, value: String)] =
         Self.settings + [("enable_bitmapscan", "off"), ("enable_sort", "off")]
 }
-
-/// The numbers of Carillon's advisory locks, in one place so that none is used twice.
-enum AdvisoryLock {
-    /// Held while due follow-ups are taken.
-    static let followUps = 0x4341_5249_0001
-}

@@ -13,17 +13,11 @@ package struct DeadLetterStore: Sendable {
     /// - Parameter replacesReplayed: whether they replace letters whose replay is scheduled, for
     ///   broadcasts, which have the same origin when they fail again. The replay leaves the new
     ///   ones alone.
-    package func add(
-        _ letters: [(
-            stream: String, entry: String, reason: String, at: Timestamp,
-            fields: [(name: String, value: ArraySlice<UInt8>)]
-        )],
-        replacesReplayed: Bool = false
-    ) async throws(PostgresError) {
-        guard !letters.isEmpty else { return }
-        var fields = PostgresArray(.jsonb, capacity: letters.count)
-        for letter in letters { fields.append(json: FieldsColumn.json(letter.fields)) }
-        try await self.pool.query(
+    /// - Returns: the number of letters stored.
+    @discardableResult
+    package func add(_ letters: [DeadLetter], replacesReplayed: Bool = false) async throws(PostgresError) -> Int {
+        guard !letters.isEmpty else { return 0 }
+        return try await self.pool.query(
             """
             INSERT INTO carillon.dead_letters AS d (stream, entry, reason, fields, at)
             SELECT DISTINCT ON (n.stream, n.entry) n.stream, n.entry, n.reason, n.fields, n.at
@@ -34,8 +28,9 @@ package struct DeadLetterStore: Sendable {
             WHERE d.replay_at IS NOT NULL AND $6
             """,
             .texts(letters.map(\.stream)), .texts(letters.map(\.entry)), .texts(letters.map(\.reason)),
-            .array(fields), .timestamps(letters.map(\.at)), .bool(replacesReplayed)
-        )
+            .jsons(letters.map { FieldsColumn.json($0.fields) }), .timestamps(letters.map(\.at)),
+            .bool(replacesReplayed)
+        ).affectedRows
     }
 
     /// The reason of the dead letter with this origin; nil if there is none.
@@ -293,8 +288,7 @@ extension DeadLetterStore {
             """,
             filter.parameters
         )
-        return try await self.pool.query(statement, timeout: .seconds(60))
-            .map { (row) throws(PostgresError) in try row.text(0) }
+        return try await self.pool.query(statement, timeout: .seconds(60)).texts()
     }
 
     /// Deletes dead letters.

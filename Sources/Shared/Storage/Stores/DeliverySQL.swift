@@ -62,6 +62,19 @@ enum DeliverySQL {
         """
     }
 
+    /// The pushes that have failed for their device, while another may still get its own.
+    ///
+    /// $1 to $3: users, notifications, devices. Rows: the places of the pushes.
+    static let failedPushes = """
+        SELECT (k.n - 1)::int4
+        FROM unnest($1, $2, $3) WITH ORDINALITY AS k (user_id, notification, device, n)
+        JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "k", id: "notification"))
+        WHERE EXISTS (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.kind = 'push'
+                AND a.outcome = 'failed' AND a.at >= \(Self.earliest))
+        """
+
     /// Whether an attempt ends the delivery to its device: no retry or recheck follows, and no
     /// other entry holds it.
     ///
@@ -81,6 +94,25 @@ enum DeliverySQL {
             "provider_id", "duration_ms")) AS a
         WHERE a.outcome <> '\(DeliveryStore.Outcome.skipped.rawValue)'
             OR EXISTS (SELECT FROM carillon.users u WHERE u.user_id = ANY (ARRAY[a.user_id]))
+        """
+
+    /// The statements that create the audit's missing partitions, first today's.
+    ///
+    /// Leaves out days that have rows in the default partition, which could not be created.
+    static let missingParts = """
+        SELECT format(
+            'CREATE TABLE carillon.%I PARTITION OF carillon.delivery_attempts FOR VALUES FROM (%L) TO (%L)',
+            p.name, p.first, p.next)
+        FROM generate_series(0, 7) AS s (n)
+        CROSS JOIN LATERAL (SELECT date_trunc('day', now() AT TIME ZONE 'UTC') + s.n * interval '1 day' AS at) AS day
+        CROSS JOIN LATERAL (
+            SELECT 'delivery_attempts_' || to_char(day.at, 'YYYYMMDD') AS name, day.at AT TIME ZONE 'UTC' AS first,
+                (day.at + interval '1 day') AT TIME ZONE 'UTC' AS next
+        ) AS p
+        WHERE to_regclass('carillon.' || p.name) IS NULL AND NOT EXISTS (
+            SELECT FROM carillon.delivery_attempts_default d WHERE d.at >= p.first AND d.at < p.next
+        )
+        ORDER BY s.n
         """
 
     /// $1, $2: users and ids; $3: when.
@@ -167,6 +199,9 @@ enum DeliverySQL {
     /// Whether no attempt ended the push on a device, and there was an attempt or the push was
     /// enqueued for it.
     ///
+    /// A push that was handed on late went to the devices of a moment before `handed_at`. A device
+    /// that was registered in the last 15 s before that counts only once it was tried.
+    ///
     /// - Parameter end: whether the attempt `a` of the notification `n` ended it.
     private static func isOpen(until end: String) -> String {
         """
@@ -179,7 +214,7 @@ enum DeliverySQL {
                     AND a.at >= \(Self.earliest)
             ) t
             WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
-                AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at, n.stored_at))))
+                AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at - interval '15 seconds', n.stored_at))))
         """
     }
 
@@ -250,15 +285,17 @@ enum DeliverySQL {
             AND (n.deleted_at IS NULL OR (n.deleted_at >= n.keep_until) IS TRUE)
         """
 
-    /// The reason of a notification whose last device was removed.
-    static let noDevice = "no_device"
-
     /// A notification that the gate found expired ends as any other that expires.
+    ///
+    /// After a push it stays pending while another device may get it: the last device decides.
+    ///
+    /// $1 to $4: users, ids, reasons, whether it was a push.
     static let failed = """
         UPDATE carillon.notifications n
         SET status = CASE WHEN f.reason = 'expired' THEN 'expired' ELSE 'failed' END, status_reason = f.reason
-        FROM unnest($1, $2, $3) AS f (user_id, id, reason)
+        FROM unnest($1, $2, $3, $4) AS f (user_id, id, reason, is_push)
         WHERE \(NotificationSQL.isNamed(by: "f")) AND n.status = 'pending'
+            AND NOT (f.is_push AND \(Self.mayBePushed))
         """
 
     /// Settles deferred notifications that get no push as their mail has ended; they wait for mail

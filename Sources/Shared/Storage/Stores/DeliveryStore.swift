@@ -54,7 +54,7 @@ package struct DeliveryStore: Sendable {
         var notification: NotificationID?
         var device: NotificationID?
         var provider: Provider
-        /// `push`, `email`, or the change of a token.
+        /// `push`, `email`, `retract`, `token` for the change of a token, or ``AuditStep/kind``.
         var kind: String
         var attempt: Int
         var outcome: Outcome
@@ -93,7 +93,10 @@ package struct DeliveryStore: Sendable {
     package struct Settlement: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
-        package var failed: [(user: String, id: NotificationID, reason: String)] = []
+        /// Devices and mailboxes that were not reached.
+        ///
+        /// A push fails its notification once no other device may get it.
+        package var failed: [(user: String, id: NotificationID, reason: String, isPush: Bool)] = []
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
@@ -146,9 +149,6 @@ package struct DeliveryStore: Sendable {
         }
     }
 
-    /// The reason of deliveries dropped because their device was removed.
-    package static let noDevice = DeliverySQL.noDevice
-
     let pool: PostgresPool
 
     /// The facts of deliveries, in order; nil if the notification or the device is gone.
@@ -176,6 +176,22 @@ package struct DeliveryStore: Sendable {
         return facts
     }
 
+    /// Whether each of these pushes has failed for its device, in order.
+    package func haveFailed(
+        _ pushes: [(user: String, notification: NotificationID, device: NotificationID)]
+    ) async throws(PostgresError) -> [Bool] {
+        guard !pushes.isEmpty else { return [] }
+        let result = try await self.pool.query(
+            DeliverySQL.failedPushes, .texts(pushes.map(\.user)), .ids(pushes.map(\.notification)),
+            .ids(pushes.map(\.device)))
+        var haveFailed = [Bool](repeating: false, count: pushes.count)
+        for row in result {
+            let position = Int(try row.int4(0))
+            if haveFailed.indices.contains(position) { haveFailed[position] = true }
+        }
+        return haveFailed
+    }
+
     /// Records answers in one transaction.
     ///
     /// - Returns: the devices, addresses and notifications that it switched off or ended.
@@ -191,7 +207,7 @@ package struct DeliveryStore: Sendable {
         if !settlement.attempts.isEmpty { add([Self.insert(settlement.attempts)]) }
         add(Self.lock(settlement))
         add(Self.accept(settlement.accepted))
-        add(Self.update(settlement.failed, DeliverySQL.failed))
+        add(Self.fail(settlement.failed))
         let addresses = add(Self.invalidate(settlement.deadAddresses))
         let devices = add(Self.switchOff(settlement.deadTokens))
         if !settlement.ended.isEmpty { add([Self.end(settlement.ended)]) }
@@ -203,9 +219,6 @@ package struct DeliveryStore: Sendable {
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
-        guard results.count == statements.count else {
-            throw PostgresError(.decoding, "a settlement returned too few results")
-        }
         if let addresses {
             for row in results[addresses] { effects.addresses.insert(ExactText(try row.text(0))) }
         }
@@ -246,14 +259,17 @@ package struct DeliveryStore: Sendable {
         return [PostgresStatement(DeliverySQL.accepted, [users, ids, vias, devices])]
     }
 
-    /// - Parameter sql: takes the users, ids and reasons of locked notifications.
-    private static func update(
-        _ rows: [(user: String, id: NotificationID, reason: String)],
-        _ sql: String
+    private static func fail(
+        _ rows: [(user: String, id: NotificationID, reason: String, isPush: Bool)]
     ) -> [PostgresStatement] {
         guard !rows.isEmpty else { return [] }
         return [
-            PostgresStatement(sql, [.texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason))])
+            PostgresStatement(
+                DeliverySQL.failed,
+                [
+                    .texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason)),
+                    .bools(rows.map(\.isPush)),
+                ])
         ]
     }
 
@@ -317,7 +333,7 @@ package struct DeliveryStore: Sendable {
         secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)]
     ) -> [PostgresStatement] {
         let pushes = obsolete.map {
-            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Self.noDevice)
+            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Reason.noDevice.rawValue)
         }
         let rows = pushes + secondary
         guard !rows.isEmpty else { return [] }
@@ -344,40 +360,15 @@ package struct DeliveryStore: Sendable {
     }
 
     private static func insert(_ attempts: [Attempt]) -> PostgresStatement {
-        var moments = PostgresArray(.timestamptz)
-        var users = PostgresArray(.text)
-        var notifications = PostgresArray(.uuid)
-        var devices = PostgresArray(.uuid)
-        var providers = PostgresArray(.text)
-        var kinds = PostgresArray(.text)
-        var numbers = PostgresArray(.int4)
-        var outcomes = PostgresArray(.text)
-        var reasons = PostgresArray(.text)
-        var providerIDs = PostgresArray(.text)
-        var durations = PostgresArray(.int4)
-        for attempt in attempts {
-            moments.append(timestamptz: attempt.at.microseconds)
-            users.append(attempt.user)
-            if let id = attempt.notification {
-                notifications.append(uuid: id.halves)
-            } else {
-                notifications.appendNull()
-            }
-            if let id = attempt.device { devices.append(uuid: id.halves) } else { devices.appendNull() }
-            providers.append(attempt.provider.rawValue)
-            kinds.append(attempt.kind)
-            numbers.append(int4: Int32(clamping: attempt.attempt))
-            outcomes.append(attempt.outcome.rawValue)
-            reasons.append(attempt.reason)
-            providerIDs.append(attempt.providerID)
-            if let value = attempt.milliseconds { durations.append(int4: value) } else { durations.appendNull() }
-        }
-        return PostgresStatement(
+        PostgresStatement(
             DeliverySQL.attempts,
             [
-                .array(moments), .array(users), .array(notifications), .array(devices), .array(providers),
-                .array(kinds), .array(numbers), .array(outcomes), .array(reasons), .array(providerIDs),
-                .array(durations),
+                .timestamps(attempts.map(\.at)), .texts(attempts.map(\.user)),
+                .optionalIDs(attempts.map(\.notification)), .optionalIDs(attempts.map(\.device)),
+                .texts(attempts.map(\.provider.rawValue)), .texts(attempts.map(\.kind)),
+                .int4s(clamping: attempts.map(\.attempt)), .texts(attempts.map(\.outcome.rawValue)),
+                .optionalTexts(attempts.map(\.reason)), .optionalTexts(attempts.map(\.providerID)),
+                .int4s(clamping: attempts.map { $0.milliseconds.map { Int($0) } }),
             ]
         )
     }
@@ -427,13 +418,33 @@ package struct DeliveryStore: Sendable {
             .ids(notifications.map(\.summary)), .timestamp(moment))
     }
 
-    /// Creates the audit's partitions for the days ahead.
+    /// Creates the audit's partitions of today and the next seven days.
+    ///
+    /// A day that already has rows in the default partition stays there. For each new partition,
+    /// PostgreSQL reads the whole default partition while nothing can be added to the audit, so
+    /// each has a transaction of its own.
     ///
     /// - Throws: ``PostgresError`` with SQLSTATE 55P03 if the audit is read for over a second.
     package func makeAttemptParts() async throws(PostgresError) {
+        for row in try await self.pool.query(DeliverySQL.missingParts) {
+            let statement = PostgresStatement(try row.text(0))
+            do throws(PostgresError) {
+                try await self.pool.run(
+                    [PostgresStatement("SELECT set_config('lock_timeout', '1s', true)"), statement],
+                    timeout: .seconds(60))
+            } catch  where error.sqlState == "23514" || error.sqlState == "42P07" {
+                // The day has rows by now, or another dispatcher was faster.
+                continue
+            }
+        }
+    }
+
+    /// Whether a row of the audit from the last day, or from a day to come, is in the default
+    /// partition.
+    package func hasStrayAttempts() async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            "SELECT carillon.make_attempt_parts((now() AT TIME ZONE 'UTC')::date)"
-        )
+            "SELECT EXISTS (SELECT FROM carillon.delivery_attempts_default WHERE at > now() - interval '1 day')"
+        ).first?.bool(0) ?? false
     }
 }
 

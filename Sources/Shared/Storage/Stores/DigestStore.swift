@@ -33,7 +33,7 @@ package struct DigestStore: Sendable {
         case cancelled
     }
 
-    /// The fate of an item that is not part of a summary.
+    /// The fate of an item that no summary brings to its user.
     package enum Fate: String, Sendable, CaseIterable {
         /// Its job was cancelled while it waited.
         case cancelled
@@ -42,6 +42,8 @@ package struct DigestStore: Sendable {
         case read
         /// It is the only item left, so it becomes a notification as it is.
         case alone
+        /// Its summary was suppressed.
+        case suppressed
     }
 
     /// A window that has ended.
@@ -183,10 +185,9 @@ package struct DigestStore: Sendable {
     package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
     {
         guard !windows.isEmpty else { return [] }
-        let first = NotificationID(high: 0, low: 0)
         let result = try await self.pool.query(
             DigestSQL.heldItems, .ids(windows),
-            .id(last?.window ?? first), .id(last?.id ?? first), .int4(clamping: limit)
+            .id(last?.window ?? .least), .id(last?.id ?? .least), .int4(clamping: limit)
         )
         return try result.map { (row) throws(PostgresError) in
             Held(
@@ -233,12 +234,17 @@ package struct DigestStore: Sendable {
     }
 
     /// Removes windows whose summaries are in flight.
-    package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
+    ///
+    /// - Parameter suppressed: the windows among them whose summaries were suppressed.
+    package func remove(
+        _ ids: [NotificationID],
+        suppressed: [NotificationID] = []
+    ) async throws(PostgresError) {
         guard !ids.isEmpty else { return }
-        try await self.pool.query(
-            "DELETE FROM carillon.digests WHERE id = ANY($1) AND state = 'closing'",
-            .ids(ids)
-        )
+        try await self.pool.run([
+            PostgresStatement("DELETE FROM carillon.digests WHERE id = ANY($1) AND state = 'closing'", [.ids(ids)]),
+            PostgresStatement(DigestSQL.suppress, [.ids(suppressed)]),
+        ])
     }
 
     /// Deletes up to `limit` items gathered before a moment.
@@ -382,6 +388,14 @@ enum DigestSQL {
         SELECT i.digest_id, i.notification_id, i.job_id, i.fate FROM carillon.digest_items i
         WHERE i.digest_id = ANY ($1) AND NOT i.is_single AND (i.digest_id, i.notification_id) > ($2, $3)
         ORDER BY i.digest_id, i.notification_id LIMIT $4
+        """
+
+    /// Records that the summaries of windows were suppressed.
+    ///
+    /// A lone item has a notification of its own.
+    static let suppress = """
+        UPDATE carillon.digest_items SET fate = '\(DigestStore.Fate.suppressed.rawValue)'
+        WHERE digest_id = ANY ($1) AND NOT is_single AND fate IS NULL
         """
 
     /// The severities, highest first.

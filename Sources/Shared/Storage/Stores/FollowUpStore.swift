@@ -40,6 +40,9 @@ package struct FollowUpStore: Sendable {
         package let wasAccepted: Bool
     }
 
+    /// The advisory lock of the dispatcher that takes due follow-ups.
+    private static let lock: Int64 = 0x4341_5249_0001
+
     let pool: PostgresPool
 
     /// Postpones items and replaces their previous moments; notifications that wait for a release
@@ -101,7 +104,7 @@ package struct FollowUpStore: Sendable {
         let (users, ids, kinds) = Self.columns(postponements.map(\.item))
         let result = try await self.pool.query(
             Self.findRecorded, users, ids, kinds, .timestamps(postponements.map(\.due)), .timestamp(now))
-        return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
+        return Set(try result.ids())
     }
 
     /// Makes items due now if they still wait for the given moment.
@@ -222,7 +225,7 @@ package struct FollowUpStore: Sendable {
     /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
     /// end. Goes through all follow-ups in pages, as there may be millions.
     package func reconsiderReleases(now: Timestamp, over span: Duration) async throws(PostgresError) {
-        var last = (user: "", id: NotificationID(high: 0, low: 0), kind: "")
+        var last = (user: "", id: NotificationID.least, kind: "")
         while true {
             let result = try await self.pool.query(
                 Self.reconsiderPage, .timestamp(now), .int8(span.inMicroseconds), .text(last.user),
@@ -383,7 +386,7 @@ package struct FollowUpStore: Sendable {
     /// One caller at a time, so that no two deadlock or share a user. Users whose rows are not all
     /// among the first $3 wait, except the first user.
     private static let takeDue = """
-        WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(AdvisoryLock.followUps)) AS is_mine),
+        WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(Self.lock)) AS is_mine),
         due AS MATERIALIZED (
             SELECT d.user_id, row_number() OVER (ORDER BY min(d.rank), min(d.due_at), d.user_id) AS turn
             FROM (

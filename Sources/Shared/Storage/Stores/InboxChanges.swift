@@ -146,7 +146,7 @@ extension InboxStore {
         limit: Int,
         at: Timestamp
     ) async throws(PostgresError) -> [Notification] {
-        let end = before ?? NotificationID(high: .max, low: .max)
+        let end = before ?? .greatest
         return try NotificationColumns.all.read(
             try await self.pool.query(
                 """
@@ -229,7 +229,6 @@ extension InboxStore {
                 [.text(user)]),
             PostgresStatement(statement, parameters),
         ])
-        guard results.count == 2 else { throw PostgresError(.decoding, "a change returned no result") }
         let touched = try results[1].map { (row) throws(PostgresError) in try EndpointColumns.read(row, at: 2) }
         if let row = results[1].first {
             return Change(

@@ -90,7 +90,7 @@ struct InboxReads: Sendable {
 
 extension InboxStore.Filter {
     /// The upper bound of the ids on the page.
-    var end: NotificationID { self.before ?? NotificationID(high: .max, low: .max) }
+    var end: NotificationID { self.before ?? .greatest }
 }
 
 /// The statements of ``InboxStore`` that read pages and record receipts.

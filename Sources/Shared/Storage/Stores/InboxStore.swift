@@ -342,8 +342,6 @@ extension InboxStore {
         package var matching: Int32 = 0
         /// The unread count of all types.
         package var unread: Int32 = 0
-
-        init() {}
     }
 
     /// A notification and how it went out: `socket`, `client`, `inbox` or a provider's name.
@@ -359,7 +357,7 @@ extension InboxStore {
         // Only fixed text is interpolated; every value is a parameter.
         let unread = filter.unreadOnly ? "AND x.read_at IS NULL" : ""
         let total = filter.unreadOnly ? "unread" : "total"
-        let before = filter.before ?? NotificationID(high: .max, low: .max)
+        let before = filter.before ?? .greatest
         let result = try await self.pool.query(
             """
             WITH tally AS MATERIALIZED (
@@ -406,6 +404,6 @@ extension InboxStore {
             """,
             .text(user), .ids(ids)
         )
-        return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
+        return Set(try result.ids())
     }
 }

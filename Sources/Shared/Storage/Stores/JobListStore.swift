@@ -84,7 +84,7 @@ package struct JobListStore: Sendable {
         let end = filter.after
         let result = try await self.pool.query(
             Self.page, .timestamp(end?.at ?? filter.until), .text(end?.user ?? ""),
-            .id(end?.id ?? NotificationID(high: 0, low: 0)), .timestamp(filter.since),
+            .id(end?.id ?? .least), .timestamp(filter.since),
             .text(filter.type), .text(filter.status?.rawValue), .text(filter.org),
             .int4(clamping: filter.limit), .int4(Self.mostLooked), timeout: .seconds(20))
         var jobs: [Item] = []

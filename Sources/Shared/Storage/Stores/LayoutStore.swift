@@ -57,7 +57,7 @@ package struct LayoutStore: Sendable {
             let earlier = (before.former + [before.parts]).filter { $0 > 1 }.flatMap { PartTags.all($0) }
             guard Set(PartTags.all(parts)).isDisjoint(with: earlier) else { throw Refusal.sharesNames }
             let running = try await transaction.query(Self.running, .texts(programs))
-            let names = try running.map { (row) throws(PostgresError) in try row.text(0) }
+            let names = try running.texts()
             guard names.isEmpty else { throw Refusal.isRunning(names) }
             try await transaction.query(Self.change, .int4(clamping: parts))
             return before

@@ -346,28 +346,31 @@ enum CollapseSQL {
             AND NOT (n.status = 'expired' AND n.channels = 0)
         """
 
-    /// Whether a new notification takes part in collapsing.
-    static func collapses(_ notification: Notification) -> Bool {
-        switch notification.status {
-        case .suppressed, .cancelled: false
-        case .expired: !notification.channels.isEmpty
-        default: true
-        }
-    }
-
     /// Deletes all but the newest notification of each key, which replaces the others.
     ///
     /// Runs in the transaction that stored them, with their inboxes locked; all deletions in an
     /// inbox share a version.
     ///
+    /// Considers only keys of notifications that this transaction stored and that take part. Any
+    /// other changes nothing, but the newest one of its key may be months old, and all newer rows
+    /// of the user would be read.
+    ///
     /// The newest one may be deleted or archived. The index of keys lacks such rows, so the query
     /// also reads the user's rows that are newer than the newest live one of any of the keys, once
     /// for all keys; usually there are none.
     ///
-    /// $1 to $3: users, organisations and keys. Rows: the label's columns, the newest one's id, the
-    /// inbox's version and unread count afterwards; version 0 for unlisted ones.
+    /// $1 to $4: users, organisations, keys and ids. Rows: the label's columns, the newest one's
+    /// id, the inbox's version and unread count afterwards; version 0 for unlisted ones.
     static let replaceOlder = """
-        WITH keys AS (SELECT DISTINCT k.user_id, k.org_id, k.key FROM unnest($1, $2, $3) AS k (user_id, org_id, key)),
+        WITH keys AS (
+            SELECT DISTINCT k.user_id, k.org_id, k.key
+            FROM unnest($1, $2, $3, $4) AS k (user_id, org_id, key, id)
+            CROSS JOIN LATERAL (
+                SELECT n.stored_at, \(Self.takesPart) AS takes_part FROM carillon.notifications n
+                WHERE n.user_id = k.user_id AND n.id = k.id LIMIT 1
+            ) f
+            WHERE f.takes_part AND f.stored_at = now()
+        ),
         live AS MATERIALIZED (
             SELECT n.user_id, n.org_id, n.collapse_key, n.id, n.read_at IS NULL AS is_unread,
                 n.version > 0 AS is_listed,

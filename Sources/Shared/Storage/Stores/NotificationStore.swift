@@ -43,6 +43,11 @@ package struct NotificationStore: Sendable {
         package var replacements: [Replacement] = []
     }
 
+    /// A change of a notification's status.
+    package typealias Mark = (
+        user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?
+    )
+
     let pool: PostgresPool
 
     /// Stores notifications in order, as one transaction in one round trip.
@@ -213,8 +218,7 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool
     ) -> Plan {
         let columns = NotificationColumns.inserted.arrays(notifications)
-        // The others would make the statement read all rows since the newest one of their key.
-        let collapsing = notifications.filter { $0.collapseKey != nil && CollapseSQL.collapses($0) }
+        let collapsing = notifications.filter { $0.collapseKey != nil }
         guard areRepeats || !collapsing.isEmpty else {
             let places = InboxPlaces(notifications)
             let insert = PostgresStatement(NotificationSQL.insertFresh, columns + places.parameters)
@@ -233,7 +237,7 @@ package struct NotificationStore: Sendable {
                     CollapseSQL.replaceOlder,
                     [
                         .texts(collapsing.map(\.user)), .texts(collapsing.map(\.org)),
-                        .texts(collapsing.compactMap(\.collapseKey)),
+                        .texts(collapsing.compactMap(\.collapseKey)), .ids(collapsing.map(\.id)),
                     ]
                 )
             )
@@ -279,7 +283,7 @@ package struct NotificationStore: Sendable {
     /// A final status stays, and a deferred notification does not become pending unless it is
     /// released.
     package func mark(
-        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
+        _ changes: [Mark],
         notes: [(user: String, id: NotificationID, decision: String)] = [],
         areReleases: Bool = false
     ) async throws(PostgresError) {
@@ -303,10 +307,7 @@ package struct NotificationStore: Sendable {
         try await self.pool.run(statements)
     }
 
-    private static func marking(
-        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
-        areReleases: Bool
-    ) -> PostgresStatement {
+    private static func marking(_ changes: [Mark], areReleases: Bool) -> PostgresStatement {
         let changes = NotificationSQL.lockOrder(changes, by: { ($0.user, $0.id) })
         return PostgresStatement(
             NotificationSQL.mark,
@@ -459,7 +460,7 @@ package struct RepairPlace: Sendable {
 
     /// The place before everything enqueued at a moment.
     package init(_ moment: Timestamp) {
-        self.init(moment, NotificationID(high: 0, low: 0))
+        self.init(moment, .least)
     }
 
     init(_ moment: Timestamp, _ id: NotificationID) {
@@ -511,18 +512,10 @@ struct InboxPlaces {
 
     /// The parameters of ``NotificationSQL/insertFresh`` after those of the columns.
     var parameters: [PostgresValue] {
-        var behind = PostgresArray(.int4, capacity: self.places.count)
-        var indexes = PostgresArray(.int4, capacity: self.places.count)
-        var isListed = PostgresArray(.bool, capacity: self.places.count)
-        for place in self.places {
-            isListed.append(bool: place.isListed)
-            behind.append(int4: place.behind)
-            indexes.append(int4: Int32(place.user + 1))
-        }
-        var listed = PostgresArray(.int4, capacity: self.listed.count)
-        for count in self.listed { listed.append(int4: count) }
-        return [
-            .array(isListed), .array(behind), .texts(self.users), .array(listed), .array(indexes),
+        [
+            .bools(self.places.map(\.isListed)), .int4s(clamping: self.places.map { Int($0.behind) }),
+            .texts(self.users), .int4s(clamping: self.listed.map { Int($0) }),
+            .int4s(clamping: self.places.map { $0.user + 1 }),
         ]
     }
 

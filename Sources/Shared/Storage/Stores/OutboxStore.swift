@@ -157,7 +157,7 @@ package struct OutboxStore: Sendable {
                 if let unreadable = Unreadable(error) { throw unreadable }
                 throw error
             }
-            guard results.count == 2, let database = try results[0].first?.text(0) else { return nil }
+            guard let database = try results[0].first?.text(0) else { return nil }
             let rows = try results[1].map { (row) throws(PostgresError) -> Row in
                 let fields = try row.withBytes(1) { bytes in bytes.map { Array($0) } }
                 return Row(id: try row.int8(0), fields: fields, at: try row.timestamp(2))

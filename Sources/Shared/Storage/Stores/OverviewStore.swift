@@ -31,7 +31,7 @@ package struct OverviewStore: Sendable {
         package let email: Latency?
         /// Steps that wait for their time.
         package let held: Int64
-        /// Steps whose time passed more than a minute ago.
+        /// Steps, digests and schedules whose time passed more than a minute ago.
         package let late: Int64
         package let deadLetters: Int64
     }
@@ -62,8 +62,7 @@ package struct OverviewStore: Sendable {
                 PostgresStatement(OverviewSQL.deadLetters, [.int4(Self.mostRows)]),
             ],
             timeout: Self.patience)
-        guard results.count == 6, let counts = results[0].first, let waiting = results[4].first,
-            let dead = results[5].first
+        guard let counts = results[0].first, let waiting = results[4].first, let dead = results[5].first
         else { throw PostgresError(.decoding, "the overview returned no result") }
         let looked = try counts.int8(11)
         let oldest = try counts.optionalTimestamp(12)
@@ -138,14 +137,24 @@ private enum OverviewSQL {
             """
     }
 
-    /// $1: now, $2: the most steps.
+    /// A step, digest or schedule that a dispatcher has taken is due again within a minute; of a
+    /// step, the first time is not known then.
+    ///
+    /// $1: now, $2: the most of each kind.
     static let waiting = """
         SELECT
             (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at > $1
                 AND NOT \(FollowUpStore.isUnderWay) LIMIT $2) h),
             (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at < $1 - interval '1 minute'
                 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)' LIMIT $2) l)
+            + (SELECT count(*) FROM (SELECT FROM carillon.digests WHERE due_at < $1 + interval '1 minute'
+                AND least(due_at, last_at) < $1 - interval '1 minute' LIMIT $2) d)
+            + (SELECT count(*) FROM (SELECT FROM carillon.schedules WHERE lane IN (\(Self.lanes))
+                AND wake_at < $1 + interval '1 minute' AND due_at < $1 - interval '1 minute' LIMIT $2) s)
         """
+
+    /// The lanes, by which an index finds schedules.
+    private static let lanes = Lane.allCases.map { "\($0.rank)" }.joined(separator: ", ")
 
     /// $1: the most letters.
     static let deadLetters = "SELECT count(*) FROM (SELECT FROM carillon.dead_letters LIMIT $1) d"

@@ -10,6 +10,8 @@ package struct PeopleStore: Sendable {
     package struct Person: Sendable, Equatable {
         package let user: String
         package let email: String?
+        /// Why mail to the address comes back; nil if it does not.
+        package let emailFault: String?
         package let locale: String?
         package let zone: String?
         package let createdAt: Timestamp
@@ -36,12 +38,17 @@ package struct PeopleStore: Sendable {
         package let archivedAt: Timestamp?
     }
 
-    /// A postponed step of a notification.
+    /// A postponed step of a notification, a digest, or a scheduled job for the user alone.
     package struct Waiting: Sendable, Equatable {
-        package let notification: NotificationID
+        /// The notification, the one that was snoozed, or the digest's first item; nil for another
+        /// scheduled job.
+        package let notification: NotificationID?
+        /// A ``FollowUp``, `summary`, `snooze` or `schedule`.
         package let kind: String
         package let dueAt: Timestamp
         package let reason: String?
+        /// The id of the scheduled job.
+        package let job: String?
     }
 
     private static let mostFound: Int32 = 20
@@ -55,7 +62,8 @@ package struct PeopleStore: Sendable {
             SELECT $1::text AS user_id UNION
             (SELECT x.user_id FROM carillon.user_settings x WHERE lower(x.email) = lower($1) LIMIT $2)
         )
-        SELECT u.user_id, s.email, s.locale, s.zone, u.created_at, u.last_seen
+        SELECT u.user_id, s.email, s.locale, s.zone, u.created_at, u.last_seen,
+            CASE WHEN s.email_invalid_at IS NOT NULL THEN coalesce(s.email_invalid_reason, 'unknown') END
         FROM found f JOIN carillon.users u ON u.user_id = f.user_id COLLATE "default"
         LEFT JOIN carillon.user_settings s ON s.user_id = u.user_id
         ORDER BY u.user_id <> $1, u.user_id LIMIT $2
@@ -69,8 +77,9 @@ package struct PeopleStore: Sendable {
         let result = try await self.pool.query(Self.search, .text(text), .int4(Self.mostFound))
         return try result.map { (row) throws(PostgresError) in
             Person(
-                user: try row.text(0), email: try row.optionalText(1), locale: try row.optionalText(2),
-                zone: try row.optionalText(3), createdAt: try row.timestamp(4), lastSeen: try row.optionalTimestamp(5))
+                user: try row.text(0), email: try row.optionalText(1), emailFault: try row.optionalText(6),
+                locale: try row.optionalText(2), zone: try row.optionalText(3), createdAt: try row.timestamp(4),
+                lastSeen: try row.optionalTimestamp(5))
         }
     }
 
@@ -81,7 +90,7 @@ package struct PeopleStore: Sendable {
 
     /// Returns a user's notifications, the newest first, whether they are in the inbox or not.
     package func notifications(user: String, _ filter: Filter) async throws(PostgresError) -> [Item] {
-        let end = filter.before ?? NotificationID(high: .max, low: .max)
+        let end = filter.before ?? .greatest
         let result = try await self.pool.query(
             """
             SELECT n.sent_via, a.archived_at, \(NotificationColumns.list) FROM carillon.notifications n
@@ -108,22 +117,30 @@ package struct PeopleStore: Sendable {
     package func topics(of user: String) async throws(PostgresError) -> [String] {
         let result = try await self.pool.query(
             "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic", .text(user))
-        return try result.map { (row) throws(PostgresError) in try row.text(0) }
+        return try result.texts()
     }
 
-    /// Returns the steps that wait for a user, the first ones due, at most 100.
+    /// Returns what waits for a user, the first ones due, at most 100.
     package func waiting(for user: String) async throws(PostgresError) -> [Waiting] {
         let result = try await self.pool.query(
             """
-            SELECT notification_id, kind, due_at, reason FROM carillon.follow_ups
+            SELECT notification_id, kind, due_at, reason, NULL::text FROM carillon.follow_ups
             WHERE user_id = $1 AND NOT \(FollowUpStore.isUnderWay)
+            UNION ALL
+            SELECT id, 'summary', due_at, 'digest', NULL FROM carillon.digests
+            WHERE user_id = $1 AND state = 'open'
+            UNION ALL
+            SELECT NULL, 'schedule', due_at, NULL, job_id FROM carillon.schedules
+            WHERE user_id = $1 AND state = 'waiting'
             ORDER BY due_at, notification_id LIMIT $2
             """,
             .text(user), .int4(Self.mostWaiting))
         return try result.map { (row) throws(PostgresError) in
-            Waiting(
-                notification: try row.id(0), kind: try row.text(1), dueAt: try row.timestamp(2),
-                reason: try row.optionalText(3))
+            let (notification, kind, job) = (try row.optionalID(0), try row.text(1), try row.optionalText(4))
+            let snoozed = job.flatMap { ScheduleStore.snoozed(byJob: $0) }
+            return Waiting(
+                notification: snoozed ?? notification, kind: snoozed == nil ? kind : "snooze",
+                dueAt: try row.timestamp(2), reason: try row.optionalText(3), job: job)
         }
     }
 }

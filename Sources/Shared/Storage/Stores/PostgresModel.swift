@@ -22,6 +22,18 @@ extension PostgresRow {
     }
 }
 
+extension PostgresResult {
+    /// Returns the texts of the first column.
+    func texts() throws(PostgresError) -> [String] {
+        try self.map { (row) throws(PostgresError) in try row.text(0) }
+    }
+
+    /// Returns the ids of the first column.
+    func ids() throws(PostgresError) -> [NotificationID] {
+        try self.map { (row) throws(PostgresError) in try row.id(0) }
+    }
+}
+
 /// Parameters made of values of the model; nil is a null.
 extension PostgresValue {
     static func timestamp(_ moment: Timestamp?) -> PostgresValue { .timestamptz(moment?.microseconds) }
@@ -43,6 +55,16 @@ extension PostgresValue {
 
     static func ids(_ ids: [NotificationID]) -> PostgresValue {
         Self.column(.uuid, ids) { $0.append(uuid: $1.halves) }
+    }
+
+    static func optionalIDs(_ ids: [NotificationID?]) -> PostgresValue {
+        Self.column(.uuid, ids) { array, id in
+            if let id { array.append(uuid: id.halves) } else { array.appendNull() }
+        }
+    }
+
+    static func jsons(_ texts: [[UInt8]]) -> PostgresValue {
+        Self.column(.jsonb, texts) { $0.append(json: $1) }
     }
 
     static func timestamps(_ moments: [Timestamp?]) -> PostgresValue {

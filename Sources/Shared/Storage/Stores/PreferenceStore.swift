@@ -193,9 +193,7 @@ package struct PreferenceStore: Sendable {
             [PostgresStatement(Self.makeUser, [.text(user)])]
                 + Self.statements(user: user, settings: settings, keeping: kept)
         )
-        guard results.count > 1, let row = results[1].first else {
-            throw PostgresError(.decoding, "settings returned no row")
-        }
+        guard let row = results[1].first else { throw PostgresError(.decoding, "settings returned no row") }
         if !kept.isSuperset(of: [.quietHours, .general]) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }

@@ -26,7 +26,7 @@ package struct Schedule: Sendable {
     package var part = ""
     /// The user, if the job is for one alone.
     package var user: String?
-    /// The entry that it came from, or ``api``.
+    /// The entry that it came from; without one, a word such as ``api``, which has no slash.
     package var source = Schedule.api
     package var lane = Lane.normal
     /// The job's fields except those about the schedule.
@@ -134,16 +134,11 @@ enum ScheduleColumns {
         """
 
     static func parameters(_ schedules: [Schedule]) -> [PostgresValue] {
-        var lanes = PostgresArray(.int4, capacity: schedules.count)
-        var fields = PostgresArray(.jsonb, capacity: schedules.count)
-        for schedule in schedules {
-            lanes.append(int4: Int32(schedule.lane.rank))
-            fields.append(json: FieldsColumn.json(schedule.fields))
-        }
-        return [
+        [
             .ids(schedules.map(\.id)), .texts(schedules.map(\.org)), .optionalTexts(schedules.map(\.jobID)),
             .texts(schedules.map(\.part)), .optionalTexts(schedules.map(\.user)), .texts(schedules.map(\.source)),
-            .array(lanes), .array(fields), .int8s(schedules.map(\.content)), .timestamps(schedules.map(\.dueAt)),
+            .int4s(clamping: schedules.map(\.lane.rank)), .jsons(schedules.map { FieldsColumn.json($0.fields) }),
+            .int8s(schedules.map(\.content)), .timestamps(schedules.map(\.dueAt)),
             .optionalTexts(schedules.map(\.cron)), .optionalTexts(schedules.map(\.zone)),
             .int4s(clamping: schedules.map(\.wall?.day)), .int4s(clamping: schedules.map(\.wall?.time.minutes)),
             .timestamps(schedules.map(\.startsAt)), .timestamps(schedules.map(\.endsAt)),

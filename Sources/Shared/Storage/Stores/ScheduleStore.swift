@@ -51,8 +51,7 @@ package struct ScheduleStore: Sendable {
             PostgresStatement(ScheduleSQL.wakeCancelled, [parameters[0]]),
         ]
         let results = Array(try await self.pool.run(page + own).dropFirst(page.count))
-        guard results.count == own.count else { throw PostgresError(.decoding, "storing returned no outcomes") }
-        let added = Set(try results[1].map { (row) throws(PostgresError) in try row.id(0) })
+        let added = Set(try results[1].ids())
         var outcomes = schedules.map { added.contains($0.id) ? Outcome.stored : .known }
         for row in results[2] {
             let position = Int(try row.int4(0))
@@ -75,7 +74,6 @@ package struct ScheduleStore: Sendable {
             PostgresStatement(ScheduleSQL.content, [.id(schedule.id)]),
             PostgresStatement(ScheduleSQL.wakeCancelled, [.ids([schedule.id])]),
         ])
-        guard results.count == 5 else { throw PostgresError(.decoding, "storing returned no outcome") }
         if results[2].affectedRows == 1 { return .stored }
         if let row = results[3].first { return try row.int8(0) == schedule.content ? .known : .conflict }
         guard let job = schedule.jobID, !schedule.isRecurring else { return .full }
@@ -90,6 +88,13 @@ package struct ScheduleStore: Sendable {
 
     /// The start of the job ids of a snoozed notification.
     package static func snoozePrefix(of notification: NotificationID) -> String { "snooze:\(notification):" }
+
+    /// The notification that a job brings back; nil for a job of another kind.
+    static func snoozed(byJob job: String) -> NotificationID? {
+        let parts = job.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+        guard parts.count == 3, parts[0] == "snooze" else { return nil }
+        return NotificationID(String(parts[1]))
+    }
 
     /// Removes a schedule if another one brings the same snoozed notification back.
     package func cancelRepeated(
@@ -194,7 +199,7 @@ package struct ScheduleStore: Sendable {
             .int4s(clamping: steps.map(\.wall?.day)), .int4s(clamping: steps.map(\.wall?.time.minutes)),
             .timestamps(steps.map(\.firedAt)), .timestamps(steps.map(\.wakeAt))
         )
-        return Set(try result.map { (row) throws(PostgresError) in try row.id(0) })
+        return Set(try result.ids())
     }
 
     /// Stops a schedule for good, with a reason.
@@ -232,7 +237,7 @@ extension ScheduleStore {
     ) async throws(PostgresError) -> [Schedule] {
         try Self.schedules(
             try await self.pool.query(
-                ScheduleSQL.zoned, .id(last ?? NotificationID(high: 0, low: 0)), .timestamp(now),
+                ScheduleSQL.zoned, .id(last ?? .least), .timestamp(now),
                 .int4(clamping: limit)
             )
         )
@@ -283,7 +288,7 @@ extension ScheduleStore {
     ) async throws(PostgresError) -> [Schedule] {
         try Self.schedules(
             try await self.pool.query(
-                ScheduleSQL.page, .id(last ?? NotificationID(high: 0, low: 0)), .text(org), .int4(clamping: limit)
+                ScheduleSQL.page, .id(last ?? .least), .text(org), .int4(clamping: limit)
             )
         )
     }
@@ -320,14 +325,24 @@ extension ScheduleStore {
 
     /// The number of waiting rows of a job.
     package func count(_ name: CancellationStore.Name) async throws(PostgresError) -> Int {
-        let result = try await self.pool.query(
-            ScheduleSQL.count, .text(name.org), .texts(name.ids), .texts(name.entries)
-        )
+        let result = try await self.pool.query(ScheduleSQL.count, .text(name.org), .texts(name.ids))
         return Int(try result.first?.int8(0) ?? 0)
     }
 
-    /// Makes the waiting rows of a cancelled job due now, to be stored as cancelled; removes those
-    /// stored without an id.
+    /// The names of the waiting jobs that have an id of their own and one of a name's entries.
+    ///
+    /// A broadcast whose pages wait is not among them, because it is known by its entry.
+    package func owners(of name: CancellationStore.Name) async throws(PostgresError) -> [CancellationStore.Name] {
+        guard !name.entries.isEmpty else { return [] }
+        let (first, last) = name.scheduleIDs
+        let result = try await self.pool.query(
+            ScheduleSQL.owners, .text(name.org), .texts(name.entries), .texts(name.ids), .id(first), .id(last))
+        return try result.map { (row) throws(PostgresError) in
+            CancellationStore.Name(org: name.org, id: try row.text(0))
+        }
+    }
+
+    /// Makes the waiting rows of a cancelled job due now, to be stored as cancelled.
     ///
     /// Call it after the cancellation is recorded.
     ///
@@ -347,12 +362,6 @@ extension ScheduleStore {
                 last = try row.text(1)
             }
         }
-        var removed: Int
-        repeat {
-            removed = try await self.pool.query(
-                ScheduleSQL.removePage, .text(name.org), .texts(name.entries), most
-            ).affectedRows
-        } while removed > 0
     }
 
     /// Removes a user from schedules for several users; those for the user alone are found by the
@@ -360,7 +369,7 @@ extension ScheduleStore {
     ///
     /// - Returns: the number of schedules changed or removed.
     package func erase(user: String) async throws(PostgresError) -> Int {
-        var last = NotificationID(high: 0, low: 0)
+        var last = NotificationID.least
         var count = 0
         while true {
             let start = last
@@ -433,14 +442,29 @@ enum ScheduleSQL {
 
     /// Wakes schedules whose job was cancelled before.
     ///
+    /// If its entry was cancelled, its own id is too, because a broadcast fires as another entry.
+    ///
     /// A source that is no entry, such as `api`, may also be the id of another job. $1: ids of new
     /// schedules.
     static let wakeCancelled = """
-        UPDATE carillon.schedules s SET wake_at = now()
-        WHERE s.id = ANY($1) AND s.cron IS NULL AND s.attempts = 0 AND s.wake_at > now() AND EXISTS (
-            SELECT FROM carillon.cancellations c WHERE c.org_id = s.org_id AND c.job_id = ANY (ARRAY[
-                s.job_id, CASE WHEN s.source LIKE '%/%' THEN s.source END, split_part(s.source, '/', 2)])
+        WITH cancelled AS MATERIALIZED (
+            SELECT s.id, s.org_id, s.job_id, x.at
+            FROM carillon.schedules s
+            CROSS JOIN LATERAL (
+                SELECT max(c.at) AS at FROM carillon.cancellations c
+                WHERE c.org_id = s.org_id AND c.job_id = ANY (ARRAY[
+                    s.job_id, CASE WHEN s.source LIKE '%/%' THEN s.source END, split_part(s.source, '/', 2)])
+            ) x
+            WHERE s.id = ANY($1) AND s.cron IS NULL AND x.at IS NOT NULL
+        ),
+        named AS (
+            INSERT INTO carillon.cancellations (org_id, job_id, at)
+            SELECT c.org_id, c.job_id, max(c.at) FROM cancelled c WHERE c.job_id IS NOT NULL
+            GROUP BY c.org_id, c.job_id ORDER BY c.org_id, c.job_id
+            ON CONFLICT (org_id, job_id) DO NOTHING
         )
+        UPDATE carillon.schedules s SET wake_at = now() FROM cancelled c
+        WHERE s.id = c.id AND s.attempts = 0 AND s.wake_at > now()
         """
 
     /// Tells only the first claim from later ones: a schedule claimed with others may never be
@@ -502,16 +526,6 @@ enum ScheduleSQL {
         SELECT count(*), max(part) FROM page
         """
 
-    /// Removes a page of the rows of entries that were stored without an id.
-    ///
-    /// $1: organisation, $2: entries, $3: limit.
-    static let removePage = """
-        DELETE FROM carillon.schedules WHERE id = ANY(ARRAY(
-            SELECT id FROM carillon.schedules
-            WHERE org_id = $1 AND source = ANY($2) AND job_id IS NULL AND source <> 'api' LIMIT $3
-        ))
-        """
-
     /// Removes a page of the rows of jobs whose ids lie between two others.
     ///
     /// $1: organisation, $2, $3: job ids, $4: limit.
@@ -522,11 +536,23 @@ enum ScheduleSQL {
         ))
         """
 
-    /// $1: organisation, $2: job ids, $3: entries.
+    /// $1: organisation, $2: job ids.
     static let count = """
-        SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL)
-            + (SELECT count(*) FROM carillon.schedules
-                WHERE org_id = $1 AND source = ANY($3) AND job_id IS NULL AND source <> 'api')
+        SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL
+        """
+
+    /// The ids of jobs by their entries, without those that are `ids`.
+    ///
+    /// $1: organisation, $2: entries with their streams, $3: ids, $4 and $5: the least and the
+    /// greatest id of their schedules.
+    static let owners = """
+        SELECT DISTINCT w.job_id FROM unnest($2) AS e (name)
+        CROSS JOIN LATERAL (
+            SELECT s.job_id FROM carillon.schedules s
+            WHERE s.id BETWEEN $4 AND $5 AND s.org_id = $1 AND s.source = e.name AND s.cron IS NULL LIMIT 1
+        ) w
+        WHERE w.job_id <> ALL ($3)
+            AND NOT EXISTS (SELECT FROM carillon.broadcasts b WHERE b.org_id = $1 AND b.job_entry = e.name)
         """
 
     /// $1: last id, $2: organisation or null, $3: limit.
@@ -535,15 +561,14 @@ enum ScheduleSQL {
         WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) ORDER BY s.id LIMIT $3
         """
 
-    /// Reads a page of schedules, with the fields of those that may name a user.
+    /// Reads a page of schedules for several users, with the fields of those that may name a user.
     ///
     /// The page bounds how many are unpacked at a time. $1: user, $2: last id.
     static let naming = """
         WITH page AS MATERIALIZED (
-            SELECT id, user_id, fields FROM carillon.schedules WHERE id > $2 ORDER BY id LIMIT 1000
+            SELECT id, fields FROM carillon.schedules WHERE user_id IS NULL AND id > $2 ORDER BY id LIMIT 1000
         )
-        SELECT s.id,
-            CASE WHEN s.user_id IS NULL AND \(FieldsErasure.mayName("$1", in: "s.fields")) THEN s.fields END
+        SELECT s.id, CASE WHEN \(FieldsErasure.mayName("$1", in: "s.fields")) THEN s.fields END
         FROM page s ORDER BY s.id
         """
 }

@@ -71,7 +71,6 @@ package struct StatisticsStore: Sendable {
             ],
             timeout: Self.patience
         )
-        guard results.count == 3 else { throw PostgresError(.decoding, "statistics returned no result") }
         var counts: [Count] = []
         var start = since
         for result in results.prefix(2) {

@@ -32,7 +32,10 @@ package struct TraceStore: Sendable {
         package let storedAt: Timestamp
         package let sentVia: String?
         package let replacedBy: NotificationID?
+        /// The newest ones, oldest first.
         package let attempts: [Attempt]
+        /// The number of older attempts that are left out.
+        package var omitted = 0
         package let followUps: [(kind: String, due: Timestamp)]
         /// When its user archived it; nil if it is not in the archive.
         package var archivedAt: Timestamp?
@@ -42,7 +45,7 @@ package struct TraceStore: Sendable {
         package let gathering: Gathering?
     }
 
-    /// The number of attempts in a record, oldest first.
+    /// The number of attempts in a record.
     static let mostAttempts = 1_000
     /// How long after its entry a notification is searched for without its user, and among how many
     /// stored then.
@@ -66,13 +69,16 @@ package struct TraceStore: Sendable {
             PostgresStatement(Self.followUps, key),
             PostgresStatement(Self.cancellation, key),
         ])
-        guard results.count == 4, let row = results[0].first else { return try await self.held(id, user: user) }
+        guard let row = results[0].first else { return try await self.held(id, user: user) }
         return Record(
             notification: try NotificationColumns.all.read(row, at: 4),
             storedAt: try row.timestamp(0),
             sentVia: try row.optionalText(1),
             replacedBy: try row.optionalID(2),
-            attempts: try results[1].map { (row) throws(PostgresError) in try Self.attempt(row) },
+            attempts: try results[1].map { (row) throws(PostgresError) in try Self.attempt(row) }.reversed(),
+            omitted: try results[1].first.map { (row) throws(PostgresError) in
+                Int(try row.int8(9)) - results[1].count
+            } ?? 0,
             followUps: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try row.timestamp(1)) },
             archivedAt: try row.optionalTimestamp(3),
             cancelledAt: try results[3].first?.optionalTimestamp(0),
@@ -92,25 +98,27 @@ package struct TraceStore: Sendable {
             id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
         try NotificationColumns.item.read(row, at: 7, into: &notification)
         var summary: (id: NotificationID, storedAt: Timestamp)?
-        switch try row.optionalText(4).flatMap({ DigestStore.Fate(rawValue: $0) }) {
+        let fate = try row.optionalText(4).flatMap { DigestStore.Fate(rawValue: $0) }
+        switch fate {
         case .cancelled: notification.status = .cancelled
         case .expired: notification.status = .expired
         case .read:
             notification.status = .suppressed
             notification.statusReason = DigestStore.Fate.read.rawValue
-        case .alone, nil:
+        case .alone, .suppressed, nil:
             if isOpen, cancelledAt != nil {
                 // It drops out when the window ends.
                 notification.status = .cancelled
             } else if isOpen {
                 notification.status = .deferred
-                notification.statusReason = "digest"
+                notification.statusReason = RecordedReason.digest.rawValue
             } else {
-                let newest = try row.id(6)
-                summary = try await self.stored(
-                    DigestStore.summary(of: window, newest: newest, user: user), user: user)
-                notification.status = .sent
-                notification.statusReason = "summarised"
+                let id = DigestStore.summary(of: window, newest: try row.id(6), user: user)
+                let stored = try await self.stored(id, user: user)
+                summary = stored.map { (id: id, storedAt: $0.at) }
+                let isSuppressed = fate == .suppressed || fate == .alone && stored?.status == .suppressed
+                notification.status = isSuppressed ? .suppressed : .sent
+                notification.statusReason = isSuppressed ? stored?.reason : RecordedReason.summarised.rawValue
             }
         }
         let due = try row.timestamp(3)
@@ -126,16 +134,17 @@ package struct TraceStore: Sendable {
         )
     }
 
-    /// When a notification was stored; nil if it is not there.
+    /// When a notification was stored, and its status; nil if it is not there.
     private func stored(
         _ id: NotificationID,
         user: String
-    ) async throws(PostgresError) -> (id: NotificationID, storedAt: Timestamp)? {
+    ) async throws(PostgresError) -> (at: Timestamp, status: NotificationStatus?, reason: String?)? {
         let result = try await self.pool.query(
-            "SELECT stored_at FROM carillon.notifications WHERE user_id = $1 AND id = $2", .text(user), .id(id)
+            "SELECT stored_at, status, status_reason FROM carillon.notifications WHERE user_id = $1 AND id = $2",
+            .text(user), .id(id)
         )
         guard let row = result.first else { return nil }
-        return (id, try row.timestamp(0))
+        return (try row.timestamp(0), NotificationStatus(rawValue: try row.text(1)), try row.optionalText(2))
     }
 
     private func owner(of id: NotificationID, named user: String?) async throws(PostgresError) -> String? {
@@ -169,23 +178,28 @@ package struct TraceStore: Sendable {
         WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// Includes the changes of the user's tokens during its delivery.
+    /// The newest attempts and their number in all, with the changes of the user's tokens during
+    /// its delivery.
     private static let attempts = """
-        SELECT at, kind, provider, device_id, attempt, outcome, reason, provider_id, duration_ms
-        FROM carillon.delivery_attempts WHERE user_id = $1 AND notification_id = $2
-        UNION ALL
-        SELECT t.at, t.kind, t.provider, t.device_id, t.attempt, t.outcome, t.reason, t.provider_id, t.duration_ms
-        FROM carillon.notifications n
-        JOIN carillon.delivery_attempts t ON t.user_id = n.user_id AND t.kind = 'token' AND t.at >= n.stored_at
-            AND t.at < coalesce(n.expires_at, n.created_at + interval '1 day')
-        WHERE n.user_id = $1 AND n.id = $2
-        ORDER BY at LIMIT $3
+        SELECT x.*, count(*) OVER () FROM (
+            SELECT at, kind, provider, device_id, attempt, outcome, reason, provider_id, duration_ms
+            FROM carillon.delivery_attempts WHERE user_id = $1 AND notification_id = $2
+            UNION ALL
+            SELECT t.at, t.kind, t.provider, t.device_id, t.attempt, t.outcome, t.reason, t.provider_id, t.duration_ms
+            FROM carillon.notifications n
+            JOIN carillon.delivery_attempts t ON t.user_id = n.user_id AND t.kind = 'token' AND t.at >= n.stored_at
+                AND t.at < coalesce(n.expires_at, n.created_at + interval '1 day')
+            WHERE n.user_id = $1 AND n.id = $2
+        ) x ORDER BY x.at DESC LIMIT $3
         """
 
-    /// Leaves out enqueued follow-ups.
+    /// The end of a snooze, and follow-ups that are not enqueued.
     private static let followUps = """
         SELECT kind, due_at FROM carillon.follow_ups
         WHERE user_id = $1 AND notification_id = $2 AND NOT \(FollowUpStore.isUnderWay)
+        UNION ALL
+        SELECT 'snooze', s.due_at FROM carillon.schedules s
+        WHERE s.user_id = $1 AND s.state = 'waiting' AND \(ScheduleSQL.isSnooze(of: "$2::uuid"))
         ORDER BY due_at
         """
 

@@ -98,7 +98,7 @@ package struct WebhookStore: Sendable {
                 SELECT \(Self.columns) FROM carillon.webhooks
                 WHERE id > $2 AND ($1::text IS NULL OR org_id = $1) ORDER BY id LIMIT $3
                 """,
-                .text(org), .id(last ?? NotificationID(high: 0, low: 0)), .int4(clamping: limit)
+                .text(org), .id(last ?? .least), .int4(clamping: limit)
             )
         )
     }
