@@ -13,17 +13,7 @@ struct BookmarksTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 
     private static func with(_ body: (Bookmarks) async throws -> Void) async throws {
-        let connection = try await TestRedis.connect()
-        let prefix = TestRedis.prefix()
-        let result: Result<Void, any Error>
-        do {
-            result = .success(try await body(Live(connection, keys: Keyspace(prefix: prefix)).bookmarks))
-        } catch {
-            result = .failure(error)
-        }
-        try? await TestRedis.deleteKeys(prefix: prefix, connection)
-        await connection.close()
-        try result.get()
+        try await TestRedis.with { try await body(Live($0, keys: Keyspace(prefix: $1)).bookmarks) }
     }
 
     private static func note(

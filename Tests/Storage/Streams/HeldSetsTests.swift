@@ -7,7 +7,7 @@ import Storage
 import Support
 import Testing
 
-/// Deliveries that were held back untried, on a real Redis.
+/// Deliveries that are held back for their app, on a real Redis.
 @Suite(.timeLimit(.minutes(10)))
 struct HeldSetsTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
@@ -21,9 +21,9 @@ struct HeldSetsTests {
         _ works: [DeliveryWork], of app: String, due: Timestamp = HeldSetsTests.now, _ redis: RedisClient,
         _ keys: Keyspace
     ) async throws {
-        let held = Live(redis, keys: keys).heldSets
+        let sets = Live(redis, keys: keys).retries
         var batch = RedisBatch()
-        for work in works { held.add(work, due: due, provider: .fcm, lane: .bulk, app: app, in: &batch) }
+        for work in works { sets.add(work, due: due, provider: .fcm, lane: .bulk, app: app, in: &batch) }
         try await redis.run(batch)
     }
 
@@ -31,23 +31,23 @@ struct HeldSetsTests {
     func moves() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let held = Live(redis, keys: keys).heldSets
+            let sets = Live(redis, keys: keys).retries
             try await Self.add((0..<5).map { Self.work($0) }, of: "one", redis, keys)
             // Adding it twice keeps one.
             for _ in 0..<2 { try await Self.add([Self.work(9)], of: "two", due: Self.now + .seconds(1), redis, keys) }
-            #expect(try await Set(held.apps(provider: .fcm, lane: .bulk)) == ["one", "two"])
-            #expect(try await held.apps(provider: .fcm, lane: .normal).isEmpty)
+            #expect(try await Set(sets.heldApps(provider: .fcm, lane: .bulk)) == ["one", "two"])
+            #expect(try await sets.heldApps(provider: .fcm, lane: .normal).isEmpty)
             func move(_ app: String, after milliseconds: Int64, limit: Int = 10) async throws -> Int {
-                try await held.moveDue(
+                try await sets.moveDue(
                     provider: .fcm, lane: .bulk, app: app, now: Self.now + .milliseconds(milliseconds), limit: limit)
             }
             #expect(try await move("two", after: 999) == 0)
             #expect(try await move("two", after: 1_000) == 1)
-            #expect(try await held.apps(provider: .fcm, lane: .bulk) == ["one"])
+            #expect(try await sets.heldApps(provider: .fcm, lane: .bulk) == ["one"])
             #expect(try await move("one", after: 0, limit: 3) == 3)
-            #expect(try await held.apps(provider: .fcm, lane: .bulk) == ["one"])
+            #expect(try await sets.heldApps(provider: .fcm, lane: .bulk) == ["one"])
             #expect(try await move("one", after: 0) == 2)
-            #expect(try await held.apps(provider: .fcm, lane: .bulk).isEmpty)
+            #expect(try await sets.heldApps(provider: .fcm, lane: .bulk).isEmpty)
             let stream = RedisArgument.text(keys.deliveries(.fcm, .bulk))
             #expect(try await redis.send("XLEN", stream).integer() == 6)
         }
@@ -57,7 +57,7 @@ struct HeldSetsTests {
     func rivals() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let held = Live(redis, keys: keys).heldSets
+            let sets = Live(redis, keys: keys).retries
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     for number in 0..<300 { try await Self.add([Self.work(UInt64(number))], of: "one", redis, keys) }
@@ -65,7 +65,7 @@ struct HeldSetsTests {
                 for _ in 0..<3 {
                     group.addTask {
                         let rival = try await TestRedis.connect()
-                        let theirs = Live(rival, keys: keys).heldSets
+                        let theirs = Live(rival, keys: keys).retries
                         for _ in 0..<300 {
                             _ = try await theirs.moveDue(
                                 provider: .fcm, lane: .bulk, app: "one", now: Self.now, limit: 2)
@@ -76,8 +76,8 @@ struct HeldSetsTests {
                 try await group.waitForAll()
             }
             // An app with deliveries left stays listed, so that they are moved.
-            while let app = try await held.apps(provider: .fcm, lane: .bulk).first {
-                _ = try await held.moveDue(provider: .fcm, lane: .bulk, app: app, now: Self.now, limit: 10)
+            while let app = try await sets.heldApps(provider: .fcm, lane: .bulk).first {
+                _ = try await sets.moveDue(provider: .fcm, lane: .bulk, app: app, now: Self.now, limit: 10)
             }
             let stream = RedisArgument.text(keys.deliveries(.fcm, .bulk))
             #expect(try await redis.send("XLEN", stream).integer() == 300)
@@ -126,8 +126,8 @@ struct HeldSetsTests {
             let traces = Live(redis, keys: keys).userTraces
             #expect(try await traces.eraseRetries(user: "ada") == 2)
             #expect(try await traces.eraseRetries(user: "ada") == 0)
-            let held = Live(redis, keys: keys).heldSets
-            #expect(try await held.waiting(provider: .fcm, lane: .bulk).count == 2)
+            let sets = Live(redis, keys: keys).retries
+            for app in ["one", "two"] { #expect(try await sets.count(provider: .fcm, lane: .bulk, app: app) == 1) }
         }
     }
 }

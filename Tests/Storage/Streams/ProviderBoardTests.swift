@@ -39,6 +39,9 @@ struct ProviderBoardTests {
             #expect(sums.reasons == ["UNREGISTERED": 2, "not_sent:connect": 1])
             #expect(sums.latencies.first == 3 && sums.latencies.last == 3)
             #expect(report.counts.last == other)
+            // Looking does not forget.
+            #expect(try await board.report(now: Self.now + .seconds(30), removesStale: false).dispatchers.isEmpty)
+            #expect(try await board.report(now: Self.now).dispatchers == ["d1", "d2"])
             // Only the second is recent enough.
             try await board.put([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
             let later = try await board.report(now: Self.now + .seconds(30))
@@ -78,6 +81,28 @@ struct ProviderBoardTests {
             let report = try await Live(redis, keys: keys).providerBoard.report(now: Self.now)
             #expect(report.states.map(\.app) == ["my app"])
             #expect(report.counts.isEmpty)
+        }
+    }
+
+    @Test("skips counts that no dispatcher reaches")
+    func overflows() async throws {
+        try await TestRedis.with { redis, prefix in
+            let most = "\(Int.max)"
+            func line(_ sent: String, _ accepted: String, latency: String = "0", reasons: String = "-") -> String {
+                "+ fcm \(sent) \(accepted) \(latency),0,0,0,0,0,0,0,0,0,0,0,0 \(reasons) app"
+            }
+            let lines = [
+                line("0", "\(Int.min)"), line("-1", "-2"), line("1", "2"), line(most, "0"), line(most, "0"),
+                line("1", "1", latency: most), line("1", "1", latency: most),
+                line("9", "0", reasons: "a=\(most),a=1"), line("1", "0", reasons: "a=1,a=1"),
+                line("3", "1", latency: "3", reasons: "a=2"),
+            ]
+            let text = "1 \(Self.now.milliseconds)\n" + lines.joined(separator: "\n")
+            try await redis.send("HSET", .text("\(prefix)providers"), "d1", .text(text))
+            let report = try await Live(redis, keys: Keyspace(prefix: prefix)).providerBoard.report(now: Self.now)
+            let counts = try #require(report.counts.first)
+            #expect(report.counts.count == 1 && counts.sent == 3 && counts.failed == 2)
+            #expect(counts.reasons == ["a": 2] && counts.latencies.first == 3)
         }
     }
 }

@@ -12,17 +12,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct StreamRedisTests {
     private static func with(_ body: (RedisClient, Keyspace) async throws -> Void) async throws {
-        let connection = try await TestRedis.connect()
-        let prefix = TestRedis.prefix()
-        do {
-            try await body(connection, Keyspace(prefix: prefix))
-        } catch {
-            try? await TestRedis.deleteKeys(prefix: prefix, connection)
-            await connection.close()
-            throw error
-        }
-        try await TestRedis.deleteKeys(prefix: prefix, connection)
-        await connection.close()
+        try await TestRedis.with { try await body($0, Keyspace(prefix: $1)) }
     }
 
     private static func fields(_ title: String) -> [(name: String, value: [UInt8])] {

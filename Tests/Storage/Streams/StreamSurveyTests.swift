@@ -3,9 +3,10 @@
 
 import Clients
 import Core
-import Storage
 import Support
 import Testing
+
+@testable import Storage
 
 /// Surveys of waiting work in Redis.
 @Suite(.timeLimit(.minutes(10)))
@@ -66,7 +67,7 @@ struct StreamSurveyTests {
             live.retries.add(
                 Self.work(1, since: Self.now + .seconds(-50)), due: Self.now, provider: .fcm, lane: .normal, in: &batch)
             for (number, app) in ["one", "two"].enumerated() {
-                live.heldSets.add(
+                live.retries.add(
                     Self.work(UInt64(2 + number), since: Self.now + .seconds(-70 - Int64(number))),
                     due: Self.now + .seconds(9), provider: .fcm, lane: .normal, app: app, in: &batch)
             }
@@ -78,10 +79,45 @@ struct StreamSurveyTests {
             #expect(found.length == users.count && found.pending == 1 && found.consumers == 1)
             #expect(found.oldest == Self.now && found.oldestPending == Self.now)
             #expect(found.retries == 3 && found.nextRetry == Self.now)
+            let due: [String?: Timestamp] = [
+                nil: Self.now, "one": Self.now + .seconds(9), "two": Self.now + .seconds(9),
+            ]
+            #expect(found.firstDue == due)
             #expect(found.waitingSince == Self.now + .seconds(-71))
             #expect(streams.reduce(0) { $0 + $1.length } == users.count)
             // One read for each stream and one for details; Redis may get a batch in pieces.
             #expect(after - before < 5 * streams.count)
+        }
+    }
+
+    @Test("finds no pending entry in an overflow that is deleted while it is read")
+    func deletedMeanwhile() async throws {
+        try await TestRedis.with { redis, prefix in
+            var batch = RedisBatch()
+            batch.append("XPENDING", .text(Keyspace(prefix: prefix).overflow("gone")), .text(Keyspace.group))
+            let reply = try #require(try await redis.send(batch).first)
+            #expect(try StreamSurvey.oldest(reply) == nil)
+        }
+    }
+
+    @Test("counts the overflows of all organisations as one stream, as old as the first entries of their jobs")
+    func overflow() async throws {
+        try await TestRedis.with { redis, prefix in
+            let live = Live(redis, keys: Keyspace(prefix: prefix))
+            func overflow() async throws -> StreamSurvey.Stream {
+                try #require(try await live.survey.streams(of: []).first(where: \.isOverflow))
+            }
+            let none = try await overflow()
+            #expect(none.length == 0 && none.waitingSince == nil)
+            for (org, age) in [("one", 50), ("two", 70), ("two", 60)] {
+                let entry = "\((Self.now + .seconds(-age)).milliseconds)-0"
+                let job = JobOrigin(stream: live.keys.jobs(.normal), entry: entry, fields: [])
+                _ = try await live.overflows.append([(org: org, fields: job.movedFields)])
+            }
+            let found = try await overflow()
+            #expect(found.name == live.keys.overflows && found.lane == .bulk && found.provider == nil)
+            #expect(found.length == 3 && found.pending == 0)
+            #expect(found.oldest == Self.now + .seconds(-70) && found.waitingSince == found.oldest)
         }
     }
 

@@ -231,10 +231,14 @@ package struct StreamEntry: Sendable {
     /// When the entry was appended, by Redis's clock; nil if its id has no time.
     var appendedAt: Timestamp? { Self.moment(ofID: self.id) }
 
-    /// The time at the start of an entry's id.
+    /// The time at the start of an entry's id; nil if it has none.
     static func moment(ofID id: String) -> Timestamp? {
-        let milliseconds = id.split(separator: "-").first.flatMap { Int64($0) }
-        return milliseconds.map { Timestamp(milliseconds: $0) }
+        Self.milliseconds(ofID: id).map { Timestamp(milliseconds: $0) }
+    }
+
+    /// The time at the start of an entry's id, in Unix milliseconds; nil if it has none.
+    package static func milliseconds(ofID id: String) -> Int64? {
+        Int64(Substring(id.utf8.prefix { $0 != UInt8(ascii: "-") }))
     }
 
     package subscript(_ name: String) -> ArraySlice<UInt8>? {

@@ -187,19 +187,6 @@ package struct OverflowStreams: Sendable {
     /// The keys of the part that takes an organisation's jobs.
     private func keys(of org: String) -> Keyspace { self.live.keys.overflowPart(of: org) }
 
-    /// The number of jobs in the overflows of each organisation, in all parts and former ones.
-    package func lengths(of orgs: Set<String>) async throws(RedisError) -> [String: Int] {
-        guard !orgs.isEmpty else { return [:] }
-        let places = orgs.flatMap { org in self.live.keys.jobSources.map { (org, $0.overflow(org)) } }
-        var batch = RedisBatch()
-        for (_, stream) in places { batch.append("XLEN", .text(stream)) }
-        var lengths: [String: Int] = [:]
-        for ((org, _), reply) in zip(places, try await self.live.connection.send(batch)) {
-            lengths[org, default: 0] += Int(try reply.integer())
-        }
-        return lengths
-    }
-
     /// The organisations with an overflow, by name.
     package func orgs() async throws(RedisError) -> [String] {
         try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings().sorted()
@@ -253,6 +240,8 @@ package struct JobOrigin: Sendable {
     private let isReplay: Bool
     /// The first entry as `stream/entry`.
     package let text: String
+    /// The entry by which its notifications know the job: the first, also of a job that has waited.
+    package var jobEntry: String
 
     /// Reads an entry of a stream.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
@@ -261,6 +250,7 @@ package struct JobOrigin: Sendable {
         self.latest = moved ?? (stream, entry)
         self.place = replayed ?? self.latest
         self.text = "\(self.place.stream)/\(self.place.entry)"
+        self.jobEntry = self.text
         self.isReplay = replayed != nil
         let isMarked = moved != nil || replayed != nil
         let kept = isMarked ? fields.filter { $0.name != Self.movedField && $0.name != Self.replayField } : fields
@@ -305,7 +295,7 @@ package struct JobOrigin: Sendable {
 
     /// When the job was enqueued or replayed, in Unix milliseconds; nil if the entry's id has no
     /// time.
-    package var milliseconds: Int64? { Int64(Substring(self.latest.entry.utf8.prefix { $0 != UInt8(ascii: "-") })) }
+    package var milliseconds: Int64? { StreamEntry.milliseconds(ofID: self.latest.entry) }
 
     /// Returns when the job was enqueued or replayed, at most `now`; `now` if the entry's id has no
     /// time.

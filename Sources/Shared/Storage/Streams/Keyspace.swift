@@ -311,7 +311,7 @@ package struct Keyspace: Sendable {
     /// The pub/sub channel of all nodes.
     package var allNodesChannel: String { self.channel("all") }
 
-    /// The pub/sub channel for revoked tokens; a message is the number of the revocation.
+    /// The pub/sub channel for revoked tokens; a message is a revocation's announcement.
     package var revocationsChannel: String { self.channel("revocations") }
 
     /// The pub/sub channel that makes gateways and dispatchers reload the catalog.

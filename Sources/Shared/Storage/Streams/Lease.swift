@@ -168,13 +168,10 @@ package struct ProcessNote: Sendable, Equatable {
     init?(leaseValue: String) {
         let parts = leaseValue.split(separator: " ")
         guard parts.count == 4, let milliseconds = Int64(parts[3]),
-            (0...Self.latest).contains(milliseconds)
+            Timestamp.writableMilliseconds.contains(milliseconds)
         else { return nil }
         self.init(version: String(parts[2]), startedAt: Timestamp(milliseconds: milliseconds))
     }
-
-    /// The last millisecond of the year 9999.
-    private static let latest: Int64 = 253_402_300_799_999
 
     /// Returns the value of a lease: the kind of the process, its load, and this note.
     package func leaseValue(_ kind: String, load: Int = 0) -> String {

@@ -95,7 +95,6 @@ package struct Live: Sendable {
     package var catalogAnnouncer: CatalogAnnouncer { CatalogAnnouncer(live: self) }
     package var eventFeed: EventFeed { EventFeed(live: self) }
     package var eventTail: EventTail { EventTail(live: self) }
-    package var heldSets: HeldSets { HeldSets(live: self) }
     package var jobs: JobStream { JobStream(live: self) }
     package var overflows: OverflowStreams { OverflowStreams(live: self) }
     package var providerBoard: ProviderBoard { ProviderBoard(live: self) }

@@ -41,13 +41,20 @@ package struct ProviderState: Sendable, Equatable {
 package struct ProviderReport: Sendable {
     package fileprivate(set) var states: [ProviderState] = []
     package fileprivate(set) var counts: [ProviderCounts] = []
-    /// Whether a dispatcher is live, even one without providers.
-    fileprivate var hasDispatcher = false
+    /// The live dispatchers, even those without providers.
+    package fileprivate(set) var dispatchers: Set<String> = []
 
     /// Whether a dispatcher has a provider for an app, or for any; true if no dispatcher is live.
     package func serves(_ provider: Provider, app: String? = nil) -> Bool {
-        guard self.hasDispatcher else { return true }
+        guard !self.dispatchers.isEmpty else { return true }
         return self.states.contains { $0.provider == provider && (app == nil || $0.app == app) }
+    }
+
+    /// Whether every circuit breaker of a provider's app, or of all its apps, is open or probing on
+    /// every dispatcher; false if there is none.
+    package func isUnavailable(_ provider: Provider, app: String?) -> Bool {
+        let states = self.states.filter { $0.provider == provider && (app == nil || $0.app == app) }
+        return !states.isEmpty && states.allSatisfy { $0.breaker != .closed }
     }
 }
 
@@ -85,13 +92,10 @@ package struct ProviderBoard: Sendable {
         try await self.live.connection.send("HDEL", .text(self.live.keys.providers), .text(dispatcher))
     }
 
-    /// Returns the states of all dispatchers and removes stale fields.
-    package func states(now: Timestamp) async throws(RedisError) -> [ProviderState] {
-        try await self.report(now: now).states
-    }
-
-    /// Returns the report of all live dispatchers, and removes stale fields.
-    package func report(now: Timestamp) async throws(RedisError) -> ProviderReport {
+    /// Returns the report of all live dispatchers.
+    ///
+    /// - Parameter removesStale: whether to remove stale fields.
+    package func report(now: Timestamp, removesStale: Bool = true) async throws(RedisError) -> ProviderReport {
         let fields = try await self.live.connection.send("HGETALL", .text(self.live.keys.providers)).strings()
         var report = ProviderReport()
         var sums: [String: ProviderCounts] = [:]
@@ -100,10 +104,10 @@ package struct ProviderBoard: Sendable {
             let head = lines.first?.split(separator: " ") ?? []
             guard head.count == 2, head[0] == Self.format, let moment = Int64(head[1]) else { continue }
             guard now - Timestamp(milliseconds: moment) < Self.validity else {
-                try await self.remove(fields[index])
+                if removesStale { try await self.remove(fields[index]) }
                 continue
             }
-            report.hasDispatcher = true
+            report.dispatchers.insert(fields[index])
             for line in lines.dropFirst() {
                 if let state = Self.state(line, dispatcher: fields[index]) { report.states.append(state) }
                 guard let counts = ProviderCounts(line: line) else { continue }
@@ -209,23 +213,31 @@ extension ProviderCounts {
             + "\(reasons.isEmpty ? "-" : reasons) \(self.app)"
     }
 
-    /// Returns nil for any other line.
+    /// Returns nil for any other line, and for counts that no dispatcher reaches.
     init?(line: Substring) {
         let parts = line.split(separator: " ", maxSplits: 6)
         guard parts.count == 7, parts[0] == Self.mark, let provider = Provider(rawValue: String(parts[1])),
-            let sent = Int(parts[2]), let accepted = Int(parts[3])
+            let sent = Self.number(parts[2]), let accepted = Self.number(parts[3]), accepted <= sent
         else { return nil }
-        let latencies = parts[4].split(separator: ",").compactMap { Int($0) }
+        let latencies = parts[4].split(separator: ",").compactMap { Self.number($0) }
         self.init(provider: provider, app: String(parts[6]))
         guard latencies.count == self.latencies.count else { return nil }
         self.sent = sent
         self.accepted = accepted
         self.latencies = latencies
         guard parts[5] != "-" else { return }
+        var failed = 0
         for pair in parts[5].split(separator: ",") {
             let halves = pair.split(separator: "=")
-            guard halves.count == 2, let count = Int(halves[1]) else { return nil }
+            guard halves.count == 2, let count = Self.number(halves[1]) else { return nil }
+            failed += count
+            guard failed <= self.failed else { return nil }
             self.count(String(halves[0]), count)
         }
+    }
+
+    /// Returns nil for a number so large that a sum over dispatchers could overflow.
+    private static func number(_ text: Substring) -> Int? {
+        Int(text).flatMap { (0...1 << 40).contains($0) ? $0 : nil }
     }
 }

@@ -4,48 +4,65 @@
 import Clients
 import Core
 
-/// Deliveries that wait for a retry, by due time.
+/// Deliveries that wait, by due time: for a retry, or for the turn of their app.
 ///
-/// Deliveries that were held back before their first attempt are in ``HeldSets``.
+/// Each app has a set of its own for deliveries that its circuit breaker or its rate holds back, so
+/// that no app delays another. Those that wait for credentials or settings are among the retries.
 package struct RetrySet: Sendable {
     let live: Live
 
-    /// Adds a retry to a batch.
+    /// The key of an app's held-back deliveries; of the retries if `app` is nil.
+    static func key(_ keys: Keyspace, _ provider: Provider, _ lane: Lane, app: String?) -> RedisArgument {
+        .text(app.map { keys.held(provider, lane, app: $0) } ?? keys.retries(provider, lane))
+    }
+
+    /// Adds a delivery to a batch.
+    ///
+    /// - Parameter app: the app that it is held back for; nil for a retry.
     package func add(
         _ work: DeliveryWork,
         due: Timestamp,
         provider: Provider,
         lane: Lane,
+        app: String? = nil,
         in batch: inout RedisBatch
     ) {
+        let keys = self.live.keys.part(of: work.user)
         batch.append(
-            "ZADD", .text(self.live.keys.part(of: work.user).retries(provider, lane)), .integer(due.milliseconds),
-            .bytes(work.bytes)
-        )
+            "ZADD", Self.key(keys, provider, lane, app: app), .integer(due.milliseconds), .bytes(work.bytes))
+        // Last, because an app with an empty set is removed.
+        if let app { batch.append("SADD", .text(keys.held(provider, lane)), .text(app)) }
     }
 
-    /// Moves up to `limit` due retries back to their stream.
+    /// Moves up to `limit` due deliveries back to their stream, and removes an app without any.
     ///
-    /// - Returns: the number of retries moved.
+    /// - Parameter app: the app that they are held back for; nil for retries.
+    /// - Returns: the number of deliveries moved.
     package func moveDue(
         provider: Provider,
         lane: Lane,
+        app: String? = nil,
         now: Timestamp,
         limit: Int
     ) async throws(RedisError) -> Int {
-        Int(
-            try await self.live.connection.run(
-                StreamScripts.moveDue,
-                keys: [
-                    .text(self.live.keys.retries(provider, lane)), .text(self.live.keys.deliveries(provider, lane)),
-                ],
-                arguments: [.integer(now.milliseconds), .integer(Int64(limit))]
-            ).integer()
-        )
+        let live = self.live
+        var keys: [RedisArgument] = [
+            Self.key(live.keys, provider, lane, app: app), .text(live.keys.deliveries(provider, lane)),
+        ]
+        var arguments: [RedisArgument] = [.integer(now.milliseconds), .integer(Int64(limit))]
+        if let app {
+            keys.append(.text(live.keys.held(provider, lane)))
+            arguments.append(.text(app))
+        }
+        return Int(try await live.connection.run(StreamScripts.moveDue, keys: keys, arguments: arguments).integer())
     }
 
-    /// Returns those of the providers for which something waits in this set or in ``HeldSets``, in
-    /// one round trip.
+    /// Returns the apps with held deliveries, in no order.
+    package func heldApps(provider: Provider, lane: Lane) async throws(RedisError) -> [String] {
+        try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))).strings()
+    }
+
+    /// Returns those of the providers for which something waits, in one round trip.
     ///
     /// In a cluster, it fails at once while the part's master is away.
     package func waiting(of providers: [Provider]) async throws(RedisError) -> Set<Provider> {
@@ -77,77 +94,12 @@ package struct RetrySet: Sendable {
         return try await self.live.firstMoments(of: keys).compactMap(\.self).min()
     }
 
-    /// The number of waiting retries.
-    package func count(provider: Provider, lane: Lane) async throws(RedisError) -> Int {
-        Int(try await self.live.connection.send("ZCARD", .text(self.live.keys.retries(provider, lane))).integer())
-    }
-}
-
-/// Deliveries that were held back before their first attempt, by due time.
-///
-/// Each app has a set of its own, so that no app delays another.
-package struct HeldSets: Sendable {
-    let live: Live
-
-    /// Adds a held delivery to a batch.
-    package func add(
-        _ work: DeliveryWork,
-        due: Timestamp,
-        provider: Provider,
-        lane: Lane,
-        app: String,
-        in batch: inout RedisBatch
-    ) {
-        let keys = self.live.keys.part(of: work.user)
-        batch.append(
-            "ZADD", .text(keys.held(provider, lane, app: app)), .integer(due.milliseconds), .bytes(work.bytes))
-        // Last, because an app with an empty set is removed.
-        batch.append("SADD", .text(keys.held(provider, lane)), .text(app))
-    }
-
-    /// The apps with held deliveries, in no order.
-    package func apps(provider: Provider, lane: Lane) async throws(RedisError) -> [String] {
-        try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))).strings()
-    }
-
-    /// Moves up to `limit` due deliveries of an app back to their stream, and removes an app
-    /// without any.
+    /// Returns the number of waiting deliveries.
     ///
-    /// - Returns: the number of deliveries moved.
-    package func moveDue(
-        provider: Provider,
-        lane: Lane,
-        app: String,
-        now: Timestamp,
-        limit: Int
-    ) async throws(RedisError) -> Int {
-        Int(
-            try await self.live.connection.run(
-                StreamScripts.moveDue,
-                keys: [
-                    .text(self.live.keys.held(provider, lane, app: app)),
-                    .text(self.live.keys.deliveries(provider, lane)),
-                    .text(self.live.keys.held(provider, lane)),
-                ],
-                arguments: [.integer(now.milliseconds), .integer(Int64(limit)), .text(app)]
-            ).integer()
-        )
-    }
-
-    /// The number, first due time and age of the held deliveries of all apps.
-    package func waiting(provider: Provider, lane: Lane) async throws(RedisError) -> SetAside {
-        var batch = RedisBatch()
-        for app in try await self.apps(provider: provider, lane: lane) {
-            SetAside.ask(.text(self.live.keys.held(provider, lane, app: app)), in: &batch)
-        }
-        guard !batch.isEmpty else { return SetAside() }
-        let replies = try await self.live.connection.send(batch)
-        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
-        var aside = SetAside()
-        for position in stride(from: 0, to: replies.count, by: SetAside.questions) {
-            aside.add(try SetAside(replies[position..<(position + SetAside.questions)]))
-        }
-        return aside
+    /// - Parameter app: the app that they are held back for; nil for retries.
+    package func count(provider: Provider, lane: Lane, app: String? = nil) async throws(RedisError) -> Int {
+        let key = Self.key(self.live.keys, provider, lane, app: app)
+        return Int(try await self.live.connection.send("ZCARD", key).integer())
     }
 }
 
@@ -169,7 +121,6 @@ extension Live {
             }
         }
         let replies = try await self.connection.send(batch)
-        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
         var count: Int64 = 0
         var held = RedisBatch()
         for (index, kind) in kinds.enumerated() {
@@ -185,13 +136,13 @@ extension Live {
 }
 
 /// A summary of a retry set or of an app's held set.
-package struct SetAside: Sendable {
+struct SetAside: Sendable {
     /// The number of members to inspect at each end of a set for the oldest.
     static let sample = 64
     /// The number of commands that read a set.
     static let questions = 3
 
-    package private(set) var count = 0
+    private(set) var count = 0
     private(set) var firstDue: Timestamp?
     /// Since when the oldest inspected member has waited.
     private(set) var since: Timestamp?
@@ -205,12 +156,9 @@ package struct SetAside: Sendable {
         batch.append("ZRANGE", key, .integer(Int64(-self.sample)), "-1", "WITHSCORES")
     }
 
-    /// Reads the replies.
+    /// Reads the replies to ``questions`` commands.
     init(_ replies: ArraySlice<RedisReply>) throws(RedisError) {
-        guard replies.count == Self.questions, let first = replies.first else {
-            throw RedisError(.unexpectedReply, "expected one reply per command")
-        }
-        self.count = Int(try first.integer())
+        self.count = Int(try replies[replies.startIndex].integer())
         for reply in replies.dropFirst() {
             let members = try reply.strings()
             for index in stride(from: 0, to: members.count - 1, by: 2) {
@@ -225,13 +173,12 @@ package struct SetAside: Sendable {
 
     mutating func add(_ other: SetAside) {
         self.count += other.count
-        self.firstDue = [self.firstDue, other.firstDue].compactMap(\.self).min()
         self.since = [self.since, other.since].compactMap(\.self).min()
     }
 }
 
-/// The deliveries in the ``RetrySet`` and in ``HeldSets``, as of the first time that a repair or a
-/// sweep asks about their stream.
+/// The deliveries in the ``RetrySet``, as of the first time that a repair or a sweep asks about
+/// their stream.
 ///
 /// Reads each set once per repair or sweep. A delivery that has left a set since is in flight, so
 /// it still counts.
@@ -290,7 +237,7 @@ package actor WaitingRetries {
 
     /// Reads the sets of a part for a lane.
     private func read(_ part: Keyspace, _ provider: Provider, _ lane: Lane) async throws(RedisError) -> Set<Int> {
-        let apps = try await self.live.with(part).heldSets.apps(provider: provider, lane: lane)
+        let apps = try await self.live.with(part).retries.heldApps(provider: provider, lane: lane)
         var waiting: Set<Int> = []
         var unread = 0
         for key in [part.retries(provider, lane)] + apps.map({ part.held(provider, lane, app: $0) }) {

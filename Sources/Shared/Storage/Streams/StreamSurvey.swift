@@ -12,6 +12,8 @@ package struct StreamSurvey: Sendable {
         package let lane: Lane
         /// The provider of the deliveries; nil for a stream of jobs.
         package let provider: Provider?
+        /// Whether it stands for the overflows of all organisations.
+        package var isOverflow = false
         /// Entries in the stream, pending ones included.
         package var length = 0
         /// Entries that were read and not acknowledged.
@@ -21,13 +23,18 @@ package struct StreamSurvey: Sendable {
         /// Current and former consumers.
         package var consumers = 0
         /// When the oldest entry was appended, pending or not; finished entries are deleted.
+        ///
+        /// For an overflow, when it was appended to the lane that it left.
         package var oldest: Timestamp?
         /// When the oldest pending entry was appended.
         package var oldestPending: Timestamp?
         /// Deliveries that wait for a retry or were held back before their first attempt.
         package var retries = 0
-        /// When the first of them is due.
-        package var nextRetry: Timestamp?
+        /// When the first of those that are held back for each app is due; under nil, the first
+        /// retry.
+        package var firstDue: [String?: Timestamp] = [:]
+        /// When the first of them all is due.
+        package var nextRetry: Timestamp? { self.firstDue.values.min() }
         /// Since when the oldest of all has waited, in the stream, for a retry or held back.
         ///
         /// Inspects only the members due first and last of a set larger than ``SetAside/sample``.
@@ -44,22 +51,14 @@ package struct StreamSurvey: Sendable {
             self.pending += other.pending
             self.consumers = max(self.consumers, other.consumers)
             self.retries += other.retries
+            self.firstDue.merge(other.firstDue) { min($0, $1) }
             func earliest(_ path: WritableKeyPath<Stream, Timestamp?>) {
                 self[keyPath: path] = [self[keyPath: path], other[keyPath: path]].compactMap(\.self).min()
             }
             earliest(\.oldest)
             earliest(\.oldestPending)
-            earliest(\.nextRetry)
             earliest(\.waitingSince)
         }
-    }
-
-    /// Work outside the streams of jobs and deliveries.
-    package struct Aside: Sendable, Equatable {
-        /// Notifications that wait for a socket's confirmation.
-        package var unconfirmed = 0
-        /// Jobs in the overflows of all organisations.
-        package var overflow = 0
     }
 
     /// A current or former dispatcher.
@@ -125,84 +124,104 @@ package struct StreamSurvey: Sendable {
 
     /// The time by Redis's own clock, which dates entries.
     package func time() async throws(RedisError) -> Timestamp {
-        let parts = try await self.live.connection.send("TIME").strings().compactMap { Int64($0) }
-        guard parts.count == 2 else { throw RedisError(.unexpectedReply, "expected a time") }
-        return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
+        try await self.live.connection.send("TIME").time()
     }
 
-    /// The streams of jobs and of each provider's deliveries, most urgent lane first.
+    /// The streams of jobs, the overflows as one, and the streams of each provider's deliveries,
+    /// most urgent lane first.
     package func streams(of providers: [Provider] = Provider.wellKnown) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
         let keys = self.live.keys
         for lane in Lane.allCases {
             let stream = Stream(name: keys.jobs(lane), lane: lane, provider: nil)
-            streams.append(try await self.read(stream, in: keys.jobSources))
+            streams.append(try await self.read(stream, in: keys.jobSources.map { Place($0, $0.jobs(lane)) }))
         }
+        streams.append(try await self.overflow())
         for provider in providers {
             for lane in Lane.allCases {
                 let stream = Stream(name: keys.deliveries(provider, lane), lane: lane, provider: provider)
-                streams.append(try await self.read(stream, in: keys.parts))
+                let places = keys.parts.map { Place($0, $0.deliveries(provider, lane)) }
+                streams.append(try await self.read(stream, in: places))
             }
         }
         return streams
     }
 
-    /// Counts work outside the streams.
-    package func aside() async throws(RedisError) -> Aside {
-        var aside = Aside()
+    /// The overflows of all organisations as one stream, which has the weight of the bulk lane.
+    private func overflow() async throws(RedisError) -> Stream {
+        let parts = self.live.keys.jobSources
+        var places: [Place] = []
+        for (part, orgs) in zip(parts, try await self.live.overflows.orgs(in: parts)) {
+            for org in try orgs.get() { places.append(Place(part, part.overflow(org))) }
+        }
+        let stream = Stream(name: self.live.keys.overflows, lane: .bulk, provider: nil, isOverflow: true)
+        return try await self.read(stream, in: places)
+    }
+
+    /// Counts notifications that wait for a socket's confirmation.
+    package func unconfirmed() async throws(RedisError) -> Int {
+        var unconfirmed = 0
         for shard in 0..<self.live.keys.unconfirmedShards {
             let count = try await self.live.connection.send("ZCARD", .text(self.live.keys.unconfirmed(shard: shard)))
-            aside.unconfirmed += Int(try count.integer())
+            unconfirmed += Int(try count.integer())
         }
-        var orgs: Set<String> = []
-        for keys in self.live.keys.jobSources { orgs.formUnion(try await self.live.with(keys).overflows.orgs()) }
-        aside.overflow = try await self.live.overflows.lengths(of: orgs).values.reduce(0, +)
-        return aside
+        return unconfirmed
+    }
+
+    /// A part's stream of the same kind.
+    private struct Place {
+        let part: Keyspace
+        let name: String
+
+        init(_ part: Keyspace, _ name: String) {
+            self.part = part
+            self.name = name
+        }
     }
 
     /// A part's share of a stream, and what is still to be read of it.
     private struct Share {
         var stream: Stream
-        /// The number of sets of deliveries that wait for a retry or are held back.
-        var sets = 0
+        /// The apps for which deliveries are held back; nil stands for the retries.
+        var apps: [String?] = []
     }
 
     /// Reads the state of a stream in all its parts, in one round trip; a stream with work takes
     /// another.
-    private func read(_ kind: Stream, in parts: [Keyspace]) async throws(RedisError) -> Stream {
+    private func read(_ kind: Stream, in places: [Place]) async throws(RedisError) -> Stream {
+        guard !places.isEmpty else { return kind }
         var batch = RedisBatch()
-        for part in parts {
-            let name = RedisArgument.text(Self.name(of: kind, in: part))
-            batch.append("XLEN", name)
-            batch.append("XINFO", "GROUPS", name)
+        for place in places {
+            batch.append("XLEN", .text(place.name))
+            batch.append("XINFO", "GROUPS", .text(place.name))
             guard let provider = kind.provider else { continue }
-            batch.append("ZCARD", .text(part.retries(provider, kind.lane)))
-            batch.append("SMEMBERS", .text(part.held(provider, kind.lane)))
+            batch.append("ZCARD", .text(place.part.retries(provider, kind.lane)))
+            batch.append("SMEMBERS", .text(place.part.held(provider, kind.lane)))
         }
-        var replies = try await self.replies(to: batch)
+        var replies = try await self.live.connection.send(batch)[...]
         var details = RedisBatch()
         var shares: [Share] = []
-        for part in parts {
-            var share = Share(stream: Stream(name: kind.name, lane: kind.lane, provider: kind.provider))
+        for place in places {
+            var share = Share(stream: kind)
             share.stream.length = Int(try replies.removeFirst().integer())
             if let group = try Group.named(Keyspace.group, in: replies.removeFirst()) {
                 share.stream.pending = group.pending
                 share.stream.consumers = group.consumers
                 share.stream.lag = group.lag
             }
-            let name = RedisArgument.text(Self.name(of: kind, in: part))
+            let name = RedisArgument.text(place.name)
             if share.stream.length > 0 { details.append("XRANGE", name, "-", "+", "COUNT", "1") }
             if share.stream.pending > 0 { details.append("XPENDING", name, .text(Keyspace.group)) }
             if let provider = kind.provider {
-                let hasRetries = try replies.removeFirst().integer() > 0
-                var sets = hasRetries ? [part.retries(provider, kind.lane)] : []
-                for app in try replies.removeFirst().strings() { sets.append(part.held(provider, kind.lane, app: app)) }
-                for set in sets { SetAside.ask(.text(set), in: &details) }
-                share.sets = sets.count
+                if try replies.removeFirst().integer() > 0 { share.apps.append(nil) }
+                for app in try replies.removeFirst().strings() { share.apps.append(app) }
+                for app in share.apps {
+                    SetAside.ask(RetrySet.key(place.part, provider, kind.lane, app: app), in: &details)
+                }
             }
             shares.append(share)
         }
-        replies = details.isEmpty ? [] : try await self.replies(to: details)
+        replies = try await self.live.connection.send(details)[...]
         var sum = kind
         for share in shares { sum.add(try Self.stream(of: share, &replies)) }
         return sum
@@ -213,7 +232,7 @@ package struct StreamSurvey: Sendable {
         var stream = share.stream
         if stream.length > 0 {
             let first = try Self.first(replies.removeFirst())
-            stream.oldest = first?.appendedAt
+            stream.oldest = stream.isOverflow ? first.flatMap { Self.enqueuedAt($0) } : first?.appendedAt
             let work = try? first?[DeliveryWork.field].map { (text) throws(DeliveryWork.Fault) in
                 try DeliveryWork(text)
             }
@@ -221,24 +240,21 @@ package struct StreamSurvey: Sendable {
         }
         if stream.pending > 0 { stream.oldestPending = try Self.oldest(replies.removeFirst()) }
         var aside = SetAside()
-        for _ in 0..<share.sets {
-            aside.add(try SetAside(replies.prefix(SetAside.questions)))
+        for app in share.apps {
+            let set = try SetAside(replies.prefix(SetAside.questions))
             replies.removeFirst(SetAside.questions)
+            stream.firstDue[app] = set.firstDue
+            aside.add(set)
         }
         stream.retries = aside.count
-        stream.nextRetry = aside.firstDue
         stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
         return stream
     }
 
-    private static func name(of kind: Stream, in part: Keyspace) -> String {
-        kind.provider.map { part.deliveries($0, kind.lane) } ?? part.jobs(kind.lane)
-    }
-
-    private func replies(to batch: RedisBatch) async throws(RedisError) -> ArraySlice<RedisReply> {
-        let replies = try await self.live.connection.send(batch)
-        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected one reply per command") }
-        return replies[...]
+    /// When a moved job was appended to the lane that it left.
+    private static func enqueuedAt(_ entry: StreamEntry) -> Timestamp? {
+        let origin = JobOrigin(stream: "", entry: entry.id, fields: entry.fields ?? [])
+        return origin.milliseconds.map { Timestamp(milliseconds: $0) }
     }
 
     /// The first entry of a range.
@@ -247,11 +263,15 @@ package struct StreamSurvey: Sendable {
         return try StreamEntry.read(&cursor).first
     }
 
-    /// The first moment in a summary of pending entries.
-    private static func oldest(_ reply: RedisReply) throws(RedisError) -> Timestamp? {
-        guard var cursor = try reply.cursor(), try cursor.array() == 4 else { return nil }
-        try cursor.skip()
-        return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
+    /// The first moment in a summary of pending entries; nil if their stream has gone meanwhile.
+    static func oldest(_ reply: RedisReply) throws(RedisError) -> Timestamp? {
+        do throws(RedisError) {
+            guard var cursor = try reply.cursor(), try cursor.array() == 4 else { return nil }
+            try cursor.skip()
+            return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
+        } catch  where error.serverCode == "NOGROUP" {
+            return nil
+        }
     }
 
     /// The dispatchers that hold their lease, and those in the consumer groups of the jobs streams.

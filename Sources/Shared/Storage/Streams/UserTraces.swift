@@ -49,11 +49,11 @@ package struct UserTraces: Sendable {
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
         let keys = self.live.keys.part(of: user)
-        let held = self.live.with(keys).heldSets
+        let sets = self.live.with(keys).retries
         for provider in Provider.wellKnown {
             for lane in Lane.allCases {
                 count += try await self.eraseRetries(user: user, in: keys.retries(provider, lane))
-                for app in try await held.apps(provider: provider, lane: lane) {
+                for app in try await sets.heldApps(provider: provider, lane: lane) {
                     count += try await self.eraseRetries(user: user, in: keys.held(provider, lane, app: app))
                 }
             }
