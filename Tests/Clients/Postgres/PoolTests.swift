@@ -26,13 +26,7 @@ struct PoolTests {
                 await release.wait()
             }
             await isHeld.wait()
-            do {
-                try await body(pool, release)
-            } catch {
-                await release.open()
-                throw error
-            }
-            await release.open()
+            try await withCleanUp({ await release.open() }) { try await body(pool, release) }
             try await held
         }
     }

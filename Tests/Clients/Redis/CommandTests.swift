@@ -1,6 +1,7 @@
 // Carillon · CommandTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Support
 import Testing
 
@@ -18,6 +19,18 @@ struct CommandTests {
             #expect(try await redis.number("STRLEN", key) == 5)
             let values = try await redis.send("MGET", key, .text(prefix + "missing"), key).strings()
             #expect(values == ["value", "value"])
+        }
+    }
+
+    @Test("a time after the year 9999 is refused")
+    func time() async throws {
+        try await TestRedis.with { redis, _ in
+            let now = try await redis.send("TIME").time()
+            #expect(now > Timestamp(seconds: 1_000_000_000))
+            for parts in ["'\(Int64.max)', '0'", "'-1', '0'", "'1', '\(Int64.max)'", "'1'"] {
+                let reply = try await redis.send("EVAL", .text("return {\(parts)}"), 0)
+                #expect(throws: RedisError.self) { try reply.time() }
+            }
         }
     }
 

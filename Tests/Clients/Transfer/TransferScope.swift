@@ -39,15 +39,7 @@ struct TransferScope: SuiteTrait, TestScoping {
         configuration.caFile = sandbox.caPath
         change(&configuration)
         let client = try TransferClient(configuration: configuration)
-        let result: Result
-        do {
-            result = try await body(client, sandbox)
-        } catch {
-            await client.shutdown()
-            throw error
-        }
-        await client.shutdown()
-        return result
+        return try await withCleanUp({ await client.shutdown() }) { try await body(client, sandbox) }
     }
 }
 

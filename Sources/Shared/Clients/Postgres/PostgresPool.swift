@@ -86,9 +86,7 @@ package final class PostgresPool: Sendable {
         _ statement: PostgresStatement,
         timeout: Duration? = nil
     ) async throws(PostgresError) -> PostgresResult {
-        let results = try await self.run([statement], timeout: timeout)
-        guard let result = results.first else { throw PostgresError(.decoding, "a statement returned no result") }
-        return result
+        try await self.run([statement], timeout: timeout)[0]
     }
 
     /// Runs statements as one transaction in one round trip.
@@ -117,11 +115,10 @@ package final class PostgresPool: Sendable {
     /// Runs `body` between BEGIN and COMMIT on a connection of its own; an error thrown by `body`
     /// rolls back.
     package func transaction<Value: Sendable>(
-        timeout: Duration? = nil,
         _ body: (PostgresTransaction) async throws -> Value
     ) async throws -> Value {
         let key = TransactionKey(value: self.nextIdentifier())
-        try await self.submit([PostgresStatement("BEGIN")], lease: .acquire(key), timeout: timeout)
+        try await self.submit([PostgresStatement("BEGIN")], lease: .acquire(key), timeout: nil)
         let transaction = PostgresTransaction(pool: self, key: key)
         let value: Value
         do {
@@ -131,7 +128,7 @@ package final class PostgresPool: Sendable {
                 try await self.submit(
                     [PostgresStatement("ROLLBACK")],
                     lease: .held(key, release: true),
-                    timeout: timeout
+                    timeout: nil
                 )
             } catch {
                 self.thread.run { [state] in state.discard(key) }
@@ -141,7 +138,7 @@ package final class PostgresPool: Sendable {
         let results = try await self.submit(
             [PostgresStatement("COMMIT")],
             lease: .held(key, release: true),
-            timeout: timeout
+            timeout: nil
         )
         // The server answers COMMIT with ROLLBACK, and no error, if a statement failed and `body`
         // continued.
@@ -174,6 +171,7 @@ package final class PostgresPool: Sendable {
         self.identifiers.wrappingAdd(1, ordering: .relaxed).newValue
     }
 
+    /// Runs statements and returns a result for each.
     @discardableResult
     func submit(
         _ statements: [PostgresStatement],
@@ -208,7 +206,11 @@ package final class PostgresPool: Sendable {
         if case .failure(let error) = result, error.sqlState == "57014", Task.isCancelled {
             throw PostgresError(.cancelled)
         }
-        return try result.get()
+        let results = try result.get()
+        guard results.count == statements.count else {
+            throw PostgresError(.decoding, "a statement returned no result")
+        }
+        return results
     }
 
     private func cancel(_ identifier: UInt64, _ lease: Segment.Lease) {
@@ -232,12 +234,9 @@ package struct PostgresTransaction: Sendable {
     @discardableResult
     package func query(
         _ sql: String,
-        _ parameters: PostgresValue...,
-        timeout: Duration? = nil
+        _ parameters: PostgresValue...
     ) async throws(PostgresError) -> PostgresResult {
-        let results = try await self.run([PostgresStatement(sql, parameters)], timeout: timeout)
-        guard let result = results.first else { throw PostgresError(.decoding, "a statement returned no result") }
-        return result
+        try await self.run([PostgresStatement(sql, parameters)])[0]
     }
 
     /// Runs statements in one round trip.

@@ -113,10 +113,6 @@ package struct PostgresRow: Sendable {
         PostgresEpoch.toUnix(try self.int8(column))
     }
 
-    package func optionalTimestamptz(_ column: Int) throws(PostgresError) -> Int64? {
-        self.isNull(column) ? nil : try self.timestamptz(column)
-    }
-
     package func uuid(_ column: Int) throws(PostgresError) -> (UInt64, UInt64) {
         try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in
             guard bytes.count == 16 else { throw PostgresError(.decoding, "column \(column) is not a UUID") }
@@ -125,10 +121,6 @@ package struct PostgresRow: Sendable {
                 UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
             )
         }
-    }
-
-    package func optionalUUID(_ column: Int) throws(PostgresError) -> (UInt64, UInt64)? {
-        self.isNull(column) ? nil : try self.uuid(column)
     }
 
     package func text(_ column: Int) throws(PostgresError) -> String {

@@ -69,7 +69,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
                 throw RedisError(.configuration, "has no host; use redis://host:port/database")
             }
             let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
-            self.endpoint = .tcp(Server(host: bare, port: components.port ?? 6379))
+            self.endpoint = .tcp(Server(host: bare, port: try Self.checked(port: components.port ?? 6379)))
             self.usesTLS = scheme == "rediss"
             self.database = try Self.database(components.path.drop { $0 == "/" })
         case "unix":
@@ -172,9 +172,16 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
                 components.path.isEmpty
             else { throw RedisError(.configuration, "has a \(kind) that is not host:port; use \(example)") }
             let bare = name.hasPrefix("[") && name.hasSuffix("]") ? String(name.dropFirst().dropLast()) : name
-            parts.servers.append(Server(host: bare, port: components.port ?? port))
+            parts.servers.append(Server(host: bare, port: try Self.checked(port: components.port ?? port)))
         }
         return parts
+    }
+
+    private static func checked(port: Int) throws(RedisError) -> Int {
+        guard (1...65_535).contains(port) else {
+            throw RedisError(.configuration, "has a port that is not from 1 to 65535")
+        }
+        return port
     }
 
     private static func decoded(_ text: Substring) -> String? { PercentCoding.decode(text) }

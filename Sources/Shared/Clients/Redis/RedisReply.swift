@@ -1,6 +1,8 @@
 // Carillon · RedisReply.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// One RESP2 reply.
 package enum RedisReply: Sendable {
     case null
@@ -64,6 +66,17 @@ package enum RedisReply: Sendable {
             if let text = try cursor.string() { strings.append(text) }
         }
         return strings
+    }
+
+    /// Returns the reply to `TIME`, until the end of the year 9999.
+    ///
+    /// - Throws: the server's error, or `unexpectedReply`.
+    package func time() throws(RedisError) -> Timestamp {
+        let parts = try self.strings().compactMap { Int64($0) }
+        guard parts.count == 2, (0...253_402_300_799).contains(parts[0]), (0..<1_000_000).contains(parts[1]) else {
+            throw RedisError(.unexpectedReply, "expected a time")
+        }
+        return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
     }
 }
 

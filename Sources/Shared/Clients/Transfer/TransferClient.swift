@@ -154,23 +154,15 @@ package final class TransferClient: Sendable {
 /// The current and total numbers of a ``TransferClient``'s requests.
 struct TransferSnapshot: Sendable, Equatable {
     /// In flight in libcurl.
-    var inFlight: Int
+    var inFlight = 0
     /// Waiting for a host's addresses or in our queue.
-    var waiting: Int
+    var waiting = 0
     /// Answered, with any status.
-    var completed: Int
+    var completed = 0
     /// Ended without an answer, refused ones included.
-    var failed: Int
+    var failed = 0
     /// Refused because too many waited.
-    var refused: Int
-
-    init(inFlight: Int = 0, waiting: Int = 0, completed: Int = 0, failed: Int = 0, refused: Int = 0) {
-        self.inFlight = inFlight
-        self.waiting = waiting
-        self.completed = completed
-        self.failed = failed
-        self.refused = refused
-    }
+    var refused = 0
 }
 
 /// The reason why a ``TransferClient`` could not start.

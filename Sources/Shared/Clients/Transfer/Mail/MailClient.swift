@@ -107,6 +107,4 @@ struct MailSnapshot: Sendable, Equatable {
     var answered = 0
     /// The messages that ended without an answer.
     var failed = 0
-
-    init() {}
 }
