@@ -1,6 +1,7 @@
 // Carillon · DocumentationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import Testing
 
@@ -229,5 +230,49 @@ struct ConfigurationTableTests {
         #expect(known.count > 50)
         #expect(known.subtracting(listed).isEmpty, "add these to docs/configuration.md")
         #expect(listed.subtracting(known).isEmpty, "no setting reads these")
+    }
+}
+
+@Suite("Reasons reference", .timeLimit(.minutes(10)))
+struct ReasonTableTests {
+    private static let known = Set(
+        Reason.allCases.map(\.rawValue) + GateRefusal.allCases.map(\.rawValue)
+            + RecordedReason.allCases.map(\.rawValue))
+
+    @Test("docs/routing.md lists the reasons that the code records, and no others")
+    func table() throws {
+        let lines = try House.text("docs/routing.md").split(separator: "\n", omittingEmptySubsequences: false)
+        let start = try #require(lines.firstIndex { $0 == "## Reasons" })
+        var listed: [String] = []
+        for line in lines[(start + 1)...].prefix(while: { !$0.hasPrefix("## ") }) where line.hasPrefix("| `") {
+            let column = line.split(separator: "|")[0]
+            for match in column.matches(of: #/`([a-z_]+)`/#) { listed.append(String(match.output.1)) }
+        }
+        #expect(Set(listed).count == listed.count, "a reason is listed twice")
+        #expect(Self.known.subtracting(listed).isEmpty, "add these to docs/routing.md")
+        #expect(Set(listed).subtracting(Self.known).isEmpty, "the code does not record these")
+    }
+
+    @Test("the operator's page has every reason in words")
+    func words() throws {
+        let text = try House.text("Sources/Gateway/HTTP/Web/Resources/admin-words.js")
+        let list = try #require(text.firstMatch(of: #/const reasons = \{\n([\s\S]*?)\n\};/#)).output.1
+        let words = list.matches(of: #/(?m)^  ([a-z_]+): "/#).map { String($0.output.1) }
+        #expect(Self.known.subtracting(words).isEmpty, "add these to admin-words.js")
+    }
+
+    @Test("the statements about a status' reason know the code's reasons only")
+    func statements() throws {
+        var words: Set<String> = []
+        for file in try House.swiftFiles(in: "Sources/Shared/Storage/Stores") {
+            for line in try House.text(file).split(separator: "\n") {
+                guard let place = line.firstRange(of: "status_reason") else { continue }
+                for match in line[place.upperBound...].matches(of: #/'([a-z_]+)'/#) {
+                    words.insert(String(match.output.1))
+                }
+            }
+        }
+        #expect(words.contains("in_flight"))
+        #expect(words.subtracting(Self.known).subtracting(NotificationStatus.allCases.map(\.rawValue)).isEmpty)
     }
 }

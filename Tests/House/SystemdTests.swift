@@ -3,8 +3,6 @@
 
 import Testing
 
-@testable import Operations
-
 @Suite("systemd", .timeLimit(.minutes(10)))
 struct SystemdTests {
     private static func lines(_ service: String) throws -> [String] {
@@ -24,7 +22,7 @@ struct SystemdTests {
         #expect(value("ExecReload")?.contains("-HUP") == true)
         #expect(value("User") == "carillon")
         #expect(try House.text("deploy/systemd/carillon.sysusers").contains("\nu carillon "))
-        #expect(value("RestartPreventExitStatus") == String(SettingsFaults.exitCode))
+        #expect(value("RestartPreventExitStatus") == "78", "EX_CONFIG, as ExitStatus.configuration")
         let stop = try #require(value("TimeoutStopSec").flatMap { Int($0) })
         #expect(stop > (try Deployment.drain(service)))
         let port = try #require(value("Environment")?.split(separator: "="))

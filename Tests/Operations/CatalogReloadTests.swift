@@ -4,6 +4,7 @@
 import Foundation
 import Logging
 import Support
+import Synchronization
 import Testing
 
 @testable import Core
@@ -64,6 +65,15 @@ struct CatalogFileTests {
 
 @Suite("Catalog reload", .timeLimit(.minutes(10)))
 struct CatalogRegisterTests {
+    /// A clock that advances by a second with each call.
+    private final class Seconds: Sendable {
+        private let last = Atomic<Int64>(0)
+
+        func next() -> Timestamp {
+            Timestamp(seconds: self.last.wrappingAdd(1, ordering: .relaxed).newValue)
+        }
+    }
+
     @Test("a valid catalog replaces the current one, the same one changes nothing, a faulty one is rejected")
     func reload() throws {
         let file = FileManager.default.temporaryDirectory.appending(path: "carillon-\(RandomName.make()).yaml")
@@ -136,6 +146,21 @@ struct CatalogRegisterTests {
             #expect(faulty.refusal == nil)
             #expect(lines.all == [fault])
         }
+        // The first of several faults is logged with their number, until it changes.
+        let seconds = Seconds()
+        let waiting = CatalogRegister(first, path: file.path) { seconds.next() }
+        let warnings = LogRecorder(from: .warning) { event in
+            ["fault", "count"].map { event.metadata?[$0]?.description ?? "-" }.joined(separator: " of ")
+        }
+        let lane = "lane must be one of critical, normal, bulk"
+        for text in ["types: {a: {lane: x}, b: {lane: x}}", "types: {a: {}, b: {lane: x}}"] {
+            try write(text)
+            for _ in 0..<2 {
+                #expect(await waiting.newer(than: first, for: [job("b")], logger: warnings.logger) == nil)
+            }
+        }
+        #expect(
+            warnings.all == ["\(file.path):1: type a: \(lane) of 2", "\(file.path):1: type b: \(lane) of 1"])
         // A job that the files do not serve either is no news.
         try write("types: {b: {}}")
         let lines = LogRecorder { "\($0.message)" }

@@ -151,6 +151,7 @@ struct FindingTests {
             ("postgres connections", .warn, { $0.connections = 91 }),
             ("migrations", .fail, { $0.missing = ["1 schema"] }),
             ("migrations", .warn, { $0.unknown = [99] }),
+            ("audit", .warn, { $0.hasStrayAttempts = true }),
         ]
         for row in table {
             #expect(Self.outcome(findings(row.change), row.check) == row.outcome, "\(row.check)")

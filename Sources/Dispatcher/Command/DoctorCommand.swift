@@ -19,8 +19,9 @@ struct DoctorCommand: AsyncParsableCommand {
             Checks the settings, the catalog, Redis (version, eviction, persistence,
             memory), PostgreSQL (version, migrations, connections), the clocks of all
             three, limits of the machine, time-zone data, credentials and who may read
-            them, and whether the providers can be reached. Changes nothing and sends
-            nothing. Exits with 1 if anything fails, with 78 if the settings are faulty.
+            them, whether running dispatchers have the same providers, and whether the
+            providers can be reached. Changes nothing and sends nothing. Exits with 1 if
+            anything fails, with 78 if the settings are faulty.
 
             Examples:
               dispatcher doctor
@@ -127,6 +128,7 @@ struct DoctorCommand: AsyncParsableCommand {
                     .warn, "credentials", "no provider is configured: only open sockets are reached",
                     fix: "set FCM_CREDENTIALS, APNS_KEY, VAPID_KEY or SMTP_URL; docs/providers.md"))
         }
+        if let finding = await self.fleet(settings.common.redis, entries) { findings.append(finding) }
         for entry in entries {
             let name = "\(entry.channel.provider.rawValue) of app \(entry.channel.app)"
             findings.append(Finding(.ok, "credentials", name))
@@ -142,6 +144,33 @@ struct DoctorCommand: AsyncParsableCommand {
         findings += files.compactMap { FileFacts(path: $0).finding }
         await transfers.shutdown()
         return findings
+    }
+}
+
+extension DoctorCommand {
+    /// Compares the providers and apps with those of the running dispatchers; nil if none runs.
+    private func fleet(_ settings: RedisSettings, _ entries: [ChannelDirectory.Entry]) async -> Finding? {
+        var configuration = settings.configuration(clientName: "carillon-doctor")
+        configuration.connectTimeout = .seconds(5)
+        configuration.commandTimeout = .seconds(5)
+        let report = try? await CommandClients.withRedis(configuration) { connection in
+            try await Live(connection).providerBoard.report(now: Timestamp.now(), removesStale: false)
+        }
+        // Another finding says why Redis does not answer.
+        guard let report, !report.dispatchers.isEmpty else { return nil }
+        func way(_ provider: Provider, _ app: String) -> String { "\(provider.rawValue) of app \(app)" }
+        var fleet: [String: Set<String>] = [:]
+        for name in report.dispatchers { fleet[name] = [] }
+        for state in report.states { fleet[state.dispatcher, default: []].insert(way(state.provider, state.app)) }
+        fleet["these settings"] = Set(entries.map { way($0.channel.provider, $0.channel.app) })
+        let all = fleet.values.reduce(into: Set<String>()) { $0.formUnion($1) }
+        let gaps = fleet.sorted { $0.key < $1.key }.compactMap { name, ways -> String? in
+            ways == all ? nil : "\(name): no \(all.subtracting(ways).sorted().joined(separator: ", "))"
+        }
+        guard !gaps.isEmpty else { return Finding(.ok, "dispatchers", "those running have these providers and apps") }
+        return Finding(
+            .warn, "dispatchers", "providers and apps differ: \(gaps.joined(separator: "; "))",
+            fix: "give all dispatchers the same providers and APPS; docs/providers.md")
     }
 }
 

@@ -36,7 +36,7 @@ struct FollowedJob {
         let entry = "\(place.stream)/\(place.entry)"
         self.entry = CancellationStore.Name(
             org: submission.job.org, id: entry, entries: [entry],
-            addedAt: Timestamp(milliseconds: place.entry.split(separator: "-").first.flatMap { Int64($0) } ?? 0))
+            addedAt: Timestamp(milliseconds: StreamEntry.milliseconds(ofID: place.entry) ?? 0))
     }
 
     /// The job as other commands name it.
@@ -53,7 +53,7 @@ struct FollowedJob {
         let start = ContinuousClock.now
         var lastStep = start
         while ContinuousClock.now - start < Self.longest {
-            let keys = try await self.database.cancellations.ofEntry(self.entry)
+            let keys = try await self.database.cancellations.ofEntries(self.entry).first ?? []
             if keys.isEmpty, let wait = try await self.wait() { return Terminal.line(wait) }
             var isSettled = !keys.isEmpty
             var ends: [String] = []

@@ -18,8 +18,8 @@ struct LagCommand: AsyncParsableCommand {
             dispatchers that take from the stream (consumers), retries and held-back
             deliveries, how long the first of them is overdue, and how long the oldest
             work has waited in all, due or not. Needs REDIS_URL. With --max, exits with 1
-            if an entry has waited or a retry has been overdue for longer; meant for
-            scripts and autoscalers.
+            if an entry has waited or a retry has been overdue for longer, unless open
+            circuit breakers keep it back; meant for scripts and autoscalers.
 
             Examples:
               dispatcher lag
@@ -56,12 +56,12 @@ struct LagCommand: AsyncParsableCommand {
             let redis = CommandClients.redis(reader, name: "lag")
             try reader.finish()
             try await CommandClients.withRedis(redis) { connection in
-                let survey = try await Live.installed(on: connection).survey
-                var report = try await self.poll(survey)
+                let live = try await Live.installed(on: connection)
+                var report = try await self.poll(live.survey, live.providerBoard)
                 while self.watch {
                     // Redis does not signal the length of a stream, so poll at the given interval.
                     try await Task.sleep(for: .seconds(self.interval))
-                    report = try await self.poll(survey)
+                    report = try await self.poll(live.survey, live.providerBoard)
                 }
                 guard let max, report.worst > .seconds(max) else { return }
                 let worst = DisplayText.duration(report.worst)
@@ -70,9 +70,12 @@ struct LagCommand: AsyncParsableCommand {
         }
     }
 
-    private func poll(_ survey: StreamSurvey) async throws -> LagReport {
+    private func poll(_ survey: StreamSurvey, _ board: ProviderBoard) async throws -> LagReport {
         let streams = try await survey.streams()
-        let report = LagReport(streams: streams, aside: try await survey.aside(), now: try await survey.time())
+        let now = try await survey.time()
+        let report = LagReport(
+            streams: streams, unconfirmed: try await survey.unconfirmed(),
+            providers: try await board.report(now: now, removesStale: false), now: now)
         if self.output.json {
             Terminal.object { report.write(to: &$0) }
             return report
@@ -81,7 +84,7 @@ struct LagCommand: AsyncParsableCommand {
         if self.watch, Terminal.width != nil { Terminal.clear() }
         table.show()
         if empty > 0 { Terminal.line("and \(empty) empty streams of deliveries") }
-        Terminal.line("waiting for proof \(report.aside.unconfirmed), in overflow \(report.aside.overflow)")
+        Terminal.line("waiting for proof \(report.unconfirmed), in overflow \(report.overflow)")
         if self.watch { Terminal.line("at \(report.now.rfc3339)") }
         return report
     }
@@ -90,9 +93,15 @@ struct LagCommand: AsyncParsableCommand {
 /// The length and age of every queue.
 struct LagReport {
     let streams: [StreamSurvey.Stream]
-    let aside: StreamSurvey.Aside
+    /// Notifications that wait for a proof.
+    let unconfirmed: Int
+    /// The circuit breakers.
+    let providers: ProviderReport
     /// Redis's clock, which also dates the entries.
     let now: Timestamp
+
+    /// Jobs in the overflows of all organisations.
+    var overflow: Int { self.streams.filter(\.isOverflow).reduce(0) { $0 + $1.length } }
 
     /// Returns how long the oldest entry has been in a stream; nil if it is empty.
     func age(_ stream: StreamSurvey.Stream) -> Duration? {
@@ -116,8 +125,18 @@ struct LagReport {
     }
 
     /// The longest wait of work that could have been done; only that shrinks with more dispatchers.
+    ///
+    /// Retries of an unavailable provider, and deliveries held back for an unavailable app, stay in
+    /// their sets past their time.
     var worst: Duration {
-        self.streams.flatMap { [self.age($0), self.overdue($0)] }.compactMap(\.self).max() ?? .zero
+        var moments = self.streams.compactMap(\.oldest)
+        for stream in self.streams {
+            guard let provider = stream.provider else { continue }
+            for (app, due) in stream.firstDue where !self.providers.isUnavailable(provider, app: app) {
+                moments.append(due)
+            }
+        }
+        return moments.min().map { max(.zero, self.now - $0) } ?? .zero
     }
 
     /// Returns a table for people; empty streams are only counted.
@@ -157,21 +176,18 @@ struct LagReport {
             writer.member("name", stream.name)
             writer.member("lane", stream.lane.rawValue)
             writer.member("provider", stream.provider?.rawValue)
-            let numbers: [(String, Int64?)] = [
-                ("length", Int64(stream.length)), ("lag", stream.lag.map { Int64($0) }),
-                ("pending", Int64(stream.pending)), ("oldest_seconds", self.age(stream)?.components.seconds),
-                ("oldest_pending_seconds", self.pendingAge(stream)?.components.seconds),
-                ("consumers", Int64(stream.consumers)), ("retries", Int64(stream.retries)),
-                ("overdue_seconds", self.overdue(stream)?.components.seconds),
-                ("waited_seconds", self.waited(stream)?.components.seconds),
-            ]
-            for (name, number) in numbers {
-                writer.key(escaping: name)
-                if let number { writer.integer(number) } else { writer.null() }
-            }
+            writer.member("length", stream.length)
+            writer.member("lag", stream.lag)
+            writer.member("pending", stream.pending)
+            writer.member("oldest_seconds", self.age(stream)?.components.seconds)
+            writer.member("oldest_pending_seconds", self.pendingAge(stream)?.components.seconds)
+            writer.member("consumers", stream.consumers)
+            writer.member("retries", stream.retries)
+            writer.member("overdue_seconds", self.overdue(stream)?.components.seconds)
+            writer.member("waited_seconds", self.waited(stream)?.components.seconds)
             writer.endObject()
         }
-        writer.member("unconfirmed", self.aside.unconfirmed)
-        writer.member("overflow", self.aside.overflow)
+        writer.member("unconfirmed", self.unconfirmed)
+        writer.member("overflow", self.overflow)
     }
 }

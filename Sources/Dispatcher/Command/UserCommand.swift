@@ -117,7 +117,8 @@ private struct UserReport {
     func show() {
         var card = Card()
         card.add("user", self.person.user)
-        card.add("e-mail", self.settings.email)
+        let fault = self.person.emailFault.map { ", but mail to it comes back: \($0)" } ?? ""
+        card.add("e-mail", self.settings.email.map { $0 + fault })
         card.add("presence", self.presenceText)
         card.add("inbox", "\(self.state.unread) unread of \(self.state.total)")
         card.add("locale", self.settings.locale)
@@ -164,9 +165,11 @@ private struct UserReport {
     private func showWaiting() {
         guard !self.waiting.isEmpty else { return }
         Terminal.line("")
-        var table = Table([.text("WAITS UNTIL"), .text("FOR"), .text("REASON"), .text("NOTIFICATION")])
+        var table = Table([
+            .text("WAITS UNTIL"), .text("FOR"), .text("REASON"), .text("NOTIFICATION"), .text("JOB"),
+        ])
         for step in self.waiting {
-            table.add([step.dueAt.rfc3339, step.kind, step.reason, step.notification.description])
+            table.add([step.dueAt.rfc3339, step.kind, step.reason, step.notification?.description, step.job])
         }
         table.show()
     }
@@ -181,6 +184,7 @@ private struct UserReport {
     func write(to writer: inout JSONWriter) {
         writer.member("user", self.person.user)
         writer.member("email", self.settings.email)
+        writer.member("email_fault", self.person.emailFault)
         writer.member("locale", self.settings.locale)
         writer.member("zone", self.settings.zone)
         writer.member("opted_out", self.settings.isOptedOut)
@@ -203,10 +207,11 @@ private struct UserReport {
         }
         writer.array("waiting", self.waiting) { writer, step in
             writer.beginObject()
-            writer.member("notification", step.notification.description)
+            writer.member("notification", step.notification?.description)
             writer.member("kind", step.kind)
             writer.member("due_at", step.dueAt.rfc3339)
             writer.member("reason", step.reason)
+            writer.member("job", step.job)
             writer.endObject()
         }
         writer.array("notifications", self.notifications) { writer, item in

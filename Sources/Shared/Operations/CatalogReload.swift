@@ -82,16 +82,23 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
+    /// A look at the files for jobs.
+    private struct Look {
+        var start: Timestamp?
+        /// The fault that was logged last; nil after a reload.
+        var fault: String?
+    }
+
     /// The least time between two looks for jobs, as any app can send a wrong type all the time.
     private static let lookInterval: Duration = .seconds(1)
 
     private let path: String?
     private let now: @Sendable () -> Timestamp
     private let state: Mutex<State>
-    /// The start of the last look for jobs.
+    /// The last look for jobs.
     ///
     /// Held while files are read, so that of two reloads the later one wins.
-    private let reading = Mutex<Timestamp?>(nil)
+    private let reading = Mutex(Look())
 
     /// - Parameters:
     ///   - path: the file or folder it was loaded from; nil for a catalog that cannot be reloaded.
@@ -132,8 +139,8 @@ package final class CatalogRegister: Sendable {
     /// Returns a newer catalog for jobs that name a type or a template that `catalog` lacks.
     ///
     /// Reads the files at most once a second. They become the current catalog only if one of the
-    /// jobs is valid by them, and they lack no type: an operator may be at work on them. Logs why
-    /// files that could have served the jobs are not used.
+    /// jobs is valid by them, and they lack no type: an operator may be at work on them. Logs their
+    /// first fault or the first missing type, once.
     ///
     /// - Parameter jobs: the fields of the jobs.
     /// - Returns: nil if there is none.
@@ -158,33 +165,35 @@ package final class CatalogRegister: Sendable {
             // Another reload was first.
             guard current.digest == catalog.digest else { return current }
             let start = self.now()
-            if let last, (last..<last + Self.lookInterval).contains(start) { return nil }
-            last = start
+            if let last = last.start, (last..<last + Self.lookInterval).contains(start) { return nil }
+            last.start = start
             let newer: Catalog
             do throws(CatalogFaults) {
                 newer = try CatalogLoader.load(path: path)
             } catch {
-                Self.refuse(error.faults.map(\.description), logger)
+                Self.refuse(error.faults.map(\.description), &last, logger)
                 return nil
             }
             guard jobs.contains(where: { (try? newer.job($0)) != nil }) else { return nil }
             let missing = catalog.all.filter { newer[$0.name] == nil }
             guard missing.isEmpty else {
-                Self.refuse(missing.map { "type \($0.name) is missing; a reload removes it" }, logger)
+                Self.refuse(missing.map { "type \($0.name) is missing; a reload removes it" }, &last, logger)
                 return nil
             }
+            last.fault = nil
             CatalogMetrics.count(self.take(.success(newer)))
             Self.log(newer, logger)
             return newer
         }
     }
 
-    private static func refuse(_ faults: [String], _ logger: Logger) {
-        for fault in faults {
-            logger.warning(
-                "new catalog files not used; jobs that need them become dead letters",
-                metadata: ["fault": "\(fault)"])
-        }
+    /// Logs the first fault unless it was logged last: jobs may cause a look each second.
+    private static func refuse(_ faults: [String], _ look: inout Look, _ logger: Logger) {
+        guard let fault = faults.first, fault != look.fault else { return }
+        look.fault = fault
+        logger.warning(
+            "new catalog files have a fault and are not used; jobs of unknown types become dead letters",
+            metadata: ["fault": "\(fault)", "count": "\(faults.count)"])
     }
 
     private static func log(_ catalog: Catalog, _ logger: Logger) {
@@ -199,7 +208,8 @@ package final class CatalogRegister: Sendable {
     /// - Throws: ``CatalogFaults``.
     func reload() throws(CatalogFaults) -> Outcome {
         guard let path else { return .unchanged }
-        let result = self.reading.withLock { _ in
+        let result = self.reading.withLock { last in
+            last.fault = nil
             let result = Result { () throws(CatalogFaults) in try CatalogLoader.load(path: path) }
             return self.take(result)
         }

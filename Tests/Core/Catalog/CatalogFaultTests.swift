@@ -43,6 +43,8 @@ struct CatalogFaultTests {
             ("sound: [a]", "sound must be text"),
             ("code: one", "code must be a whole number"),
             ("code: 1.5", "code must be a whole number"),
+            ("code: 12:30", "code must be a whole number"),
+            ("code: 1:2:3:4:5:6:7:8:9:10:11", "code must be a whole number"),
             ("default: maybe", "default must be true or false"),
             ("required: 1", "required must be true or false"),
             ("enabled: {}", "enabled must be true or false"),
@@ -72,9 +74,17 @@ struct CatalogFaultTests {
                 "digest.maximum is shorter than the window"
             ),
             ("digest: {window: 1h, singles: -1}", "digest.singles must be a whole number from 0 to 1000"),
+            (
+                "digest: {window: 1h, singles: 200000000000000000:00}",
+                "digest.singles must be a whole number from 0 to 1000"
+            ),
             ("digest: {window: 1h, size: 1}", "unknown setting digest.size"),
             ("badge: -1", "badge must be true, false or a whole number from 0 to 99999"),
             ("badge: many", "badge must be true, false or a whole number from 0 to 99999"),
+            (
+                "badge: 200000000000000000:00",
+                "badge must be true, false or a whole number from 0 to 99999"
+            ),
             ("push_priority: urgent", "push_priority must be one of high, normal"),
             ("retract_on_read: yes please", "retract_on_read must be true or false"),
             ("templates: {}", "templates needs a locale"),

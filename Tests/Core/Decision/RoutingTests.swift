@@ -131,5 +131,11 @@ struct RoutingTests {
                 "capped_by_category", "unproven", "push_when_online",
             ]
         )
+        #expect(
+            RecordedReason.allCases.map(\.rawValue) == [
+                "queued", "in_flight", "cancelled_too_late", "opened", "digest", "summarised", "no_provider",
+                "no_address", "dispatchers_died", "out_of_use", "rate", "no_turn",
+            ]
+        )
     }
 }

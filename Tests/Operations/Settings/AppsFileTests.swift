@@ -54,6 +54,8 @@ struct AppsFileTests {
                     devices: 101
                   three:
                     shape: {story: {hunter2: 1}, id: [], type: ""}
+                  four:
+                    devices: 200000000000000000:00
                 """)
         }
         #expect(
@@ -67,6 +69,7 @@ struct AppsFileTests {
                 "line 10: app three: shape: story: \(sources)",
                 "line 10: app three: shape: id: \(sources)",
                 "line 10: app three: shape: type: \(sources)",
+                "line 12: app four: devices must be a whole number from 1 to 100",
             ])
         #expect(throws: AppsFaults.self) { try AppsFile.parse("a: [") }
         #expect(throws: AppsFaults.self) { try AppsFile.parse("") }

@@ -42,6 +42,8 @@ struct SettingsFaultTests {
             (["REDIS_PARTS": "257"], "REDIS_PARTS must be a whole number from 1 to 256"),
             (["REDIS_URL": "redis+cluster://h", "REDIS_PARTS": "1"], "REDIS_PARTS must be 2 or more in a cluster"),
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),
+            (["REDIS_URL": "redis://h:70000"], "REDIS_URL has a port that is not from 1 to 65535"),
+            (["REDIS_URL": "redis+sentinel://h,h:0/name"], "REDIS_URL has a port that is not from 1 to 65535"),
             (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),
             (["DEFAULT_ZONE": "No/Where"], Self.zoneFault), (["PUBLIC_URL": "nope"], Self.urlFault),
             (["DATABASE_CONNECTIONS": "0"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),

@@ -87,7 +87,7 @@ struct NodeReader {
     }
 
     func integer(_ node: Node, _ key: String) -> Int? {
-        if let value = node.int { return value }
+        if let value = node.wholeNumber { return value }
         self.fault(node, "\(key) must be a whole number")
         return nil
     }
@@ -104,7 +104,7 @@ struct NodeReader {
     }
 
     func integer(_ node: Node, _ key: String, in range: ClosedRange<Int>) -> Int? {
-        if let value = node.int, range.contains(value) { return value }
+        if let value = node.wholeNumber, range.contains(value) { return value }
         self.fault(node, "\(key) must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         return nil
     }
@@ -112,7 +112,7 @@ struct NodeReader {
     /// Reads `true` for the count, `false` for none, or a fixed number.
     func badge(_ node: Node, _ key: String) -> BadgeRule? {
         if let hasCount = node.bool { return hasCount ? .unseen : .absent }
-        if let number = node.int, (0...JobLimits.badge).contains(number) { return .number(Int64(number)) }
+        if let number = node.wholeNumber, (0...JobLimits.badge).contains(number) { return .number(Int64(number)) }
         self.fault(node, "\(key) must be true, false or a whole number from 0 to \(JobLimits.badge)")
         return nil
     }
@@ -174,6 +174,17 @@ struct NodeReader {
             self.fault(node, "\(key) needs count and per")
         }
         return nil
+    }
+}
+
+extension Node {
+    /// The node as a whole number; nil for other values.
+    ///
+    /// A colon makes a number of base 60 in YAML 1.1, which Yams multiplies without a check for
+    /// overflow.
+    package var wholeNumber: Int? {
+        guard let text = self.scalar?.string, !text.contains(":") else { return nil }
+        return self.int
     }
 }
 

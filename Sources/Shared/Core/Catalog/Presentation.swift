@@ -16,8 +16,6 @@ package struct Presentation: Sendable, Equatable {
     /// `{"name": …, "image": …}`.
     package var actor: String?
 
-    package init() {}
-
     /// The icons that Carillon's own pages draw.
     package static let icons: Set<String> = [
         "alert", "bell", "book", "calendar", "cart", "chat", "check", "clock", "coins", "document", "flag", "gift",

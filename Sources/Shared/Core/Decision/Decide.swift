@@ -59,6 +59,29 @@ package enum Reason: String, Sendable, CaseIterable {
     }
 }
 
+/// Why a notification or attempt is as it is, if neither ``Reason`` nor ``GateRefusal`` says so;
+/// the raw value is stored and shown.
+package enum RecordedReason: String, Sendable, CaseIterable {
+    /// A provider's stream has its delivery.
+    case queued
+    /// It was cancelled while a provider may have had it.
+    case inFlight = "in_flight"
+    case cancelledTooLate = "cancelled_too_late"
+    /// Its user opened it first.
+    case opened
+    /// A digest holds it.
+    case digest
+    /// A summary stands for it.
+    case summarised
+    case noProvider = "no_provider"
+    case noAddress = "no_address"
+    case dispatchersDied = "dispatchers_died"
+    /// A breaker, a rate or our own queue holds its delivery back.
+    case outOfUse = "out_of_use"
+    case rate
+    case noTurn = "no_turn"
+}
+
 /// Decides what to do next about one notification: the same facts give the same steps.
 ///
 /// The rules apply in this order: expiry, type and opt-out, channels, presence, quiet hours, cap.

@@ -74,6 +74,14 @@ package struct DecisionFacts: Sendable {
         return self.deviceCount > 0
     }
 
+    /// Returns why no mail can go out; nil if it can.
+    ///
+    /// - Parameter hasRelay: whether any app has a mail relay.
+    package func mailObstacle(hasRelay: Bool) -> String? {
+        if !hasRelay { return RecordedReason.noProvider.rawValue }
+        return self.settings.email == nil ? RecordedReason.noAddress.rawValue : nil
+    }
+
     /// Whether a socket may still prove receipt.
     var mayBeProven: Bool {
         guard case .online(let connections) = self.presence else { return false }

@@ -35,29 +35,9 @@ package struct GateFacts: Sendable {
     package var releaseAt: Timestamp?
     /// Whether quiet hours hold it back for good.
     var isQuietFinal = false
+}
 
-    init(
-        status: NotificationStatus,
-        isRead: Bool,
-        isDeleted: Bool,
-        isReplaced: Bool,
-        expiresAt: Timestamp?,
-        isDeviceActive: Bool,
-        isOptedOut: Bool,
-        isRequired: Bool,
-        wasAccepted: Bool
-    ) {
-        self.status = status
-        self.isRead = isRead
-        self.isDeleted = isDeleted
-        self.isReplaced = isReplaced
-        self.expiresAt = expiresAt
-        self.isDeviceActive = isDeviceActive
-        self.isOptedOut = isOptedOut
-        self.isRequired = isRequired
-        self.wasAccepted = wasAccepted
-    }
-
+extension GateFacts {
     /// Creates the facts of a notification and its user's preferences, for a device that is active
     /// and has not accepted it.
     ///

@@ -11,6 +11,10 @@ import Crypto
 ///
 /// The hash covers the stream entry and the user, so taking an entry twice gives the same ids.
 package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
+    /// The ends of the order, where pages begin.
+    package static let least = NotificationID(high: 0, low: 0)
+    package static let greatest = NotificationID(high: .max, low: .max)
+
     package let high: UInt64
     package let low: UInt64
 

@@ -77,15 +77,14 @@ package enum PlatformFields {
         }
     }
 
-    /// The members of a built-in provider; nil for others, whose members are not checked.
-    private static func kinds(of provider: Provider) -> [String: Kind]? {
+    /// The members of a well-known provider.
+    private static func kinds(of provider: Provider) -> [String: Kind] {
         switch provider {
         case .apns: self.apnsKinds
         case .fcm: self.fcmKinds
         case .webpush: self.webPushKinds
         case .email: self.emailKinds
-        case .webhook: [:]
-        default: nil
+        default: [:]
         }
     }
 
@@ -108,7 +107,7 @@ package enum PlatformFields {
                 faults.append(JobFault(path, "must be a JSON object"))
                 continue
             }
-            guard let kinds = self.kinds(of: provider) else { continue }
+            let kinds = self.kinds(of: provider)
             for field in fields where faults.count < self.mostFaults {
                 guard let kind = kinds[field.key] else {
                     let known = kinds.keys.sorted().joined(separator: ", ")

@@ -3,7 +3,7 @@
 
 /// A user's open connections.
 package enum Presence: Sendable, Equatable {
-    /// Redis did not answer.
+    /// Redis answered with an error.
     case unknown
     case offline
     case online([ConnectionPresence])

@@ -90,6 +90,8 @@ extension Int64 {
 extension Timestamp {
     /// 0000-01-01T00:00:00Z to the last microsecond of 9999: the range of a four-digit year.
     private static let writable: ClosedRange<Int64> = -62_167_219_200_000_000...253_402_300_799_999_999
+    /// The milliseconds of the years 1970 to 9999.
+    package static let writableMilliseconds: ClosedRange<Int64> = 0...253_402_300_799_999
 
     /// Whether it has a four-digit year, so that RFC 3339 and PostgreSQL can write it.
     package var isWritable: Bool { Self.writable.contains(self.microseconds) }

@@ -45,7 +45,7 @@ extension CompletionKind {
     }
 
     /// The lanes, the most urgent first.
-    package static var lanes: CompletionKind { .list(["critical", "normal", "bulk"]) }
+    package static var lanes: CompletionKind { .list(Lane.allCases.map(\.rawValue)) }
 }
 
 /// Clients for one-off commands, from the same settings as the services.

@@ -51,8 +51,6 @@ package struct DoctorReport: Sendable {
     /// Whether the settings are faulty.
     private var isConfigurationFaulty = false
 
-    init() {}
-
     package mutating func add(_ findings: [Finding]) { self.findings += findings }
 
     package mutating func add(_ finding: Finding) { self.findings.append(finding) }

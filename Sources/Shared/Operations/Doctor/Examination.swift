@@ -42,10 +42,7 @@ package enum Examination {
                 var findings = [Finding(.ok, "redis", "\(address), answered in \(self.text(delay))")]
                 var offsets: [Duration] = []
                 for answer in times {
-                    let parts = try answer.replies[0].strings().compactMap { Int64($0) }
-                    guard parts.count == 2 else { continue }
-                    let moment = Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
-                    offsets.append(moment - (before + delay / 2))
+                    offsets.append(try answer.replies[0].time() - (before + delay / 2))
                 }
                 var info = RedisBatch()
                 info.append("INFO")
@@ -150,6 +147,7 @@ package enum Examination {
         let state = try await Migrations.state(of: pool)
         facts.missing = state.missing
         facts.unknown = state.unknown
+        if state.missing.isEmpty { facts.hasStrayAttempts = try await Database(pool).deliveries.hasStrayAttempts() }
         let found = Finding(.ok, "postgres", "answered in \(self.text(delay))")
         return DatabaseReport(
             findings: [found] + facts.findings(needed: needed),

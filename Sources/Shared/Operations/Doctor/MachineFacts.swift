@@ -29,8 +29,6 @@ package struct MachineFacts: Sendable, Equatable {
         let maximum: Int64
     }
 
-    init() {}
-
     /// Returns findings about the limits that matter to a program.
     func findings(_ role: Role) -> [Finding] {
         switch role {

@@ -119,14 +119,7 @@ package struct JobSimulation: Sendable {
         } else if let key = question.content.collapseKey {
             holds.append(SimulatedHold(kind: .replace, at: facts.now, until: nil, what: key))
         }
-        let mailObstacle: String? =
-            if !report.serves(.email) {
-                "no_provider"
-            } else if facts.settings.email == nil {
-                "no_address"
-            } else {
-                nil
-            }
+        let mailObstacle = facts.mailObstacle(hasRelay: report.serves(.email))
         let simulation = Simulation(facts, isProven: question.isProven, mailObstacle: mailObstacle)
         let events = simulation.run()
         return try self.answer(

@@ -37,15 +37,11 @@ package struct NotificationTrace: Sendable {
     /// Writes the members of an object.
     package func write(to writer: inout JSONWriter) {
         let notification = self.record.notification
-        let texts: [(String, String?)] = [
-            ("user_id", notification.user), ("status", notification.status.rawValue),
-            ("reason", notification.statusReason), ("held_back", notification.decision),
-            ("sent_via", self.record.sentVia),
-        ]
-        for (name, text) in texts {
-            writer.key(escaping: name)
-            writer.string(text)
-        }
+        writer.member("user_id", notification.user)
+        writer.member("status", notification.status.rawValue)
+        writer.member("reason", notification.statusReason)
+        writer.member("held_back", notification.decision)
+        writer.member("sent_via", self.record.sentVia)
         writer.array("channels", self.channels) { $0.string($1.rawValue) }
         writer.member("job_entry", notification.jobEntry)
         writer.member("job_id", notification.jobID)
@@ -86,6 +82,9 @@ package struct NotificationTrace: Sendable {
             )
         }
         if let cancelledAt = record.cancelledAt { steps.append(Step(cancelledAt, "cancelled")) }
+        if record.omitted > 0, let next = record.attempts.first {
+            steps.append(Step(next.at, "omitted", [("count", String(record.omitted))]))
+        }
         steps += record.attempts.map { attempt in
             if attempt.kind == AuditStep.kind {
                 let end = attempt.milliseconds.map { attempt.at + .milliseconds($0) }
@@ -115,7 +114,8 @@ package struct NotificationTrace: Sendable {
             record.archivedAt.map { ("archived", $0) } ?? ("deleted", notification.deletedAt),
         ]
         for case (let event, let at?) in moments {
-            let via = event == "delivered" ? record.sentVia : nil
+            // A proof may follow a push, or the inbox alone.
+            let via = event == "delivered" && ["socket", "client"].contains(record.sentVia) ? record.sentVia : nil
             let other = event == "deleted" ? record.replacedBy?.description : nil
             steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))
         }

@@ -29,14 +29,12 @@ package struct SimulationAnswer: Sendable {
 
     /// Writes the members of an object.
     package func write(to writer: inout JSONWriter) {
-        let texts: [(String, String?)] = [
-            ("user_id", self.user), ("at", self.at.rfc3339), ("zone", self.zone), ("locale", self.locale),
-            ("title", self.title), ("body", self.body),
-        ]
-        for (name, text) in texts {
-            writer.key(escaping: name)
-            writer.string(text)
-        }
+        writer.member("user_id", self.user)
+        writer.member("at", self.at.rfc3339)
+        writer.member("zone", self.zone)
+        writer.member("locale", self.locale)
+        writer.member("title", self.title)
+        writer.member("body", self.body)
         writer.member("devices", self.devices.count)
         writer.member("reachable", self.reached.count)
         writer.array("push_devices", self.devices) { Self.write($1, to: &$0) }

@@ -59,8 +59,6 @@ package struct JobControl: Sendable {
     private static let pageSize = 500
     /// Counting the millions of a broadcast takes long.
     private static let countingTime: Duration = .seconds(60)
-    /// The last millisecond of the year 9999.
-    private static let latest: Int64 = 253_402_300_799_999
     /// Longer than any provider call: calls in flight at the cancellation have ended after this.
     private static let longestFlight: Duration = .seconds(120)
 
@@ -95,7 +93,8 @@ package struct JobControl: Sendable {
     /// with or without the stream (`stream/entry`).
     ///
     /// Parts may have the same entry id, so without the stream it is an entry of a plain name: that
-    /// of the lane in which it is known, or any if it is not known yet.
+    /// of the lane in which it is known, or any if it is not known yet. The entry of a job that
+    /// waits for its moment means the job's own id, if it has one.
     ///
     /// - Parameter isForCancelling: whether the name means all lanes if the search exceeds its time
     ///   limit, so that the cancellation is recorded; otherwise the timeout is thrown.
@@ -105,13 +104,15 @@ package struct JobControl: Sendable {
         id: String,
         isForCancelling: Bool = false
     ) async throws -> CancellationStore.Name {
-        let name = self.parsed(org: org, id: id)
-        guard name.entries.count > 1 else { return name }
-        guard let known = try await self.known(name, mayTimeOut: isForCancelling) else { return name }
-        // A job's own id may look like an entry.
-        if known.contains(id) { return CancellationStore.Name(org: org, id: id) }
-        guard known.count < 2 else { throw AmbiguousEntry(entries: known.sorted()) }
-        return known.first.map { name.narrowed(to: $0) } ?? name
+        var name = self.parsed(org: org, id: id)
+        if name.entries.count > 1 {
+            guard let known = try await self.known(name, mayTimeOut: isForCancelling) else { return name }
+            // A job's own id may look like an entry.
+            if known.contains(id) { return CancellationStore.Name(org: org, id: id) }
+            guard known.count < 2 else { throw AmbiguousEntry(entries: known.sorted()) }
+            if let entry = known.first { name = name.narrowed(to: entry) }
+        }
+        return try await self.schedules.owners(of: name).first ?? name
     }
 
     /// Returns what is known of a name; nil if the search takes too long.
@@ -132,7 +133,7 @@ package struct JobControl: Sendable {
         let numbers = (parts.last ?? "").split(separator: "-", omittingEmptySubsequences: false)
         let streams = Lane.allCases.map { self.keys.jobs($0) }
         guard parts.count <= 2, numbers.count == 2, let milliseconds = Int64(numbers[0]), UInt64(numbers[1]) != nil,
-            (0...Self.latest).contains(milliseconds),
+            Timestamp.writableMilliseconds.contains(milliseconds),
             parts.count == 1 || self.keys.lane(ofJobs: String(parts[0])) != nil
         else { return CancellationStore.Name(org: org, id: id) }
         return CancellationStore.Name(
@@ -246,6 +247,9 @@ package struct JobControl: Sendable {
             try await self.schedules.cancelJob(own, at: at)
             return try await self.find(name, isCounted: false)
         }
+        var own: Report?
+        // They were taken since the name was looked up.
+        for owner in try await self.schedules.owners(of: name) { own = try await self.cancel(owner) }
         // Scheduled rows may outlive the record of the cancellation.
         try await self.schedules.cancelJob(name, at: at)
         for id in name.ids {
@@ -259,9 +263,8 @@ package struct JobControl: Sendable {
         }
         // Lanes may have stored the same entry meanwhile, for the same users; a withdrawal must not
         // name a user twice.
-        for entry in name.entries {
-            try await self.withdraw(try await self.cancellations.ofEntry(name.narrowed(to: entry)), at: at)
-        }
+        for keys in try await self.cancellations.ofEntries(name) { try await self.withdraw(keys, at: at) }
+        if let own { return own }
         return try await self.find(name)
     }
 

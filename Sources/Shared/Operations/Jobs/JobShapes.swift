@@ -109,27 +109,25 @@ package enum BroadcastShape {
         let broadcast = progress.broadcast
         let words = Self.words(broadcast, catalog)
         writer.beginObject()
-        let texts: [(String, String?)] = [
-            ("id", broadcast.id.description), ("org", broadcast.org), ("job_id", broadcast.job),
-            ("entry", broadcast.entry), ("topic", broadcast.topic), ("type", words.type), ("title", words.title),
-            ("body", words.body), ("lane", broadcast.lane.rawValue),
-            ("created_at", broadcast.createdAt.rfc3339), ("state", broadcast.state.rawValue),
-            ("reason", broadcast.reason),
-        ]
-        for (name, text) in texts {
-            writer.key(escaping: name)
-            writer.string(text)
-        }
+        writer.member("id", broadcast.id.description)
+        writer.member("org", broadcast.org)
+        writer.member("job_id", broadcast.job)
+        writer.member("entry", broadcast.entry)
+        writer.member("topic", broadcast.topic)
+        writer.member("type", words.type)
+        writer.member("title", words.title)
+        writer.member("body", words.body)
+        writer.member("lane", broadcast.lane.rawValue)
+        writer.member("created_at", broadcast.createdAt.rfc3339)
+        writer.member("state", broadcast.state.rawValue)
+        writer.member("reason", broadcast.reason)
         writer.member("held", progress.isHeld)
         writer.member("audience", broadcast.audience)
-        let counts = [
-            ("selected", progress.selected), ("stored", progress.stored), ("pages", progress.pages),
-            ("chains_done", progress.chainsDone), ("withdrawn", broadcast.withdrawn),
-        ]
-        for (name, count) in counts {
-            writer.key(escaping: name)
-            writer.integer(count)
-        }
+        writer.member("selected", progress.selected)
+        writer.member("stored", progress.stored)
+        writer.member("pages", progress.pages)
+        writer.member("chains_done", progress.chainsDone)
+        writer.member("withdrawn", broadcast.withdrawn)
         writer.key("not_stored")
         writer.raw(progress.counted)
         writer.endObject()

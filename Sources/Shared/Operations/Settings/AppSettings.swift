@@ -194,7 +194,7 @@ package enum AppsFile {
                 continue
             }
             if provider == "devices" {
-                app.devices = value.int.flatMap { DeviceLimits.allowed.contains($0) ? $0 : nil }
+                app.devices = value.wholeNumber.flatMap { DeviceLimits.allowed.contains($0) ? $0 : nil }
                 if app.devices == nil {
                     let (least, most) = (DeviceLimits.allowed.lowerBound, DeviceLimits.allowed.upperBound)
                     faults.append(

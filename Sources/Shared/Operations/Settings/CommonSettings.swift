@@ -61,13 +61,7 @@ package struct CommonSettings: Sendable {
 
     /// Reads the gateway's address as clients see it, without a trailing slash; nil if unset.
     static func publicURL(_ reader: SettingsReader) -> String? {
-        reader.value("PUBLIC_URL", default: nil) { text -> String? in
-            let isURL =
-                (text.hasPrefix("https://") || text.hasPrefix("http://"))
-                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#".utf8.contains($0) }
-            guard isURL else { throw FieldFault("must be a URL such as https://notify.example.com") }
-            return text.hasSuffix("/") ? String(text.dropLast()) : text
-        }
+        reader.url("PUBLIC_URL", without: "<>?#", or: "must be a URL such as https://notify.example.com")
     }
 
     /// The time limit of a Redis command: one that fails leaves time to renew the lease.
@@ -212,13 +206,9 @@ package struct TraceSettings: Sendable {
     ///
     /// Nil without a collector.
     init?(_ reader: SettingsReader) {
-        let endpoint = reader.value("OTEL_EXPORTER_OTLP_ENDPOINT", default: nil) { text -> String? in
-            let isURL =
-                (text.hasPrefix("https://") || text.hasPrefix("http://"))
-                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#@".utf8.contains($0) }
-            guard isURL else { throw FieldFault("must be a URL such as http://127.0.0.1:4318, without credentials") }
-            return text.hasSuffix("/") ? String(text.dropLast()) : text
-        }
+        let endpoint = reader.url(
+            "OTEL_EXPORTER_OTLP_ENDPOINT", without: "<>?#@",
+            or: "must be a URL such as http://127.0.0.1:4318, without credentials")
         self.headers = reader.value("OTEL_EXPORTER_OTLP_HEADERS", default: []) { text in
             try text.split(separator: ",").map { pair in
                 let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

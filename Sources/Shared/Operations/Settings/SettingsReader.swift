@@ -116,6 +116,21 @@ package final class SettingsReader {
         }
     }
 
+    /// Reads an HTTP URL and removes a slash at its end; nil if unset.
+    ///
+    /// - Parameters:
+    ///   - refused: characters that it must not have.
+    ///   - rule: the fault of any other text.
+    func url(_ name: String, without refused: String, or rule: String) -> String? {
+        self.value(name, default: nil) { text -> String? in
+            let isURL =
+                (text.hasPrefix("https://") || text.hasPrefix("http://"))
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !refused.utf8.contains($0) }
+            guard isURL else { throw FieldFault(rule) }
+            return text.hasSuffix("/") ? String(text.dropLast()) : text
+        }
+    }
+
     /// Reads a whole number in a range.
     func integer(_ name: String, default fallback: Int, in range: ClosedRange<Int>) -> Int {
         guard let text = self.text(name) else { return fallback }
@@ -222,9 +237,6 @@ struct SettingsFile {
 ///
 /// Names variables and their rules, never their values.
 package struct SettingsFaults: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The exit code for a faulty configuration (`EX_CONFIG` of sysexits.h).
-    static let exitCode: Int32 = 78
-
     let faults: [String]
 
     package var description: String {

@@ -42,14 +42,12 @@ enum SpanDocument {
     private static func write(_ span: FinishedSpan, to writer: inout JSONWriter) {
         writer.beginObject()
         // 64-bit numbers are strings in JSON (proto3), ids are hexadecimal (OTLP).
-        for (name, text) in [
-            ("traceId", span.trace.traceID), ("spanId", span.trace.spanID),
-            ("parentSpanId", TraceContext.digits(span.parent)), ("name", span.name),
-            ("startTimeUnixNano", String(span.start)), ("endTimeUnixNano", String(span.end)),
-        ] {
-            writer.key(escaping: name)
-            writer.string(text)
-        }
+        writer.member("traceId", span.trace.traceID)
+        writer.member("spanId", span.trace.spanID)
+        writer.member("parentSpanId", TraceContext.digits(span.parent))
+        writer.member("name", span.name)
+        writer.member("startTimeUnixNano", String(span.start))
+        writer.member("endTimeUnixNano", String(span.end))
         writer.member("kind", self.number(span.kind))
         writer.key("attributes")
         writer.beginArray()
