@@ -272,14 +272,9 @@ package struct Dispatcher: Sendable {
 
 /// Lifecycle events for upstream apps.
 extension Dispatcher {
-    /// Returns the event of a notification; none if events are off.
-    func event(
-        _ kind: LifecycleEvent.Kind,
-        of notification: Notification,
-        reason: String? = nil
-    ) -> [LifecycleEvent] {
-        guard self.events.isOn else { return [] }
-        return [LifecycleEvent(kind, notification.label, at: self.now(), reason: reason)]
+    /// Returns the event of a notification.
+    func event(_ kind: LifecycleEvent.Kind, of notification: Notification, reason: String? = nil) -> LifecycleEvent {
+        LifecycleEvent(kind, notification.label, at: self.now(), reason: reason)
     }
 
     /// Returns the event of a notification that ended when it was stored, and counts it if its job
@@ -288,10 +283,10 @@ extension Dispatcher {
         switch outcome {
         case .stored:
             guard let kind = LifecycleEvent.Kind(ending: notification.status) else { return [] }
-            return self.event(kind, of: notification, reason: notification.statusReason)
+            return [self.event(kind, of: notification, reason: notification.statusReason)]
         case .cancelled:
             PipelineMetrics.cancelled.increment()
-            return self.event(.cancelled, of: notification)
+            return [self.event(.cancelled, of: notification)]
         case .known, .duplicate, .conflict, .replaced:
             return []
         }
@@ -299,14 +294,12 @@ extension Dispatcher {
 
     /// Returns the events of replaced notifications, each with the newer one's id as its reason.
     func events(of replacements: [NotificationStore.Replacement]) -> [LifecycleEvent] {
-        guard self.events.isOn, !replacements.isEmpty else { return [] }
         let now = self.now()
         return replacements.map { LifecycleEvent(.replaced, $0.label, at: now, reason: $0.newest.description) }
     }
 
     /// Returns the events of notifications that ended because they were read or deleted.
     func events(of ended: [EndedNotification]) -> [LifecycleEvent] {
-        guard self.events.isOn, !ended.isEmpty else { return [] }
         let now = self.now()
         return ended.compactMap { $0.event(at: now) }
     }

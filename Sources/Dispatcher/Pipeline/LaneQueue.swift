@@ -80,8 +80,9 @@ final class LaneQueue<Element: Sendable>: Sendable {
         }
     }
 
-    /// Waits until a receiver has no element, or only those of other lanes or senders to choose
-    /// from.
+    /// Waits until a receiver is idle, or only other lanes have an element for it.
+    ///
+    /// Senders to a lane that others keep filled take turns.
     func awaitNeed(of lane: Lane) async {
         await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
             let isNeeded = self.state.withLock { state in

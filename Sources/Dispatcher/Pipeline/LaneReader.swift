@@ -32,10 +32,7 @@ struct LaneReader: Sendable {
     /// Its own connection, because reads block.
     let connection: RedisClient
     let count: Int
-    let inFlight: InFlightEntries
-    let leaseClock: LeaseClock
-    let share: PartShare
-    let logger: Logger
+    let dispatcher: Dispatcher
 
     var source = Source()
     /// Reads that failed since the last one that did not.
@@ -84,34 +81,34 @@ struct LaneReader: Sendable {
     mutating func next() async -> LaneBatch? {
         if let part = self.parts.popFirst() { return part }
         while isRunning {
-            guard self.share.owns(self.group.keys) else {
+            guard self.dispatcher.share.owns(self.group.keys) else {
                 // The share changes with the leases, every few seconds at most, so poll for it.
                 await pause(for: Self.sharePoll)
                 continue
             }
             // Without a lease, others may take over each entry at once. Take the term before the
             // read, because the process may be suspended right after Redis replies.
-            guard let term = self.leaseClock.term else {
+            guard let term = self.dispatcher.leaseClock.term else {
                 // The lease is renewed every few seconds, so poll for it.
                 await pause(for: Self.leasePoll)
                 continue
             }
             do {
                 let entries = try await self.group.read(
-                    on: self.connection, count: self.count, block: self.leaseClock.block)
+                    on: self.connection, count: self.count, block: self.dispatcher.leaseClock.block)
                 self.failures = 0
                 self.isBehind = entries.count == self.count
                 guard !entries.isEmpty else { continue }
                 // If this fails, the entries are not in flight and are found as a lost reply.
                 try await self.refresh()
-                self.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
+                self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
                 batch.replaySafeFrom = self.source.replaySafeFrom
                 self.parts = batch.parts()[...]
                 return self.parts.popFirst()
             } catch {
                 if self.failures == 0 {
-                    self.logger.warning(
+                    self.dispatcher.logger.warning(
                         "cannot read stream; retrying",
                         metadata: ["redis.stream": "\(self.group.stream)", "error": "\(error)"]
                     )
@@ -133,22 +130,6 @@ struct LaneReader: Sendable {
     }
 }
 
-extension LaneReader {
-    /// Creates a reader of a dispatcher's stream.
-    init(_ place: PartLane, of stream: String, count: Int, _ dispatcher: Dispatcher) {
-        self.init(
-            lane: place.lane,
-            group: dispatcher.group(stream, in: place.keys),
-            connection: place.connection,
-            count: count,
-            inFlight: dispatcher.inFlight,
-            leaseClock: dispatcher.leaseClock,
-            share: dispatcher.share,
-            logger: dispatcher.logger
-        )
-    }
-}
-
 /// Entries taken together from one lane.
 struct LaneBatch: Sendable {
     /// The most recipients of a part, unless a single job names more.
@@ -162,6 +143,9 @@ struct LaneBatch: Sendable {
     var areRepeats = false
     /// Entries appended before this moment may have been taken before; Unix milliseconds.
     var replaySafeFrom: Int64 = 0
+    /// The first entries of jobs that have waited for their moment, by the entries as which they
+    /// fire.
+    var sources: [String: String] = [:]
 
     /// Returns the batch with other entries.
     func with(_ entries: [StreamEntry]) -> LaneBatch {
@@ -189,7 +173,7 @@ struct LaneBatch: Sendable {
     }
 
     func mayBeRepeat(_ entry: StreamEntry) -> Bool {
-        guard self.replaySafeFrom > 0, let time = Int64(entry.id.prefix { $0 != "-" }) else { return false }
+        guard self.replaySafeFrom > 0, let time = StreamEntry.milliseconds(ofID: entry.id) else { return false }
         return time < self.replaySafeFrom
     }
 
@@ -232,8 +216,15 @@ final class InFlightEntries: Sendable {
 
     /// Removes entries that were acknowledged, or that another dispatcher took over.
     func release(_ entries: some Sequence<String>, of stream: String) {
-        self.ids.withLock { $0[stream]?.subtract(entries) }
+        self.ids.withLock { ids in
+            ids[stream]?.subtract(entries)
+            // Each organisation has an overflow of its own, so empty sets would add up.
+            if ids[stream]?.isEmpty == true { ids[stream] = nil }
+        }
     }
+
+    /// The number of streams with entries in flight.
+    var streamCount: Int { self.ids.withLock { $0.count } }
 
     func count(of stream: String) -> Int {
         self.ids.withLock { $0[stream]?.count ?? 0 }

@@ -20,8 +20,6 @@ final class LeaseClock: Sendable {
     /// A new value is the first term, so work without a term counts as lost after any expiry.
     struct Term: Sendable, Equatable {
         fileprivate(set) var number = 0
-
-        init() {}
     }
 
     private struct State {

@@ -20,7 +20,7 @@ enum PipelineMetrics {
     static let returned = Counter(label: "carillon.overflow.returned")
     /// Dead letters returned to their streams.
     static let replayed = Counter(label: "carillon.dead.replayed")
-    /// Notifications without proof in time, which fell back to push.
+    /// Notifications without proof in time.
     static let unproven = Counter(label: "carillon.notifications.unproven")
     /// Entries taken over from dead dispatchers, or whose reply got lost.
     static let claimed = Counter(label: "carillon.entries.claimed")

@@ -340,7 +340,7 @@ struct WebhookEvent {
         self.id = name
         self.kind = Self.text(entry, "event")
         self.org = Self.text(entry, "org")
-        self.at = Timestamp(milliseconds: Int64(entry.id.prefix { $0 != "-" }) ?? 0)
+        self.at = Timestamp(milliseconds: StreamEntry.milliseconds(ofID: entry.id) ?? 0)
     }
 
     private static func text(_ entry: StreamEntry, _ name: String) -> String {

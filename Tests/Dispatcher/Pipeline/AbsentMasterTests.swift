@@ -59,10 +59,7 @@ struct AbsentMasterTests {
             let kinds: [Channels] = [[.inApp], [.inApp, .push]]
             for (kind, channels) in kinds.enumerated() {
                 let place = 2 * number + UInt64(kind)
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + place), user: user,
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = channels
+                var notification = TestDispatcher.notification(place, of: user, channels: channels)
                 notification.jobEntry = "jobs/\(place)-0"
                 _ = try await database.notifications.store([notification], areRepeats: false)
                 guard channels.contains(.push) else { continue }
@@ -84,7 +81,7 @@ struct AbsentMasterTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(parts: 16)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel())
+                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()])
                 // The turn of the sweep stays.
                 let absent = (cluster.number(ofKey: keys.sweepTurn) + 1) % 3
                 try await body(

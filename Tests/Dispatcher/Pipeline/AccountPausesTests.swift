@@ -190,8 +190,10 @@ struct AccountPauseServiceTests {
                 func start(_ connection: RedisClient) throws -> (DeliveriesService, AccountPauseService) {
                     let dispatcher = try TestDispatcher.make(
                         database.pool, connection, keys, [NotificationType(name: "news")],
-                        FakeChannel(app: "default", account: "one"), FakeChannel(app: "sister", account: "one"),
-                        FakeChannel(app: "news", account: "two"))
+                        [
+                            FakeChannel(app: "default", account: "one"), FakeChannel(app: "sister", account: "one"),
+                            FakeChannel(app: "news", account: "two"),
+                        ])
                     let deliveries = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
                     return (deliveries, AccountPauseService(dispatcher: dispatcher, deliveries: [deliveries]))
                 }

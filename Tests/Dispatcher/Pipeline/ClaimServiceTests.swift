@@ -70,7 +70,7 @@ struct ClaimServiceTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix, parts: parts)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel, eventsLength: 100)
+                    database.pool, redis, keys, [NotificationType(name: "news")], [channel], eventsLength: 100)
                 let (notification, work) = try await Self.store(1, of: "ada", dispatcher.database)
                 let scene = Scene(
                     dispatcher: dispatcher,
@@ -92,10 +92,7 @@ struct ClaimServiceTests {
         let phone = try await database.devices.register(
             TestDispatcher.phone(number, of: user, token: "phone-\(number)")
         ).device
-        var notification = Notification(
-            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: user,
-            type: "news", createdAt: TestDispatcher.now)
-        notification.channels = [.inApp, .push]
+        var notification = TestDispatcher.notification(number, of: user, channels: [.inApp, .push])
         notification.jobEntry = "jobs/\(number)-0"
         _ = try await database.notifications.store([notification], areRepeats: false)
         try await database.notifications.mark([(user, notification.id, .pending, "queued", nil)])

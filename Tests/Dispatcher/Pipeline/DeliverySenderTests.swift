@@ -57,7 +57,7 @@ struct DeliverySenderTests {
                     work.withLock { $0?.cancel() }
                 }
                 let dispatcher = try TestDispatcher.make(
-                    pool, redis, keys, [NotificationType(name: "news")], channel,
+                    pool, redis, keys, [NotificationType(name: "news")], [channel],
                     instant: { time.withLock { $0 } })
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
@@ -71,7 +71,7 @@ struct DeliverySenderTests {
                 let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                 let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
                 let settled = Settled()
-                let task = Task { try await sender.sendAlone(batch) { settled.add($0) } }
+                let task = Task { settled.add(try await sender.sendAlone(batch)) }
                 work.withLock { $0 = task }
                 try await task.value
                 #expect(settled.entries == ["1-0"])
@@ -90,7 +90,7 @@ struct DeliverySenderTests {
                 pool.close()
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting())
+                    pool, redis, keys, [NotificationType(name: "news")], [FakeChannel.accepting()])
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 try await dispatcher.group(stream).create()
@@ -119,51 +119,46 @@ struct DeliverySenderTests {
     @Test(
         "a push ends without a call when its device signs out or gets another user",
         arguments: [
-            (nil, "skipped gone", "sent no_device"), ("eve", "skipped device_inactive", "failed device_inactive"),
-        ] as [(String?, String, String)])
-    func signedOut(newUser: String?, attempt: String, end: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                let keys = Keyspace(prefix: prefix)
-                let calls = Mutex(0)
-                let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = keys.deliveries(.fcm, .normal)
-                let group = dispatcher.group(stream)
-                try await group.create()
-                let work = DeliveryWork(
-                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-                let devices = dispatcher.database.devices
-                if let newUser {
-                    _ = try await devices.register(
-                        Device(
-                            id: NotificationID.random(), user: newUser, platform: .android, provider: .fcm,
-                            app: "default", environment: .production, token: "phone",
-                            registeredAt: TestDispatcher.now))
-                } else {
-                    #expect(try await devices.remove(user: "ada", id: Self.device))
-                }
-                let entries = try await group.takeWaiting(count: 10)
-                #expect(entries.count == 1)
-                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
-                try await service.sendAlone(
-                    LaneBatch(
-                        lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
-                #expect(calls.withLock { $0 } == 0)
-                #expect(try await redis.send("XLEN", .text(stream)).integer() == 0)
-                let attempts = try await database.pool.query(
-                    "SELECT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
-                #expect(try attempts.map { try $0.text(0) } == [attempt])
-                let stored = try await database.pool.query(
-                    "SELECT status || ' ' || status_reason FROM carillon.notifications WHERE id = $1",
-                    .uuid(Self.first.halves))
-                #expect(try stored.map { try $0.text(0) } == [end])
-                #expect(try await database.pool.query("SELECT FROM carillon.dead_letters").isEmpty)
+            (nil, "sent no_device"), ("eve", "failed device_inactive"),
+        ] as [(String?, String)])
+    func signedOut(newUser: String?, end: String) async throws {
+        let calls = Mutex(0)
+        let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
+        try await TestDispatcher.with(channel) { dispatcher, database in
+            let redis = dispatcher.redis
+            try await Self.store(in: database.pool)
+            let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            let group = dispatcher.group(stream)
+            try await group.create()
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+            let devices = dispatcher.database.devices
+            if let newUser {
+                _ = try await devices.register(
+                    Device(
+                        id: NotificationID.random(), user: newUser, platform: .android, provider: .fcm,
+                        app: "default", environment: .production, token: "phone",
+                        registeredAt: TestDispatcher.now))
+            } else {
+                #expect(try await devices.remove(user: "ada", id: Self.device))
             }
+            let entries = try await group.takeWaiting(count: 10)
+            #expect(entries.count == 1)
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+            try await service.sendAlone(
+                LaneBatch(
+                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+            #expect(calls.withLock { $0 } == 0)
+            #expect(try await redis.send("XLEN", .text(stream)).integer() == 0)
+            let attempts = try await database.pool.query(
+                "SELECT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
+            #expect(try attempts.map { try $0.text(0) } == ["skipped device_inactive"])
+            let stored = try await database.pool.query(
+                "SELECT status || ' ' || status_reason FROM carillon.notifications WHERE id = $1",
+                .uuid(Self.first.halves))
+            #expect(try stored.map { try $0.text(0) } == [end])
+            #expect(try await database.pool.query("SELECT FROM carillon.dead_letters").isEmpty)
         }
     }
 
@@ -176,43 +171,38 @@ struct DeliverySenderTests {
             (.drop, [.push], "skipped not_in_quiet_hours", "suppressed quiet_hours"),
         ] as [(QuietPolicy, Channels, String, String)])
     func quietHours(policy: QuietPolicy, channels: Channels, attempt: String, end: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                try await database.pool.query("UPDATE carillon.notifications SET channels = \(channels.rawValue)")
-                var settings = UserSettings()
-                // Quiet all day except for a minute.
-                settings.quietHours = QuietHours(start: 1, end: 0)
-                try await Database(database.pool).preferences.set(user: "ada", settings: settings)
-                let keys = Keyspace(prefix: prefix)
-                let calls = Mutex(0)
-                let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
-                var type = NotificationType(name: "news")
-                type.quietHours = policy
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = keys.deliveries(.fcm, .normal)
-                let group = dispatcher.group(stream)
-                try await group.create()
-                let work = DeliveryWork(
-                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-                let entries = try await group.takeWaiting(count: 10)
-                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
-                try await service.sendAlone(
-                    LaneBatch(
-                        lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
-                #expect(calls.withLock { $0 } == 0)
-                let attempts = try await database.pool.query(
-                    "SELECT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
-                #expect(try attempts.map { try $0.text(0) } == [attempt])
-                let stored = try await database.pool.query(
-                    "SELECT status || ' ' || status_reason FROM carillon.notifications WHERE id = $1",
-                    .uuid(Self.first.halves))
-                #expect(try stored.map { try $0.text(0) } == [end])
-                let followUps = try await database.pool.query("SELECT FROM carillon.follow_ups")
-                #expect(followUps.count == (policy == .defer ? 1 : 0))
-            }
+        let calls = Mutex(0)
+        let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
+        var type = NotificationType(name: "news")
+        type.quietHours = policy
+        try await TestDispatcher.with(channel, types: [type]) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query("UPDATE carillon.notifications SET channels = \(channels.rawValue)")
+            var settings = UserSettings()
+            // Quiet all day except for a minute.
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            let group = dispatcher.group(stream)
+            try await group.create()
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            try await dispatcher.redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+            let entries = try await group.takeWaiting(count: 10)
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+            try await service.sendAlone(
+                LaneBatch(
+                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+            #expect(calls.withLock { $0 } == 0)
+            let attempts = try await database.pool.query(
+                "SELECT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
+            #expect(try attempts.map { try $0.text(0) } == [attempt])
+            let stored = try await database.pool.query(
+                "SELECT status || ' ' || status_reason FROM carillon.notifications WHERE id = $1",
+                .uuid(Self.first.halves))
+            #expect(try stored.map { try $0.text(0) } == [end])
+            let followUps = try await database.pool.query("SELECT FROM carillon.follow_ups")
+            #expect(followUps.count == (policy == .defer ? 1 : 0))
         }
     }
 
@@ -239,7 +229,7 @@ struct DeliverySenderTests {
                 var senders: [DeliverySender] = []
                 for _ in 0..<2 {
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                        database.pool, redis, keys, [NotificationType(name: "news")], [channel])
                     dispatcher.leaseClock.renewed(at: .now)
                     let stream = keys.deliveries(.fcm, .normal)
                     let id = try await redis.send(
@@ -252,9 +242,8 @@ struct DeliverySenderTests {
                 }
                 // The other dispatcher takes its entry during the first one's call.
                 let (second, batch) = (senders[1], batches[1])
-                rival.withLock { $0 = { try await second.sendAlone(batch) { others.add($0) } } }
-                let settled = Settled()
-                try await senders[0].sendAlone(batches[0]) { settled.add($0) }
+                rival.withLock { $0 = { others.add(try await second.sendAlone(batch)) } }
+                let settled = Settled(try await senders[0].sendAlone(batches[0]))
                 #expect(calls.withLock { $0 } == 1)
                 #expect(settled.entries == batches[0].entries.map(\.id))
                 #expect(settled.twins.isEmpty)
@@ -270,33 +259,28 @@ struct DeliverySenderTests {
             (.number(1), true, 1),
         ] as [(BadgeRule, Bool, Int64?)])
     func badge(rule: BadgeRule, isOneOpened: Bool, expected: Int64?) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                try await database.pool.query(
-                    "INSERT INTO carillon.inboxes (user_id, version, unread, total) VALUES ('ada', 2, 7, 7)")
-                var type = NotificationType(name: "news")
-                type.badge = rule
-                if isOneOpened {
-                    let opened = try await InboxStore(Database(database.pool)).markOpened(
-                        user: "ada", id: Self.second, at: Timestamp(seconds: 1_795_168_800))
-                    #expect(opened?.changed != nil)
-                }
-                let badges = Mutex<[Int64?]>([])
-                let channel = FakeChannel.accepting { message in badges.withLock { $0.append(message.badge) } }
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let work = DeliveryWork(
-                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                let settled = Settled()
-                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
-                #expect(settled.entries == ["1-0"])
-                #expect(badges.withLock { $0 } == [expected])
+        var type = NotificationType(name: "news")
+        type.badge = rule
+        let badges = Mutex<[Int64?]>([])
+        let channel = FakeChannel.accepting { message in badges.withLock { $0.append(message.badge) } }
+        try await TestDispatcher.with(channel, types: [type]) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query(
+                "INSERT INTO carillon.inboxes (user_id, version, unread, total) VALUES ('ada', 2, 7, 7)")
+            if isOneOpened {
+                let opened = try await dispatcher.database.inboxes.markOpened(
+                    user: "ada", id: Self.second, at: Timestamp(seconds: 1_795_168_800))
+                #expect(opened?.changed != nil)
             }
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            let settled = Settled(
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])))
+            #expect(settled.entries == ["1-0"])
+            #expect(badges.withLock { $0 } == [expected])
         }
     }
 
@@ -307,64 +291,53 @@ struct DeliverySenderTests {
             (.normal, .high, .normal),
         ] as [(PushPriority?, PushPriority?, PushPriority)])
     func priority(job: PushPriority?, type own: PushPriority?, expected: PushPriority) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                if let job {
-                    try await database.pool.query(
-                        "UPDATE carillon.notifications SET extras = jsonb_build_object('push_priority', $1::text)",
-                        .text(job.rawValue))
-                }
-                var type = NotificationType(name: "news")
-                type.pushPriority = own
-                let priorities = Mutex<[PushPriority]>([])
-                let channel = FakeChannel.accepting { message in priorities.withLock { $0.append(message.priority) } }
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let work = DeliveryWork(
-                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
-                #expect(priorities.withLock { $0 } == [expected])
+        var type = NotificationType(name: "news")
+        type.pushPriority = own
+        let priorities = Mutex<[PushPriority]>([])
+        let channel = FakeChannel.accepting { message in priorities.withLock { $0.append(message.priority) } }
+        try await TestDispatcher.with(channel, types: [type]) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            if let job {
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET extras = jsonb_build_object('push_priority', $1::text)",
+                    .text(job.rawValue))
             }
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            #expect(priorities.withLock { $0 } == [expected])
         }
     }
 
     @Test("sends the inbox's count, unless the device was sent a newer one")
     func staleBadge() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                try await database.pool.query(
-                    "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
-                let keys = Keyspace(prefix: prefix)
-                let messages = Mutex<[PushMessage]>([])
-                let channel = FakeChannel.accepting { message in messages.withLock { $0.append(message) } }
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                let stream = keys.deliveries(.fcm, .normal)
-                for id in [Self.first, Self.second] {
-                    let work = DeliveryWork(
-                        notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                    let entry = try await redis.send(
-                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes)
-                    ).string()
-                    let taken = StreamEntry(
-                        id: entry ?? "", fields: [(DeliveryWork.field, work.bytes[...])])
-                    let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
-                    try await sender.sendAlone(batch) { _ in }
-                    // Another push carries a newer count to the device first.
-                    #expect(dispatcher.badges.isNewest(8, of: "ada", for: Self.device))
-                }
-                let sent = messages.withLock { $0 }
-                #expect(sent.map(\.badge) == [2, nil])
-                #expect(sent.map(\.badgeVersion) == [7, nil])
+        let messages = Mutex<[PushMessage]>([])
+        let channel = FakeChannel.accepting { message in messages.withLock { $0.append(message) } }
+        try await TestDispatcher.with(channel) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query(
+                "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            for id in [Self.first, Self.second] {
+                let work = DeliveryWork(
+                    notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = try await dispatcher.redis.send(
+                    "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes)
+                ).string()
+                let taken = StreamEntry(
+                    id: entry ?? "", fields: [(DeliveryWork.field, work.bytes[...])])
+                let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
+                _ = try await sender.sendAlone(batch)
+                // Another push carries a newer count to the device first.
+                #expect(dispatcher.badges.isNewest(8, of: "ada", for: Self.device))
             }
+            let sent = messages.withLock { $0 }
+            #expect(sent.map(\.badge) == [2, nil])
+            #expect(sent.map(\.badgeVersion) == [7, nil])
         }
     }
 
@@ -389,38 +362,33 @@ struct DeliverySenderTests {
             Retraction(sent: 6, retractionsHaveBadge: false, badge: nil, known: 6),
         ])
     func retraction(_ item: Retraction) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                try await database.pool.query(
-                    "UPDATE carillon.notifications SET read_at = now(), extras = '{\"badge\":99}'::jsonb")
-                try await database.pool.query(
-                    "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
-                var type = NotificationType(name: "news")
-                type.badge = item.rule
-                let keys = Keyspace(prefix: prefix)
-                let messages = Mutex<[PushMessage]>([])
-                let channel = FakeChannel.accepting(retractionsHaveBadge: item.retractionsHaveBadge) { message in
-                    messages.withLock { $0.append(message) }
-                }
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                if let version = item.sent { #expect(dispatcher.badges.isNewest(version, of: "ada", for: Self.device)) }
-                let work = DeliveryWork(
-                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
-                    isRetraction: true)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
-                let sent = messages.withLock { $0 }
-                #expect(sent.map(\.purpose) == [.retract])
-                #expect(sent.map(\.badge) == [item.badge])
-                #expect(sent.map(\.badgeVersion) == [item.badge == nil ? nil : 7])
-                // An older count is stale; the same one is not.
-                #expect(!dispatcher.badges.isNewest(item.known - 1, of: "ada", for: Self.device) || item.known == 0)
-                #expect(dispatcher.badges.isNewest(item.known, of: "ada", for: Self.device))
-            }
+        var type = NotificationType(name: "news")
+        type.badge = item.rule
+        let messages = Mutex<[PushMessage]>([])
+        let channel = FakeChannel.accepting(retractionsHaveBadge: item.retractionsHaveBadge) { message in
+            messages.withLock { $0.append(message) }
+        }
+        try await TestDispatcher.with(channel, types: [type]) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET read_at = now(), extras = '{\"badge\":99}'::jsonb")
+            try await database.pool.query(
+                "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
+            if let version = item.sent { #expect(dispatcher.badges.isNewest(version, of: "ada", for: Self.device)) }
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
+                isRetraction: true)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            let sent = messages.withLock { $0 }
+            #expect(sent.map(\.purpose) == [.retract])
+            #expect(sent.map(\.badge) == [item.badge])
+            #expect(sent.map(\.badgeVersion) == [item.badge == nil ? nil : 7])
+            // An older count is stale; the same one is not.
+            #expect(!dispatcher.badges.isNewest(item.known - 1, of: "ada", for: Self.device) || item.known == 0)
+            #expect(dispatcher.badges.isNewest(item.known, of: "ada", for: Self.device))
         }
     }
 
@@ -438,18 +406,16 @@ struct DeliverySenderTests {
                 for isShared in [false, true] {
                     let dispatcher =
                         try isShared
-                        ? TestDispatcher.make(database.pool, redis, keys, types, own, FakeChannel(app: "another"))
-                        : TestDispatcher.make(database.pool, redis, keys, types, own)
+                        ? TestDispatcher.make(database.pool, redis, keys, types, [own, FakeChannel(app: "another")])
+                        : TestDispatcher.make(database.pool, redis, keys, types, [own])
                     dispatcher.leaseClock.renewed(at: .now)
                     let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                     let health = sender.health
                     health.hold(
                         ["another", "default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                    let settled = Settled()
-                    try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) {
-                        settled.add($0)
-                    }
+                    let settled = Settled(
+                        try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])))
                     #expect(settled.heldApps == ["default"])
                     #expect(settled.areLookedUp == [isShared])
                 }
@@ -459,31 +425,25 @@ struct DeliverySenderTests {
 
     @Test("a delivery without a place in our own queue is held back, and is no failure of the provider")
     func noTurn() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                let keys = Keyspace(prefix: prefix)
-                let lanes = Mutex<[Lane]>([])
-                let channel = FakeChannel { message, _ in
-                    lanes.withLock { $0.append(message.lane) }
-                    return .noTurn
-                }
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                let health = sender.health
-                let work = DeliveryWork(
-                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-                let group = dispatcher.group(keys.deliveries(.fcm, .bulk))
-                let settled = Settled()
-                try await sender.sendAlone(LaneBatch(lane: .bulk, group: group, entries: [entry])) { settled.add($0) }
-                #expect(lanes.withLock { $0 } == [.bulk])
-                #expect(settled.heldApps == ["default"])
-                let overview = health.overviews(of: ["default"], now: TestDispatcher.now)["default"]
-                #expect(overview?.inFlight == 0)
-            }
+        let lanes = Mutex<[Lane]>([])
+        let channel = FakeChannel { message, _ in
+            lanes.withLock { $0.append(message.lane) }
+            return .noTurn
+        }
+        try await TestDispatcher.with(channel) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            let health = sender.health
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .bulk))
+            let settled = Settled(
+                try await sender.sendAlone(LaneBatch(lane: .bulk, group: group, entries: [entry])))
+            #expect(lanes.withLock { $0 } == [.bulk])
+            #expect(settled.heldApps == ["default"])
+            let overview = health.overviews(of: ["default"], now: TestDispatcher.now)["default"]
+            #expect(overview?.inFlight == 0)
         }
     }
 
@@ -502,17 +462,17 @@ struct DeliverySenderTests {
                 for other in ["another", "default"] {
                     let another = FakeChannel(app: "another", account: other)
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], own, another)
+                        database.pool, redis, keys, [NotificationType(name: "news")], [own, another])
                     dispatcher.channels.replace(with: ChannelDirectory.Entry(another, messagesPerSecond: 1))
                     dispatcher.leaseClock.renewed(at: .now)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
-                    let settled = Settled()
+                    let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                     // Uses the rate up for two seconds; Redis takes more for a step of its clock.
                     let start = try await survey.time()
                     try await redis.send(
                         "SET", .text("\(prefix)rate:send:{fcm:default}"), .integer((start + .seconds(2)).milliseconds))
-                    try await DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                        .sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
+                    let settled = Settled(
+                        try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])))
                     #expect(settled.entries == ["1-0"])
                     // On a slow machine, a turn may have come.
                     guard try await survey.time() - start < .milliseconds(1_900) else { continue }
@@ -525,51 +485,51 @@ struct DeliverySenderTests {
 
     @Test("a delivery that was set aside and has expired ends, although its only app is out of use")
     func expiredInAnOutage() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.store(in: database.pool)
-                try await database.pool.query(
-                    "UPDATE carillon.notifications SET expires_at = $1 WHERE id = $2",
-                    .timestamptz((TestDispatcher.now + .seconds(-1)).microseconds), .uuid(Self.first.halves))
-                let keys = Keyspace(prefix: prefix)
-                let calls = Mutex(0)
-                let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = keys.deliveries(.fcm, .normal)
-                let group = dispatcher.group(stream)
-                try await group.create()
-                for id in [Self.first, Self.second] {
-                    let work = DeliveryWork(
-                        notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: true,
-                        since: TestDispatcher.now + .seconds(-600))
-                    try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-                }
-                let entries = try await group.takeWaiting(count: 10)
-                let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
-                service.health.hold(
-                    ["default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
-                try await service.sendAlone(
-                    LaneBatch(
-                        lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
-                #expect(calls.withLock { $0 } == 0)
-                let attempts = try await database.pool.query(
-                    "SELECT notification_id, outcome || ' ' || reason FROM carillon.delivery_attempts")
-                #expect(try attempts.map { try $0.text(1) } == ["skipped expired"])
-                #expect(try attempts.map { NotificationID(try $0.uuid(0)) } == [Self.first])
-                let held = Live(redis, keys: keys).heldSets
-                #expect(try await held.waiting(provider: .fcm, lane: .normal).count == 1, "the other one waits on")
+        let calls = Mutex(0)
+        let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
+        try await TestDispatcher.with(channel) { dispatcher, database in
+            let redis = dispatcher.redis
+            try await Self.store(in: database.pool)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET expires_at = $1 WHERE id = $2",
+                .timestamptz((TestDispatcher.now + .seconds(-1)).microseconds), .uuid(Self.first.halves))
+            let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            let group = dispatcher.group(stream)
+            try await group.create()
+            for id in [Self.first, Self.second] {
+                let work = DeliveryWork(
+                    notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: true,
+                    since: TestDispatcher.now + .seconds(-600))
+                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
             }
+            let entries = try await group.takeWaiting(count: 10)
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+            service.health.hold(
+                ["default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+            try await service.sendAlone(
+                LaneBatch(
+                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+            #expect(calls.withLock { $0 } == 0)
+            let attempts = try await database.pool.query(
+                "SELECT notification_id, outcome || ' ' || reason FROM carillon.delivery_attempts")
+            #expect(try attempts.map { try $0.text(1) } == ["skipped expired"])
+            #expect(try attempts.map { NotificationID(try $0.uuid(0)) } == [Self.first])
+            let held = try await dispatcher.live.retries
+                .count(provider: .fcm, lane: .normal, app: "default")
+            #expect(held == 1, "the other one waits on")
         }
     }
 
     /// The entries whose outcomes were settled.
     private final class Settled: Sendable {
-        private let outcomes = Mutex<[DeliveryOutcome]>([])
+        private let outcomes: Mutex<[DeliveryOutcome]>
 
-        func add(_ outcome: DeliveryOutcome) {
-            self.outcomes.withLock { $0.append(outcome) }
+        init(_ outcomes: [DeliveryOutcome] = []) {
+            self.outcomes = Mutex(outcomes)
+        }
+
+        func add(_ outcomes: [DeliveryOutcome]) {
+            self.outcomes.withLock { $0 += outcomes }
         }
 
         var entries: [String] { self.outcomes.withLock { $0.map(\.entry.id) } }

@@ -55,74 +55,55 @@ struct DeliverySettlerTests {
         of provider: Provider = .webpush,
         _ outcome: (Dispatcher) -> DeliveryOutcome
     ) async throws -> Notification? {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.channels = channels
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", Self.notification, .pending, reason, nil)])
-                try await Self.settler(dispatcher, of: provider).settle([outcome(dispatcher)])
-                return try await store.load([("ada", Self.notification)]).first
-            }
+        try await TestDispatcher.with { dispatcher, _ in
+            let notification = TestDispatcher.notification(channels: channels)
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("ada", Self.notification, .pending, reason, nil)])
+            try await Self.settler(dispatcher, of: provider).settle([outcome(dispatcher)])
+            return try await store.load([("ada", Self.notification)]).first
         }
     }
 
     @Test("a configuration that one device's service rejects retries with growing delays until its tries are used up")
     func partialConfiguration() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let settler = Self.settler(dispatcher)
-                let set = Live(redis, keys: keys).retries
-                let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
-                let refused = DeliveryOutcome.Result.answered(.configuration(reason: "HTTP_403", concernsAll: false))
-                // The eighth attempt of the normal lane is the last.
-                for (attempt, minutes) in [1, 2, 4, 8, 16, 30, 30].enumerated() {
-                    try await settler.settle([Self.outcome(refused, attempt: attempt, dispatcher)])
-                    let due = TestDispatcher.now + .seconds(60 * Int64(minutes))
-                    let early = try await set.moveDue(
-                        provider: .webpush, lane: .normal, now: due + .milliseconds(-1), limit: 10)
-                    #expect(early == 0, "after \(attempt + 1) tries")
-                    let late = try await set.moveDue(
-                        provider: .webpush, lane: .normal, now: due + .seconds(600), limit: 10)
-                    #expect(late == 1, "after \(attempt + 1) tries")
-                }
-                #expect(try await redis.send("XLEN", stream).integer() == 7)
-                try await settler.settle([Self.outcome(refused, attempt: 7, dispatcher)])
-                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
-                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
-                #expect(try letters.map { try $0.text(0) } == ["gave up after 8 tries: HTTP_403"])
+        try await TestDispatcher.with { dispatcher, database in
+            let settler = Self.settler(dispatcher)
+            let set = dispatcher.live.retries
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.webpush, .normal))
+            let refused = DeliveryOutcome.Result.answered(.configuration(reason: "HTTP_403", concernsAll: false))
+            // The eighth attempt of the normal lane is the last.
+            for (attempt, minutes) in [1, 2, 4, 8, 16, 30, 30].enumerated() {
+                try await settler.settle([Self.outcome(refused, attempt: attempt, dispatcher)])
+                let due = TestDispatcher.now + .seconds(60 * Int64(minutes))
+                let early = try await set.moveDue(
+                    provider: .webpush, lane: .normal, now: due + .milliseconds(-1), limit: 10)
+                #expect(early == 0, "after \(attempt + 1) tries")
+                let late = try await set.moveDue(
+                    provider: .webpush, lane: .normal, now: due + .seconds(600), limit: 10)
+                #expect(late == 1, "after \(attempt + 1) tries")
             }
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 7)
+            try await settler.settle([Self.outcome(refused, attempt: 7, dispatcher)])
+            #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+            let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+            #expect(try letters.map { try $0.text(0) } == ["gave up after 8 tries: HTTP_403"])
         }
     }
 
     @Test("a message for which the account has to pause waits no longer than the pause")
     func longPause() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let answer = DeliveryOutcome.Result.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400)))
-                try await Self.settler(dispatcher).settle([Self.outcome(answer, attempt: 0, dispatcher)])
-                let set = Live(redis, keys: keys).retries
-                let end = TestDispatcher.now + AccountPauses.longest
-                let early = try await set.moveDue(
-                    provider: .webpush, lane: .normal, now: end + .milliseconds(-1), limit: 10)
-                #expect(early == 0)
-                let late = try await set.moveDue(
-                    provider: .webpush, lane: .normal, now: end + .seconds(60), limit: 10)
-                #expect(late == 1)
-            }
+        try await TestDispatcher.with { dispatcher, _ in
+            let answer = DeliveryOutcome.Result.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400)))
+            try await Self.settler(dispatcher).settle([Self.outcome(answer, attempt: 0, dispatcher)])
+            let set = dispatcher.live.retries
+            let end = TestDispatcher.now + AccountPauses.longest
+            let early = try await set.moveDue(
+                provider: .webpush, lane: .normal, now: end + .milliseconds(-1), limit: 10)
+            #expect(early == 0)
+            let late = try await set.moveDue(
+                provider: .webpush, lane: .normal, now: end + .seconds(60), limit: 10)
+            #expect(late == 1)
         }
     }
 
@@ -130,87 +111,72 @@ struct DeliverySettlerTests {
         "a dead letter names the provider, and its app unless that is the default one",
         arguments: [("default", "webpush"), ("shop", "webpush of app shop")])
     func place(app: String, name: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let results: [DeliveryOutcome.Result] = [
-                    .answered(.refused(reason: "HTTP_400")), .unsendable(reason: "too_large"),
-                ]
-                for (attempt, result) in results.enumerated() {
-                    try await Self.settler(dispatcher).settle([
-                        Self.outcome(result, attempt: attempt, dispatcher, app: app)
-                    ])
-                }
-                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters ORDER BY reason")
-                #expect(
-                    try letters.map { try $0.text(0) } == [
-                        "\(name) cannot send it: too_large", "\(name) refused it: HTTP_400",
-                    ])
+        try await TestDispatcher.with { dispatcher, database in
+            let results: [DeliveryOutcome.Result] = [
+                .answered(.refused(reason: "HTTP_400")), .unsendable(reason: "too_large"),
+            ]
+            for (attempt, result) in results.enumerated() {
+                try await Self.settler(dispatcher).settle([
+                    Self.outcome(result, attempt: attempt, dispatcher, app: app)
+                ])
             }
+            let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters ORDER BY reason")
+            #expect(
+                try letters.map { try $0.text(0) } == [
+                    "\(name) cannot send it: too_large", "\(name) refused it: HTTP_400",
+                ])
         }
     }
 
     @Test("settling a held-back delivery twice queues it once")
     func heldBack() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                var settler = Self.settler(dispatcher)
-                settler.spread = { .zero }
-                let due = TestDispatcher.now + .seconds(30)
-                for (attempt, app) in [(0, "shop"), (0, "shop"), (1, "news")] {
-                    let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", app: app)
-                    try await settler.settle([Self.outcome(result, attempt: attempt, dispatcher, app: nil)])
-                }
-                let held = Live(redis, keys: keys).heldSets
-                #expect(try await held.apps(provider: .webpush, lane: .normal).sorted() == ["news", "shop"])
-                #expect(try await held.waiting(provider: .webpush, lane: .normal).count == 2)
-                let set = Live(redis, keys: keys).retries
-                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
-                let early = try await held.moveDue(
-                    provider: .webpush, lane: .normal, app: "shop", now: due + .milliseconds(-1), limit: 10)
-                #expect(early == 0)
-                let late = try await held.moveDue(
-                    provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
-                #expect(late == 1)
-                #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
+        try await TestDispatcher.with { dispatcher, database in
+            var settler = Self.settler(dispatcher)
+            settler.spread = { .zero }
+            let due = TestDispatcher.now + .seconds(30)
+            for (attempt, app) in [(0, "shop"), (0, "shop"), (1, "news")] {
+                let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", app: app)
+                try await settler.settle([Self.outcome(result, attempt: attempt, dispatcher, app: nil)])
             }
+            let set = dispatcher.live.retries
+            #expect(try await set.heldApps(provider: .webpush, lane: .normal).sorted() == ["news", "shop"])
+            for app in ["news", "shop"] {
+                #expect(try await set.count(provider: .webpush, lane: .normal, app: app) == 1)
+            }
+            #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+            let early = try await set.moveDue(
+                provider: .webpush, lane: .normal, app: "shop", now: due + .milliseconds(-1), limit: 10)
+            #expect(early == 0)
+            let late = try await set.moveDue(
+                provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
+            #expect(late == 1)
+            #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
         }
     }
 
     @Test("schedules a retry again if Redis came back without it before the acknowledgement")
     func lostRetry() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
-                let retries = RedisArgument.text(keys.retries(.webpush, .normal))
-                // The acknowledgement fails, because this is no stream.
-                try await redis.send("SET", stream, "x")
-                let failed = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
-                try await withThrowingTaskGroup(of: Void.self) { group in
-                    group.addTask {
-                        try await Self.settler(dispatcher).settle([Self.outcome(failed, attempt: 0, dispatcher)])
-                    }
-                    try await eventually("it is scheduled") { try await redis.send("ZCARD", retries).integer() == 1 }
-                    try await redis.send("DEL", retries)
-                    let session = redis.session
-                    let identifier = try await redis.send("CLIENT", "ID").integer()
-                    _ = try? await redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
-                    try await eventually("the connection reopens") { redis.session != session }
-                    try await redis.send("DEL", stream)
-                    try await group.waitForAll()
+        try await TestDispatcher.with { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
+            let retries = RedisArgument.text(keys.retries(.webpush, .normal))
+            // The acknowledgement fails, because this is no stream.
+            try await redis.send("SET", stream, "x")
+            let failed = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    try await Self.settler(dispatcher).settle([Self.outcome(failed, attempt: 0, dispatcher)])
                 }
-                #expect(try await redis.send("ZCARD", retries).integer() == 1)
+                try await eventually("it is scheduled") { try await redis.send("ZCARD", retries).integer() == 1 }
+                try await redis.send("DEL", retries)
+                let session = redis.session
+                let identifier = try await redis.send("CLIENT", "ID").integer()
+                _ = try? await redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
+                try await eventually("the connection reopens") { redis.session != session }
+                try await redis.send("DEL", stream)
+                try await group.waitForAll()
             }
+            #expect(try await redis.send("ZCARD", retries).integer() == 1)
         }
     }
 
@@ -221,42 +187,79 @@ struct DeliverySettlerTests {
             .postponed(until: TestDispatcher.now + .seconds(60)),
         ] as [DeliveryOutcome.Result])
     func takenOver(result: DeliveryOutcome.Result) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let settler = Self.settler(dispatcher)
-                for isRepeat in [false, true] {
-                    try await settler.settle([Self.outcome(result, attempt: 0, dispatcher, isRepeat: isRepeat)])
-                }
-                let set = Live(redis, keys: keys).retries
-                #expect(try await set.count(provider: .webpush, lane: .normal) == 1)
+        try await TestDispatcher.with { dispatcher, _ in
+            let settler = Self.settler(dispatcher)
+            for isRepeat in [false, true] {
+                try await settler.settle([Self.outcome(result, attempt: 0, dispatcher, isRepeat: isRepeat)])
             }
+            let set = dispatcher.live.retries
+            #expect(try await set.count(provider: .webpush, lane: .normal) == 1)
+        }
+    }
+
+    @Test(
+        "a delivery whose next try would come too late waits until it expires, without a dead letter",
+        arguments: [
+            (.answered(.retry(reason: "UNAVAILABLE", after: .seconds(60))), "UNAVAILABLE"),
+            (.noCredential(reason: "invalid_grant"), "invalid_grant"),
+        ] as [(DeliveryOutcome.Result, String)])
+    func outOfTime(result: DeliveryOutcome.Result, reason: String) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let expiry = TestDispatcher.now + .seconds(20)
+            var notification = TestDispatcher.notification(channels: [.inApp, .push])
+            notification.expiresAt = expiry
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
+            let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
+            let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+            try await Self.settler(dispatcher).settle([Self.outcome(result, attempt: 0, dispatcher, facts: facts)])
+            let set = dispatcher.live.retries
+            let early = try await set.moveDue(
+                provider: .webpush, lane: .normal, now: expiry + .milliseconds(-1), limit: 10)
+            #expect(early == 0)
+            let late = try await set.moveDue(provider: .webpush, lane: .normal, now: expiry, limit: 10)
+            #expect(late == 1)
+            let attempts = try await database.pool.query(
+                "SELECT outcome, reason FROM carillon.delivery_attempts WHERE kind = 'push'")
+            #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["retry", reason]])
+            #expect(try await database.pool.query("SELECT FROM carillon.dead_letters").isEmpty)
+        }
+    }
+
+    @Test(
+        "a delivery that cannot be sent has the cause as its reason",
+        arguments: [
+            (.gone, false, "device_inactive"), (.gone, true, "device_inactive"),
+            (.noCredential(reason: "invalid_grant"), false, "invalid_grant"),
+            (.noCredential(reason: "invalid_grant"), true, "invalid_grant"),
+            (.heldBack(until: TestDispatcher.now, reason: "rate", app: "default"), true, "rate"),
+            (.noProvider, true, "no_provider"),
+        ] as [(DeliveryOutcome.Result, Bool, String)])
+    func cause(result: DeliveryOutcome.Result, isRetraction: Bool, reason: String) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+            try await Self.settler(dispatcher).settle([
+                Self.outcome(result, attempt: 0, dispatcher, isRetraction: isRetraction)
+            ])
+            let attempts = try await database.pool.query("SELECT reason FROM carillon.delivery_attempts")
+            #expect(try attempts.map { try $0.text(0) } == [reason])
         }
     }
 
     @Test("a message that our rules forbid becomes a dead letter without a call")
     func unsendable() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let settler = Self.settler(dispatcher)
-                let result = DeliveryOutcome.Result.unsendable(reason: "no_subscription")
-                try await settler.settle([Self.outcome(result, attempt: 0, dispatcher)])
-                #expect(settler.tally.all.isEmpty)
-                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
-                #expect(try letters.map { try $0.text(0) } == ["webpush cannot send it: no_subscription"])
-                let attempts = try await database.pool.query(
-                    "SELECT outcome, reason FROM carillon.delivery_attempts")
-                #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["failed", "no_subscription"]])
-                let set = Live(redis, keys: keys).retries
-                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
-            }
+        try await TestDispatcher.with { dispatcher, database in
+            let settler = Self.settler(dispatcher)
+            let result = DeliveryOutcome.Result.unsendable(reason: "no_subscription")
+            try await settler.settle([Self.outcome(result, attempt: 0, dispatcher)])
+            #expect(settler.tally.all.isEmpty)
+            let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+            #expect(try letters.map { try $0.text(0) } == ["webpush cannot send it: no_subscription"])
+            let attempts = try await database.pool.query(
+                "SELECT outcome, reason FROM carillon.delivery_attempts")
+            #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["failed", "no_subscription"]])
+            let set = dispatcher.live.retries
+            #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
         }
     }
 
@@ -268,120 +271,97 @@ struct DeliverySettlerTests {
     @Test(
         "reports a dead token once, unless it was registered after the evidence", arguments: [false, true])
     func deadToken(isRetraction: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 1_000)
-                dispatcher.leaseClock.renewed(at: .now)
-                try await database.pool.query(
-                    """
-                    INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
-                        lane, channels, title, body, status, status_reason, created_at)
-                    VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
-                        now())
-                    """,
-                    .uuid(Self.notification.halves)
-                )
-                try await database.pool.query(
-                    """
-                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                        last_used_at)
-                    VALUES ($1, 'ada', 'web', 'webpush', 'default', 'production', 'browser', $2, $2)
-                    """,
-                    .uuid(Self.device.halves), .timestamptz(TestDispatcher.now.microseconds)
-                )
-                let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
-                let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
-                let settler = Self.settler(dispatcher)
-                func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
-                    let answer = ProviderAnswer.deadToken(
-                        reason: "Unregistered", evidence: TestDispatcher.now + evidence)
-                    return Self.outcome(
-                        .answered(answer), attempt: attempt, dispatcher, facts: facts, isRetraction: isRetraction)
-                }
-                let isActive = "SELECT 1 FROM carillon.devices WHERE active"
-                // A retraction that fails says nothing about its notification.
-                let failure: [String] = isRetraction ? [] : ["failed"]
-                try await settler.settle([dead(0, evidence: .seconds(-1))])
-                #expect(try await Self.told(redis, keys) == failure)
-                #expect(try await database.pool.query(isActive).count == 1)
-                try await settler.settle([dead(1, evidence: .seconds(1)), dead(2, evidence: .seconds(1))])
-                #expect(try await Self.told(redis, keys) == failure + ["token_invalid"] + failure + failure)
-                #expect(try await database.pool.query(isActive).isEmpty)
-                try await settler.settle([dead(3, evidence: .seconds(1))])
-                let told = try await Self.told(redis, keys)
-                #expect(told.filter { $0 == "token_invalid" }.count == 1)
+        try await TestDispatcher.with(eventsLength: 1_000) { dispatcher, database in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                    lane, channels, title, body, status, status_reason, created_at)
+                VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
+                    now())
+                """,
+                .uuid(Self.notification.halves)
+            )
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                VALUES ($1, 'ada', 'web', 'webpush', 'default', 'production', 'browser', $2, $2)
+                """,
+                .uuid(Self.device.halves), .timestamptz(TestDispatcher.now.microseconds)
+            )
+            let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
+            let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+            let settler = Self.settler(dispatcher)
+            func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
+                let answer = ProviderAnswer.deadToken(
+                    reason: "Unregistered", evidence: TestDispatcher.now + evidence)
+                return Self.outcome(
+                    .answered(answer), attempt: attempt, dispatcher, facts: facts, isRetraction: isRetraction)
             }
+            let isActive = "SELECT 1 FROM carillon.devices WHERE active"
+            // A retraction that fails says nothing about its notification.
+            let failure: [String] = isRetraction ? [] : ["failed"]
+            try await settler.settle([dead(0, evidence: .seconds(-1))])
+            #expect(try await Self.told(redis, keys) == failure)
+            #expect(try await database.pool.query(isActive).count == 1)
+            try await settler.settle([dead(1, evidence: .seconds(1)), dead(2, evidence: .seconds(1))])
+            #expect(try await Self.told(redis, keys) == failure + ["token_invalid"] + failure + failure)
+            #expect(try await database.pool.query(isActive).isEmpty)
+            try await settler.settle([dead(3, evidence: .seconds(1))])
+            let told = try await Self.told(redis, keys)
+            #expect(told.filter { $0 == "token_invalid" }.count == 1)
         }
     }
 
     @Test("postpones a notification once whose pushes to several devices reach the gate in quiet hours")
     func postponed() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 1_000)
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
-                let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
-                let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
-                let result = DeliveryOutcome.Result.postponed(until: TestDispatcher.now + .seconds(3_600))
-                func reach(_ attempts: ClosedRange<Int>) async throws {
-                    try await Self.settler(dispatcher).settle(
-                        attempts.map { Self.outcome(result, attempt: $0, dispatcher, facts: facts) })
-                }
-                try await reach(0...1)
-                // As the batch of another provider does.
-                try await reach(2...2)
-                #expect(try await Self.told(redis, keys) == ["deferred"])
-                let steps = try await database.pool.query(
-                    "SELECT FROM carillon.delivery_attempts WHERE outcome = 'deferred'")
-                #expect(steps.count == 1)
+        try await TestDispatcher.with(eventsLength: 1_000) { dispatcher, database in
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
+            let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
+            let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+            let result = DeliveryOutcome.Result.postponed(until: TestDispatcher.now + .seconds(3_600))
+            func reach(_ attempts: ClosedRange<Int>) async throws {
+                try await Self.settler(dispatcher).settle(
+                    attempts.map { Self.outcome(result, attempt: $0, dispatcher, facts: facts) })
             }
+            try await reach(0...1)
+            // As the batch of another provider does.
+            try await reach(2...2)
+            #expect(try await Self.told(dispatcher.redis, dispatcher.keys) == ["deferred"])
+            let steps = try await database.pool.query(
+                "SELECT FROM carillon.delivery_attempts WHERE outcome = 'deferred'")
+            #expect(steps.count == 1)
         }
     }
 
     @Test("a delivery of an erased user leaves no audit row", arguments: [false, true])
     func erased(isRetraction: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let settler = Self.settler(dispatcher)
-                let audit = "SELECT attempt FROM carillon.delivery_attempts"
-                try await settler.settle([Self.outcome(.gone, attempt: 0, dispatcher, isRetraction: isRetraction)])
-                #expect(try await database.pool.query(audit).isEmpty)
-                // Only the notification or the device of a known user is gone.
-                try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
-                try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher, isRetraction: isRetraction)])
-                let attempts = try await database.pool.query(audit)
-                #expect(try attempts.map { try $0.int4(0) } == [2])
-            }
+        try await TestDispatcher.with { dispatcher, database in
+            let settler = Self.settler(dispatcher)
+            let audit = "SELECT attempt FROM carillon.delivery_attempts"
+            try await settler.settle([Self.outcome(.gone, attempt: 0, dispatcher, isRetraction: isRetraction)])
+            #expect(try await database.pool.query(audit).isEmpty)
+            // Only the notification or the device of a known user is gone.
+            try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+            try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher, isRetraction: isRetraction)])
+            let attempts = try await database.pool.query(audit)
+            #expect(try attempts.map { try $0.int4(0) } == [2])
         }
     }
 
     @Test("counts a call for the app whose credentials it used")
     func app() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                dispatcher.leaseClock.renewed(at: .now)
-                let settler = Self.settler(dispatcher)
-                let accepted = DeliveryOutcome.Result.answered(.accepted(id: nil))
-                try await settler.settle([
-                    Self.outcome(accepted, attempt: 0, dispatcher, app: "relay"),
-                    Self.outcome(.gone, attempt: 1, dispatcher, app: nil),
-                ])
-                #expect(settler.tally.all.map(\.app) == ["relay"])
-            }
+        try await TestDispatcher.with { dispatcher, _ in
+            let settler = Self.settler(dispatcher)
+            let accepted = DeliveryOutcome.Result.answered(.accepted(id: nil))
+            try await settler.settle([
+                Self.outcome(accepted, attempt: 0, dispatcher, app: "relay"),
+                Self.outcome(.gone, attempt: 1, dispatcher, app: nil),
+            ])
+            #expect(settler.tally.all.map(\.app) == ["relay"])
         }
     }
 
@@ -431,26 +411,18 @@ struct DeliverySettlerTests {
 
     @Test("a push that is no longer needed ends its notification, with an event")
     func needless() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                try await dispatcher.database.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
-                let settler = Self.settler(dispatcher)
-                try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher)])
-                let stored = try await dispatcher.database.notifications.load([("ada", Self.notification)])
-                #expect(stored.map(\.status) == [.sent])
-                #expect(stored.map(\.statusReason) == ["no_device"])
-                let events = try await redis.entries(of: keys.events).map(\.texts)
-                #expect(events.map { $0["event"] } == ["sent"])
-                #expect(events.map { $0["reason"] } == ["no_device"])
-            }
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, _ in
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            try await dispatcher.database.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
+            let settler = Self.settler(dispatcher)
+            try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher)])
+            let stored = try await dispatcher.database.notifications.load([("ada", Self.notification)])
+            #expect(stored.map(\.status) == [.sent])
+            #expect(stored.map(\.statusReason) == ["no_device"])
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).map(\.texts)
+            #expect(events.map { $0["event"] } == ["sent"])
+            #expect(events.map { $0["reason"] } == ["no_device"])
         }
     }
 }

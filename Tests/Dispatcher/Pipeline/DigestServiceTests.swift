@@ -31,34 +31,55 @@ struct DigestServiceTests {
 
     @Test("a flush during a shutdown still reports what became of its items")
     func shutdown() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
-                dispatcher.leaseClock.renewed(at: .now)
-                let items = (1...2).map { number in
-                    DigestStore.Item(
-                        notification: Notification(
-                            id: NotificationID(
-                                high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
-                            user: "ada", type: "news", createdAt: TestDispatcher.now),
-                        key: "thread", rule: DigestRule(window: .seconds(60)))
-                }
-                let moment = TestDispatcher.now + .seconds(-100)
-                #expect(try await dispatcher.database.digests.gather(items, now: moment) == [.held, .held])
-                let progress = Progress()
-                let late = LateFlush(digests: DigestService(dispatcher: dispatcher), progress: progress)
-                let group = ServiceGroup(
-                    configuration: ServiceGroupConfiguration(services: [.init(service: late)], logger: TestLog.logger))
-                try await withThrowingTaskGroup(of: Void.self) { tasks in
-                    tasks.addTask { try await group.run() }
-                    try await eventually("it runs") { progress.isStarted.load(ordering: .sequentiallyConsistent) }
-                    await group.triggerGracefulShutdown()
-                    try await tasks.waitForAll()
-                }
-                let events = try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
-                #expect(events.count { $0 == "summarised" } == 2)
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, _ in
+            let items = (1...2).map { number in
+                DigestStore.Item(
+                    notification: TestDispatcher.notification(UInt64(number)),
+                    key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            let moment = TestDispatcher.now + .seconds(-100)
+            #expect(try await dispatcher.database.digests.gather(items, now: moment) == [.held, .held])
+            let progress = Progress()
+            let late = LateFlush(digests: DigestService(dispatcher: dispatcher), progress: progress)
+            let group = ServiceGroup(
+                configuration: ServiceGroupConfiguration(services: [.init(service: late)], logger: TestLog.logger))
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask { try await group.run() }
+                try await eventually("it runs") { progress.isStarted.load(ordering: .sequentiallyConsistent) }
+                await group.triggerGracefulShutdown()
+                try await tasks.waitForAll()
+            }
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).compactMap { $0.texts["event"] }
+            #expect(events.count { $0 == "summarised" } == 2)
+        }
+    }
+
+    @Test("items are suppressed with their summary, by its reason, also a lone one", arguments: [1, 2])
+    func suppressed(count: Int) async throws {
+        var type = NotificationType(name: "news")
+        type.isEnabled = false
+        try await TestDispatcher.with(types: [type], eventsLength: 100) { dispatcher, _ in
+            let items = (1...count).map { number in
+                var notification = TestDispatcher.notification(UInt64(number))
+                notification.jobID = "job-\(number)"
+                return DigestStore.Item(
+                    notification: notification, key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            let outcomes = try await dispatcher.database.digests.gather(
+                items, now: TestDispatcher.now + .seconds(-100))
+            #expect(outcomes == [DigestStore.Outcome](repeating: .held, count: count))
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 1)
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).map(\.texts)
+            for item in items.map(\.notification) {
+                let own = events.filter { $0["notification"] == item.id.description }
+                #expect(own.map { $0["event"] } == ["suppressed"])
+                #expect(own.map { $0["reason"] } == ["type_disabled"])
+                let name = CancellationStore.Name(org: item.org, id: item.jobID ?? "")
+                #expect(try await dispatcher.database.cancellations.tally(name).counts == [.suppressed: 1])
+                let record = try #require(try await dispatcher.database.traces.record(item.id, user: "ada"))
+                #expect(record.notification.status == .suppressed)
+                #expect(record.notification.statusReason == "type_disabled")
+                #expect(record.sentVia == nil)
             }
         }
     }
@@ -72,10 +93,7 @@ struct DigestServiceTests {
                 let digests = Database(database.pool).digests
                 for (number, user) in ["ada", "bob"].enumerated() {
                     let item = DigestStore.Item(
-                        notification: Notification(
-                            id: NotificationID(
-                                high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
-                            user: user, type: "news", createdAt: TestDispatcher.now),
+                        notification: TestDispatcher.notification(UInt64(number), of: user),
                         key: "thread", rule: DigestRule(window: .seconds(60)))
                     let moment = TestDispatcher.now + .seconds(Int64(number) - 100)
                     #expect(try await digests.gather([item], now: moment) == [.held])

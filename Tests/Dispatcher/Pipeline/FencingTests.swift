@@ -121,96 +121,88 @@ struct FencingTests {
 
     @Test("after an expiry, sends only entries that are still its own and unsent")
     func sender() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.storeDevice(in: database.pool)
-                try await Self.storeNotifications(in: database.pool)
-                let sent = Mutex<[NotificationID]>([])
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")],
-                    FakeChannel.accepting { message in sent.withLock { $0.append(message.notification.id) } })
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = keys.deliveries(.fcm, .normal)
-                for number in 1...3 {
-                    let work = DeliveryWork(
-                        notification: Self.notification(number), device: Self.device, user: "ada", attempt: 0,
-                        isRepeat: false)
-                    let text = String(decoding: work.bytes, as: UTF8.self)
-                    try await Self.append([(DeliveryWork.field, text)], to: stream, redis)
-                }
-                let group = dispatcher.group(stream)
-                try await group.create()
-                let entries = try await group.takeWaiting(count: 10)
-                dispatcher.inFlight.take(entries.map(\.id), of: stream)
-                let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-                let outcomes = Mutex<[String: DeliveryOutcome.Result]>([:])
-                let settle: @Sendable (DeliveryOutcome) async -> Void = { outcome in
-                    outcomes.withLock { $0[outcome.entry.id] = outcome.result }
-                }
-                let batch = LaneBatch(
-                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
-                let prepared = try await sender.prepare(batch, settle: settle)
-
-                // It is suspended; another takes over the first entry, and sends the second before
-                // losing it again.
-                let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
-                #expect(try await rival.claim(entries[0].id, idle: .zero) != nil)
-                var settlement = DeliveryStore.Settlement()
-                settlement.attempts = [
-                    DeliveryStore.Attempt(
-                        at: try await dispatcher.database.notifications.clock(), user: "ada",
-                        notification: Self.notification(2), device: Self.device, provider: .fcm, kind: "push",
-                        attempt: 1, outcome: .accepted)
-                ]
-                try await dispatcher.database.deliveries.settle(settlement)
-                dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
-
-                await withDiscardingTaskGroup { sends in
-                    await sender.send(prepared, permits: LanePermits(8), group: &sends, settle: settle)
-                }
-                #expect(sent.withLock { $0 } == [Self.notification(3)])
-                #expect(Set(outcomes.withLock { $0.keys }) == Set(entries[1...].map(\.id)))
-                #expect(!dispatcher.inFlight.contains(entries[0].id, of: stream))
-                #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[0].id])
+        let sent = Mutex<[NotificationID]>([])
+        try await TestDispatcher.with(
+            FakeChannel.accepting { message in sent.withLock { $0.append(message.notification.id) } }
+        ) { dispatcher, database in
+            let redis = dispatcher.redis
+            try await Self.storeDevice(in: database.pool)
+            try await Self.storeNotifications(in: database.pool)
+            let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            for number in 1...3 {
+                let work = DeliveryWork(
+                    notification: Self.notification(number), device: Self.device, user: "ada", attempt: 0,
+                    isRepeat: false)
+                let text = String(decoding: work.bytes, as: UTF8.self)
+                try await Self.append([(DeliveryWork.field, text)], to: stream, redis)
             }
+            let group = dispatcher.group(stream)
+            try await group.create()
+            let entries = try await group.takeWaiting(count: 10)
+            dispatcher.inFlight.take(entries.map(\.id), of: stream)
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            let outcomes = Mutex<[String: DeliveryOutcome.Result]>([:])
+            let settle: @Sendable (DeliveryOutcome) async -> Void = { outcome in
+                outcomes.withLock { $0[outcome.entry.id] = outcome.result }
+            }
+            let batch = LaneBatch(
+                lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
+            let prepared = try await sender.prepare(batch)
+            #expect(prepared.ended.isEmpty)
+
+            // It is suspended; another takes over the first entry, and sends the second before
+            // losing it again.
+            let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+            #expect(try await rival.claim(entries[0].id, idle: .zero) != nil)
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: try await dispatcher.database.notifications.clock(), user: "ada",
+                    notification: Self.notification(2), device: Self.device, provider: .fcm, kind: "push",
+                    attempt: 1, outcome: .accepted)
+            ]
+            try await dispatcher.database.deliveries.settle(settlement)
+            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+
+            await withDiscardingTaskGroup { sends in
+                await sender.send(prepared, permits: LanePermits(8), group: &sends, settle: settle)
+            }
+            #expect(sent.withLock { $0 } == [Self.notification(3)])
+            #expect(Set(outcomes.withLock { $0.keys }) == Set(entries[1...].map(\.id)))
+            #expect(!dispatcher.inFlight.contains(entries[0].id, of: stream))
+            #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[0].id])
         }
     }
 
     @Test(
         "after an expiry, leaves jobs that others took over, and routes the rest as repeats")
     func router() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.storeDevice(in: database.pool)
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting())
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = keys.jobs(.normal)
-                for title in ["mine", "theirs"] {
-                    try await Self.append(
-                        [("user", "ada"), ("type", "news"), ("title", title), ("delivery", "push")], to: stream, redis)
-                }
-                let group = dispatcher.group(stream)
-                try await group.create()
-                let entries = try await group.takeWaiting(count: 10)
-                dispatcher.inFlight.take(entries.map(\.id), of: stream)
-                let batch = LaneBatch(
-                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
-                let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
-                #expect(stored.open.count == 2)
-
-                let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
-                #expect(try await rival.claim(entries[1].id, idle: .zero) != nil)
-                dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
-                try await Router(dispatcher: dispatcher).finish(stored)
-
-                #expect(try await group.pending(of: dispatcher.name, count: 10).isEmpty)
-                #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[1].id])
-                #expect(dispatcher.inFlight.count(of: stream) == 0)
-                #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [true, true])
+        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            try await Self.storeDevice(in: database.pool)
+            let stream = keys.jobs(.normal)
+            for title in ["mine", "theirs"] {
+                try await Self.append(
+                    [("user", "ada"), ("type", "news"), ("title", title), ("delivery", "push")], to: stream, redis)
             }
+            let group = dispatcher.group(stream)
+            try await group.create()
+            let entries = try await group.takeWaiting(count: 10)
+            dispatcher.inFlight.take(entries.map(\.id), of: stream)
+            let batch = LaneBatch(
+                lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
+            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            #expect(stored.open.count == 2)
+
+            let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+            #expect(try await rival.claim(entries[1].id, idle: .zero) != nil)
+            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            try await Router(dispatcher: dispatcher).finish(stored)
+
+            #expect(try await group.pending(of: dispatcher.name, count: 10).isEmpty)
+            #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[1].id])
+            #expect(dispatcher.inFlight.count(of: stream) == 0)
+            #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [true, true])
         }
     }
 
@@ -223,72 +215,58 @@ struct FencingTests {
                 group: group, catalog: try Catalog([NotificationType(name: "news")]), fence: Fence(LeaseClock.Term()))
             batch.finished = ["1-0", "2-0"]
             for entry in batch.finished {
-                batch.events.append(.init(entry: entry, user: "ada", body: []))
-                batch.eventsForEveryone.append(.init(entry: entry, body: [], except: []))
+                let frame = NodeFrame(kind: .event, user: "ada", body: [])
+                batch.events.append(StoredBatch.Event(entry: entry, frame: frame))
             }
             let kept = batch.keeping(["2-0"])
             #expect(kept.finished == ["2-0"])
             #expect(kept.events.map(\.entry) == ["2-0"])
-            #expect(kept.eventsForEveryone.map(\.entry) == ["2-0"])
         }
     }
 
     @Test("the fence of stored jobs closes by the dispatcher's clock")
     func clock() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let instant = Mutex(ContinuousClock.now)
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")],
-                    instant: { instant.withLock { $0 } })
-                let batch = LaneBatch(lane: .normal, group: dispatcher.group(keys.jobs(.normal)), entries: [])
-                let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
-                #expect(stored.fence.isOpen)
-                instant.withLock { $0 += .seconds(101) }
-                #expect(!stored.fence.isOpen)
-            }
+        let instant = Mutex(ContinuousClock.now)
+        try await TestDispatcher.with(instant: { instant.withLock { $0 } }) { dispatcher, _ in
+            let batch = LaneBatch(lane: .normal, group: dispatcher.group(dispatcher.keys.jobs(.normal)), entries: [])
+            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            #expect(stored.fence.isOpen)
+            instant.withLock { $0 += .seconds(101) }
+            #expect(!stored.fence.isOpen)
         }
     }
 
     @Test("deliveries that are appended after the fence are repeats", arguments: [true, false])
     func fence(isOpen: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.storeDevice(in: database.pool)
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting())
-                dispatcher.leaseClock.renewed(at: .now)
-                var notification = Notification(
-                    id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
-                notification.delivery = .push
-                notification.channels = [.push]
-                let open = RoutedNotification(notification, .stored, unread: 1)
-                let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
-                try await Router(dispatcher: dispatcher).route([open], within: fence)
-                #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [!isOpen])
-            }
+        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
+            try await Self.storeDevice(in: database.pool)
+            var notification = Notification(
+                id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
+            notification.delivery = .push
+            notification.channels = [.push]
+            let open = RoutedNotification(notification, .stored, unread: 1)
+            let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
+            try await Router(dispatcher: dispatcher).route([open], within: fence)
+            #expect(try await Self.flags(dispatcher.keys.deliveries(.fcm, .normal), dispatcher.redis) == [!isOpen])
         }
     }
 
     @Test("reads no stream without a lease")
     func reader() async throws {
-        try await TestRedis.with { redis, prefix in
-            let keys = Keyspace(prefix: prefix)
-            let name = "reader-\(RandomName.make())"
+        let name = "reader-\(RandomName.make())"
+        // A read waits for a third of the lease.
+        try await TestDispatcher.with(lease: .seconds(3)) { dispatcher, _ in
+            let redis = dispatcher.redis
             let connection = try await TestRedis.connect(clientName: name)
-            // A read waits for a third of this.
-            let clock = LeaseClock(lifetime: .seconds(3))
+            let clock = dispatcher.leaseClock
             let later: Duration = .seconds(3_600)
             clock.renewed(at: .now + later)
-            let stream = keys.jobs(.normal)
-            let group = ConsumerGroup(stream: stream, consumer: "test", connection: redis)
+            let stream = dispatcher.keys.jobs(.normal)
+            let group = dispatcher.group(stream)
             try await group.create()
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = LaneReader(
-                lane: .normal, group: group, connection: connection, count: 10, inFlight: InFlightEntries(),
-                leaseClock: clock, share: PartShare(Keyspace(), name: "one"), logger: TestLog.logger)
+                lane: .normal, group: group, connection: connection, count: 10, dispatcher: dispatcher)
             let running = Task { try await reader.run(into: queue) }
             /// The reader's connection, as Redis lists it.
             func client() async throws -> String {
@@ -343,65 +321,57 @@ struct FencingTests {
 
     @Test("deliveries of a broadcast's page that was stored too long ago are repeats", arguments: [true, false])
     func page(isTimely: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await Self.storeDevice(in: database.pool)
-                try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
-                // Each look at the clock is minutes after the one before, or at the same instant.
-                let instants = Mutex(ContinuousClock.now)
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel.accepting(),
-                    instant: {
-                        instants.withLock { instant in
-                            if !isTimely { instant += .seconds(120) }
-                            return instant
-                        }
-                    })
-                dispatcher.leaseClock.renewed(at: .now)
-                let fields = [("all", "true"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
-                let broadcast = Broadcast(
-                    id: Self.notification(1), org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
-                    fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
-                    createdAt: TestDispatcher.now)
-                let store = dispatcher.database.broadcasts
-                #expect(try await store.add(broadcast) == .taken)
-                try await store.counted(
-                    try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
-                try await BroadcastExpansion(dispatcher: dispatcher, highWaterMark: 1_000).work()
-                #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [!isTimely])
+        // Each look at the clock is minutes after the one before, or at the same instant.
+        let instants = Mutex(ContinuousClock.now)
+        try await TestDispatcher.with(
+            FakeChannel.accepting(),
+            instant: {
+                instants.withLock { instant in
+                    if !isTimely { instant += .seconds(120) }
+                    return instant
+                }
             }
+        ) { dispatcher, database in
+            try await Self.storeDevice(in: database.pool)
+            try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+            let fields = [("all", "true"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
+            let broadcast = Broadcast(
+                id: Self.notification(1), org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
+                fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
+                createdAt: TestDispatcher.now)
+            let store = dispatcher.database.broadcasts
+            #expect(try await store.add(broadcast) == .taken)
+            try await store.counted(
+                try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
+            try await BroadcastExpansion(dispatcher: dispatcher, highWaterMark: 1_000).work()
+            #expect(try await Self.flags(dispatcher.keys.deliveries(.fcm, .normal), dispatcher.redis) == [!isTimely])
         }
     }
 
     @Test("queues no events for webhooks after its fence")
     func webhookQueues() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
-                let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
-                let webhook = Webhook(
-                    id: Self.notification(1), org: nil, url: "https://a.example", kinds: nil, secret: "s",
-                    createdAt: Timestamp(milliseconds: 0))
-                let label = NotificationLabel(
-                    id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
-                let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
-                await EventLog(keys: keys, length: 100).append([event], on: redis)
-                let feed = dispatcher.live.eventFeed
-                // The first look makes the group.
-                _ = try await feed.take(from: keys.parts, count: 10)
-                let batches = try await feed.take(from: keys.parts, count: 10)
-                for isOpen in [false, true] {
-                    let fence = dispatcher.fence(for: isOpen ? .seconds(30) : .zero)
-                    try await service.hand(batches, to: [webhook], within: fence)
-                    let queued = try await dispatcher.live.webhookQueues.oldest(of: webhook.id, limit: 10)
-                    #expect(queued.count == (isOpen ? 1 : 0))
-                }
-                await transfer.shutdown()
+        try await TestDispatcher.with { dispatcher, _ in
+            let keys = dispatcher.keys
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            let webhook = Webhook(
+                id: Self.notification(1), org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                createdAt: Timestamp(milliseconds: 0))
+            let label = NotificationLabel(
+                id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
+            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+            await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
+            let feed = dispatcher.live.eventFeed
+            // The first look makes the group.
+            _ = try await feed.take(from: keys.parts, count: 10)
+            let batches = try await feed.take(from: keys.parts, count: 10)
+            for isOpen in [false, true] {
+                let fence = dispatcher.fence(for: isOpen ? .seconds(30) : .zero)
+                try await service.hand(batches, to: [webhook], within: fence)
+                let queued = try await dispatcher.live.webhookQueues.oldest(of: webhook.id, limit: 10)
+                #expect(queued.count == (isOpen ? 1 : 0))
             }
+            await transfer.shutdown()
         }
     }
 

@@ -17,205 +17,173 @@ struct PostponementTests {
         "brings a follow-up forward whose quiet hours have changed",
         arguments: [false, true])
     func changed(isOverride: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let pool = database.pool
-                let dispatcher = try TestDispatcher.make(
-                    pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                var settings = UserSettings()
-                // Quiet all day except for a minute, which differs in Kolkata.
-                settings.zone = "Pacific/Honolulu"
-                settings.quietHours = QuietHours(start: 1, end: 0)
-                var due: [Timestamp] = []
-                let notifications = try ["steady", "moved"].enumerated().map { number, user in
-                    let notification = Self.notification(number, user: user)
-                    var preferences = RecipientStore.Preferences()
-                    preferences.settings = settings
-                    let end = dispatcher.releaseMoment(
-                        of: notification, preferences: preferences, now: TestDispatcher.now)
-                    due.append(try #require(end))
-                    return notification
-                }
-                let store = Database(pool).preferences
-                try await store.set(user: "steady", settings: settings)
-                if isOverride {
-                    var preference = TypePreference()
-                    preference.quietHours = QuietOverride.none
-                    try await store.set(user: "moved", settings: settings)
-                    try await store.set(user: "moved", preferences: ["news": preference])
-                } else {
-                    settings.zone = "Asia/Kolkata"
-                    try await store.set(user: "moved", settings: settings)
-                }
-                try await dispatcher.postpone(
-                    zip(notifications, due).map {
-                        Postponement(
-                            notification: $0, kind: .release, due: $1, reason: Reason.quietHours.rawValue)
-                    })
-                let taken = try await dispatcher.database.followUps.take(
-                    now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
-                #expect(taken.map(\.item.user) == ["moved"])
+        try await TestDispatcher.with { dispatcher, database in
+            let pool = database.pool
+            var settings = UserSettings()
+            // Quiet all day except for a minute, which differs in Kolkata.
+            settings.zone = "Pacific/Honolulu"
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            var due: [Timestamp] = []
+            let notifications = try ["steady", "moved"].enumerated().map { number, user in
+                let notification = TestDispatcher.notification(UInt64(number), of: user)
+                var preferences = RecipientStore.Preferences()
+                preferences.settings = settings
+                let end = dispatcher.releaseMoment(
+                    of: notification, preferences: preferences, now: TestDispatcher.now)
+                due.append(try #require(end))
+                return notification
             }
+            let store = Database(pool).preferences
+            try await store.set(user: "steady", settings: settings)
+            if isOverride {
+                var preference = TypePreference()
+                preference.quietHours = QuietOverride.none
+                try await store.set(user: "moved", settings: settings)
+                try await store.set(user: "moved", preferences: ["news": preference])
+            } else {
+                settings.zone = "Asia/Kolkata"
+                try await store.set(user: "moved", settings: settings)
+            }
+            try await dispatcher.postpone(
+                zip(notifications, due).map {
+                    Postponement(
+                        notification: $0, kind: .release, due: $1, reason: Reason.quietHours.rawValue)
+                })
+            let taken = try await dispatcher.database.followUps.take(
+                now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
+            #expect(taken.map(\.item.user) == ["moved"])
         }
     }
 
     @Test("records a postponement once, however often it is decided again, until its end changes")
     func again() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel(), eventsLength: 100)
-                _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
-                var preferences = RecipientStore.Preferences()
-                // Quiet all day except for a minute, which differs in Kolkata.
-                preferences.settings.zone = "Pacific/Honolulu"
-                preferences.settings.quietHours = QuietHours(start: 1, end: 0)
-                var settings = preferences.settings
+        try await TestDispatcher.with(FakeChannel(), eventsLength: 100) { dispatcher, database in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            var preferences = RecipientStore.Preferences()
+            // Quiet all day except for a minute, which differs in Kolkata.
+            preferences.settings.zone = "Pacific/Honolulu"
+            preferences.settings.quietHours = QuietHours(start: 1, end: 0)
+            var settings = preferences.settings
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            let due = try #require(
+                dispatcher.releaseMoment(of: notification, preferences: preferences, now: TestDispatcher.now))
+            try await dispatcher.postpone([
+                Postponement(
+                    notification: notification, kind: .release, due: due, reason: Reason.quietHours.rawValue)
+            ])
+            func decideAgain(_ settings: UserSettings) async throws -> [Int64] {
                 try await dispatcher.database.preferences.set(user: "ada", settings: settings)
-                var notification = Self.notification(1, user: "ada")
-                notification.channels = [.inApp, .push]
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                let due = try #require(
-                    dispatcher.releaseMoment(of: notification, preferences: preferences, now: TestDispatcher.now))
-                try await dispatcher.postpone([
-                    Postponement(
-                        notification: notification, kind: .release, due: due, reason: Reason.quietHours.rawValue)
-                ])
-                func decideAgain(_ settings: UserSettings) async throws -> [Int64] {
-                    try await dispatcher.database.preferences.set(user: "ada", settings: settings)
-                    try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
-                    #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                    let steps = try await database.pool.query(
-                        "SELECT FROM carillon.delivery_attempts WHERE outcome = 'deferred'")
-                    let events = try await redis.send("XLEN", .text(keys.events)).integer()
-                    return [Int64(steps.count), events]
-                }
-                for _ in 1...2 { #expect(try await decideAgain(settings) == [1, 0]) }
-                settings.zone = "Asia/Kolkata"
-                #expect(try await decideAgain(settings) == [2, 1])
+                try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
+                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+                let steps = try await database.pool.query(
+                    "SELECT FROM carillon.delivery_attempts WHERE outcome = 'deferred'")
+                let events = try await dispatcher.redis.send("XLEN", .text(dispatcher.keys.events)).integer()
+                return [Int64(steps.count), events]
             }
+            for _ in 1...2 { #expect(try await decideAgain(settings) == [1, 0]) }
+            settings.zone = "Asia/Kolkata"
+            #expect(try await decideAgain(settings) == [2, 1])
         }
     }
 
     @Test("says that no provider serves a device when the push goes out, not when quiet hours postpone it")
     func unserved() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")], FakeChannel())
-                let devices = dispatcher.database.devices
-                _ = try await devices.register(TestDispatcher.phone())
-                let browser = Device(
-                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
-                    platform: .web, provider: .webpush, app: "default", environment: .production, token: "browser",
-                    registeredAt: TestDispatcher.now)
-                _ = try await devices.register(browser)
-                var settings = UserSettings()
-                settings.quietHours = QuietHours(start: 1, end: 0)
-                let preferences = dispatcher.database.preferences
-                try await preferences.set(user: "ada", settings: settings)
-                var notification = Self.notification(1, user: "ada")
-                notification.channels = [.inApp, .push]
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                func skipped() async throws -> Int {
-                    try await database.pool.query(
-                        "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'"
-                    ).count
-                }
-                try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)])
-                #expect(try await skipped() == 0)
-                settings.quietHours = nil
-                try await preferences.set(user: "ada", settings: settings)
-                try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                #expect(try await skipped() == 1)
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
+            let devices = dispatcher.database.devices
+            _ = try await devices.register(TestDispatcher.phone())
+            let browser = Device(
+                id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
+                platform: .web, provider: .webpush, app: "default", environment: .production, token: "browser",
+                registeredAt: TestDispatcher.now)
+            _ = try await devices.register(browser)
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            let preferences = dispatcher.database.preferences
+            try await preferences.set(user: "ada", settings: settings)
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            func skipped() async throws -> Int {
+                try await database.pool.query(
+                    "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'"
+                ).count
             }
+            try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)])
+            #expect(try await skipped() == 0)
+            settings.quietHours = nil
+            try await preferences.set(user: "ada", settings: settings)
+            try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            #expect(try await skipped() == 1)
         }
     }
 
     @Test("says nothing of unserved devices when quiet hours hold a connected user's push back for good")
     func unservedAttention() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                var type = NotificationType(name: "news")
-                type.quietHours = .inAppOnly
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [type], FakeChannel())
-                let browser = Device(
-                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
-                    platform: .web, provider: .webpush, app: "default", environment: .production, token: "browser",
-                    registeredAt: TestDispatcher.now)
-                for device in [TestDispatcher.phone(), browser] {
-                    _ = try await dispatcher.database.devices.register(device)
-                }
-                var settings = UserSettings()
-                settings.quietHours = QuietHours(start: 1, end: 0)
-                try await dispatcher.database.preferences.set(user: "ada", settings: settings)
-                var notification = Self.notification(1, user: "ada")
-                notification.channels = [.inApp, .push]
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .attention, due: due, reason: "idle")
-                ])
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let skipped = try await database.pool.query(
-                    "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'")
-                #expect(skipped.isEmpty)
+        var type = NotificationType(name: "news")
+        type.quietHours = .inAppOnly
+        try await TestDispatcher.with(FakeChannel(), types: [type]) { dispatcher, database in
+            let browser = Device(
+                id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
+                platform: .web, provider: .webpush, app: "default", environment: .production, token: "browser",
+                registeredAt: TestDispatcher.now)
+            for device in [TestDispatcher.phone(), browser] {
+                _ = try await dispatcher.database.devices.register(device)
             }
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .attention, due: due, reason: "idle")
+            ])
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let skipped = try await database.pool.query(
+                "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'")
+            #expect(skipped.isEmpty)
         }
     }
 
     @Test("the summary after quiet hours is in the language of the device used last, if the user set none")
     func language() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let catalog = try CatalogParser.parse([
-                    (
-                        "c.yaml",
-                        """
-                        types:
-                          news: {severity: info}
-                          summary:
-                            delivery: push
-                            summary:
-                              en: {title: "{{count}} new"}
-                              de: {title: "{{count}} neue"}
-                        """
-                    )
-                ])
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [], FakeChannel(), catalog: catalog)
-                var phone = TestDispatcher.phone()
-                phone.locale = "de-AT"
-                _ = try await dispatcher.database.devices.register(phone)
-                var settings = UserSettings()
-                settings.quietHours = QuietHours(start: 1, end: 0)
-                let preferences = dispatcher.database.preferences
-                try await preferences.set(user: "ada", settings: settings)
-                let notifications = (1...6).map { number in
-                    var notification = Self.notification(number, user: "ada")
-                    notification.channels = [.inApp, .push]
-                    return notification
-                }
-                _ = try await dispatcher.database.notifications.store(notifications, areRepeats: false)
-                try await Router(dispatcher: dispatcher).route(notifications.map { RoutedNotification($0, .stored) })
-                settings.quietHours = nil
-                try await preferences.set(user: "ada", settings: settings)
-                try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
-                let titles = try await database.pool.query(
-                    "SELECT title FROM carillon.notifications WHERE type = 'summary'")
-                #expect(try titles.map { try $0.text(0) } == ["6 neue"])
+        let catalog = try CatalogParser.parse([
+            (
+                "c.yaml",
+                """
+                types:
+                  news: {severity: info}
+                  summary:
+                    delivery: push
+                    summary:
+                      en: {title: "{{count}} new"}
+                      de: {title: "{{count}} neue"}
+                """
+            )
+        ])
+        try await TestDispatcher.with(FakeChannel(), catalog: catalog) { dispatcher, database in
+            var phone = TestDispatcher.phone()
+            phone.locale = "de-AT"
+            _ = try await dispatcher.database.devices.register(phone)
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            let preferences = dispatcher.database.preferences
+            try await preferences.set(user: "ada", settings: settings)
+            let notifications = (1...6).map { number in
+                TestDispatcher.notification(UInt64(number), channels: [.inApp, .push])
             }
+            _ = try await dispatcher.database.notifications.store(notifications, areRepeats: false)
+            try await Router(dispatcher: dispatcher).route(notifications.map { RoutedNotification($0, .stored) })
+            settings.quietHours = nil
+            try await preferences.set(user: "ada", settings: settings)
+            try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
+            let titles = try await database.pool.query(
+                "SELECT title FROM carillon.notifications WHERE type = 'summary'")
+            #expect(try titles.map { try $0.text(0) } == ["6 neue"])
         }
-    }
-
-    private static func notification(_ number: Int, user: String) -> Notification {
-        Notification(
-            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
-            user: user, type: "news", createdAt: TestDispatcher.now)
     }
 }
 
@@ -228,29 +196,23 @@ struct DisabledTypeTests {
             (.release, .push, .suppressed), (.email, .email, .suppressed),
         ])
     func disabled(kind: FollowUp, channels: Channels, status: NotificationStatus) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                var type = NotificationType(name: "news")
-                type.isEnabled = false
-                type.isRequired = true
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type])
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = channels
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: kind, due: due, reason: "delay")
-                ])
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let stored = try await store.load([("ada", notification.id)])
-                #expect(stored.map(\.status) == [status])
-                #expect(stored.map(\.statusReason) == ["type_disabled"])
-                #expect(try await redis.send("XLEN", .text(keys.deliveries(.email, .normal))).integer() == 0)
-            }
+        var type = NotificationType(name: "news")
+        type.isEnabled = false
+        type.isRequired = true
+        try await TestDispatcher.with(types: [type]) { dispatcher, _ in
+            let keys = dispatcher.keys
+            let notification = TestDispatcher.notification(channels: channels)
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: kind, due: due, reason: "delay")
+            ])
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let stored = try await store.load([("ada", notification.id)])
+            #expect(stored.map(\.status) == [status])
+            #expect(stored.map(\.statusReason) == ["type_disabled"])
+            #expect(try await dispatcher.redis.send("XLEN", .text(keys.deliveries(.email, .normal))).integer() == 0)
         }
     }
 }
@@ -261,30 +223,22 @@ struct DelayedMailTests {
         "ends a queued notification whose push was dropped when it does not go out, with an event",
         arguments: [("opted_out", NotificationStatus.suppressed), ("no_provider", .failed)])
     func unsent(reason: String, status: NotificationStatus) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.push, .email]
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", notification.id, .pending, "queued", nil)])
-                try await dispatcher.database.preferences.set(
-                    user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .email, due: due, reason: "delay")
-                ])
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let stored = try await store.load([("ada", notification.id)])
-                #expect(stored.map(\.status) == [status])
-                #expect(stored.map(\.statusReason) == [reason])
-                #expect(try await redis.send("XLEN", .text(keys.events)).integer() == 1)
-            }
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, _ in
+            let notification = TestDispatcher.notification(channels: [.push, .email])
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("ada", notification.id, .pending, "queued", nil)])
+            try await dispatcher.database.preferences.set(
+                user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .email, due: due, reason: "delay")
+            ])
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let stored = try await store.load([("ada", notification.id)])
+            #expect(stored.map(\.status) == [status])
+            #expect(stored.map(\.statusReason) == [reason])
+            #expect(try await dispatcher.redis.send("XLEN", .text(dispatcher.keys.events)).integer() == 1)
         }
     }
 }
@@ -293,53 +247,41 @@ struct DelayedMailTests {
 struct FailedMailTests {
     @Test("fails a deferred notification outside the inbox that no device gets at its release")
     func released() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.push, .email]
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
-                ])
-                var settlement = DeliveryStore.Settlement()
-                settlement.failed = [("ada", notification.id, "SMTP_550")]
-                try await dispatcher.database.deliveries.settle(settlement)
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let stored = try await store.load([("ada", notification.id)])
-                #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["failed no_device"])
-            }
+        try await TestDispatcher.with { dispatcher, _ in
+            let notification = TestDispatcher.notification(channels: [.push, .email])
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+            ])
+            var settlement = DeliveryStore.Settlement()
+            settlement.failed = [("ada", notification.id, "SMTP_550", false)]
+            try await dispatcher.database.deliveries.settle(settlement)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let stored = try await store.load([("ada", notification.id)])
+            #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["failed no_device"])
         }
     }
 
     @Test("fails a deferred notification outside the inbox whose release and mail are due together but cannot go out")
     func together() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
-                    FakeChannel(provider: .email))
-                try await dispatcher.database.preferences.set(
-                    user: "ada", preferences: ["news": TypePreference(email: true)])
-                let notification = Self.notification
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone(
-                    [FollowUp.release, .email].map {
-                        Postponement(notification: notification, kind: $0, due: due, reason: "delay")
-                    })
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 2)
-                let record = try #require(try await dispatcher.database.traces.record(notification.id, user: "ada"))
-                #expect(record.notification.status == .failed)
-                #expect(record.notification.statusReason == "no_device")
-                #expect(record.followUps.isEmpty)
-            }
+        try await TestDispatcher.with(FakeChannel(provider: .email)) { dispatcher, _ in
+            try await dispatcher.database.preferences.set(
+                user: "ada", preferences: ["news": TypePreference(email: true)])
+            let notification = Self.notification
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone(
+                [FollowUp.release, .email].map {
+                    Postponement(notification: notification, kind: $0, due: due, reason: "delay")
+                })
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 2)
+            let record = try #require(try await dispatcher.database.traces.record(notification.id, user: "ada"))
+            #expect(record.notification.status == .failed)
+            #expect(record.notification.statusReason == "no_device")
+            #expect(record.followUps.isEmpty)
         }
     }
 
@@ -347,46 +289,35 @@ struct FailedMailTests {
         "ends a deferred notification outside the inbox as its mail ended when the gate refuses its release",
         arguments: [(true, "sent email"), (false, "suppressed")])
     func refused(wasMailed: Bool, state: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
-                    eventsLength: 100)
-                try await dispatcher.database.preferences.set(
-                    user: "ada", preferences: ["news": TypePreference(push: false)])
-                let notification = Self.notification
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
-                ])
-                var settlement = DeliveryStore.Settlement()
-                settlement.attempts = [
-                    DeliveryStore.Attempt(
-                        at: try await store.clock(), user: "ada", notification: notification.id,
-                        device: Device.emailAddress, provider: .email, kind: "email", attempt: 1,
-                        outcome: wasMailed ? .accepted : .failed)
-                ]
-                try await dispatcher.database.deliveries.settle(settlement)
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let states = try await database.pool.query(
-                    "SELECT concat_ws(' ', status, sent_via) FROM carillon.notifications")
-                #expect(try states.map { try $0.text(0) } == [state])
-                // An accepted mail has had its event.
-                let events = try await redis.send("XLEN", .text(dispatcher.keys.events)).integer()
-                #expect(events == (wasMailed ? 0 : 1))
-            }
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, database in
+            try await dispatcher.database.preferences.set(
+                user: "ada", preferences: ["news": TypePreference(push: false)])
+            let notification = Self.notification
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+            ])
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: try await store.clock(), user: "ada", notification: notification.id,
+                    device: Device.emailAddress, provider: .email, kind: "email", attempt: 1,
+                    outcome: wasMailed ? .accepted : .failed)
+            ]
+            try await dispatcher.database.deliveries.settle(settlement)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let states = try await database.pool.query(
+                "SELECT concat_ws(' ', status, sent_via) FROM carillon.notifications")
+            #expect(try states.map { try $0.text(0) } == [state])
+            // An accepted mail has had its event.
+            let events = try await dispatcher.redis.send("XLEN", .text(dispatcher.keys.events)).integer()
+            #expect(events == (wasMailed ? 0 : 1))
         }
     }
 
-    private static var notification: Notification {
-        var notification = Notification(
-            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-            type: "news", createdAt: TestDispatcher.now)
-        notification.channels = [.push, .email]
-        return notification
-    }
+    private static let notification = TestDispatcher.notification(channels: [.push, .email])
 }
 
 @Suite("Late mail", .timeLimit(.minutes(10)))
@@ -395,66 +326,53 @@ struct LateMailTests {
         "is recorded as skipped when the notification in the inbox has expired before it was due, or is not wanted",
         arguments: ["expired", "opted_out", "type_disabled"])
     func refused(reason: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                var type = NotificationType(name: "news")
-                type.isEnabled = reason != "type_disabled"
-                let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace(prefix: prefix), [type])
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .email]
-                if reason == "expired" { notification.expiresAt = TestDispatcher.now }
-                try await dispatcher.database.preferences.set(
-                    user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .email, due: due, reason: "unread")
-                ])
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let record = try #require(
-                    try await dispatcher.database.traces.record(notification.id, user: "ada"))
-                let attempts = record.attempts.map { "\($0.kind) \($0.outcome) \($0.reason ?? "")" }
-                #expect(attempts == ["email skipped \(reason)"])
-                #expect(record.notification.status == .sent)
-                #expect(record.followUps.isEmpty)
-            }
+        var type = NotificationType(name: "news")
+        type.isEnabled = reason != "type_disabled"
+        try await TestDispatcher.with(types: [type]) { dispatcher, _ in
+            var notification = TestDispatcher.notification(channels: [.inApp, .email])
+            if reason == "expired" { notification.expiresAt = TestDispatcher.now }
+            try await dispatcher.database.preferences.set(
+                user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+            ])
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let record = try #require(
+                try await dispatcher.database.traces.record(notification.id, user: "ada"))
+            let attempts = record.attempts.map { "\($0.kind) \($0.outcome) \($0.reason ?? "")" }
+            #expect(attempts == ["email skipped \(reason)"])
+            #expect(record.notification.status == .sent)
+            #expect(record.followUps.isEmpty)
         }
     }
 
     @Test("of a cancelled notification is no longer in flight once it is refused")
     func cancelled() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .email]
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+        try await TestDispatcher.with { dispatcher, database in
+            let notification = TestDispatcher.notification(channels: [.inApp, .email])
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'ada@example.com')")
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+            ])
+            func state() async throws -> [String] {
                 try await database.pool.query(
-                    "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'ada@example.com')")
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .email, due: due, reason: "unread")
-                ])
-                func state() async throws -> [String] {
-                    try await database.pool.query(
-                        "SELECT concat_ws(' ', status, status_reason) FROM carillon.notifications"
-                    ).map { try $0.text(0) }
-                }
-                _ = try await dispatcher.database.cancellations.cancel(
-                    [("ada", notification.id)], at: TestDispatcher.now)
-                #expect(try await state() == ["cancelled in_flight"])
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                #expect(try await state() == ["cancelled"])
+                    "SELECT concat_ws(' ', status, status_reason) FROM carillon.notifications"
+                ).map { try $0.text(0) }
             }
+            _ = try await dispatcher.database.cancellations.cancel(
+                [("ada", notification.id)], at: TestDispatcher.now)
+            #expect(try await state() == ["cancelled in_flight"])
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            #expect(try await state() == ["cancelled"])
         }
     }
 
@@ -462,31 +380,24 @@ struct LateMailTests {
         "ends a notification outside the inbox that is no longer kept, before or after retention removes it",
         arguments: [false, true])
     func kept(isRemoved: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.email]
-                notification.keepUntil = TestDispatcher.now
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([("ada", notification.id, .pending, "unread", nil)])
-                try await dispatcher.database.preferences.set(
-                    user: "ada", preferences: ["news": TypePreference(email: true)])
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .email, due: due, reason: "unread")
-                ])
-                if isRemoved {
-                    try await database.pool.query("UPDATE carillon.notifications SET deleted_at = keep_until")
-                }
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let stored = try await store.load([("ada", notification.id)])
-                #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["expired expired"])
+        try await TestDispatcher.with { dispatcher, database in
+            var notification = TestDispatcher.notification(channels: [.email])
+            notification.keepUntil = TestDispatcher.now
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("ada", notification.id, .pending, "unread", nil)])
+            try await dispatcher.database.preferences.set(
+                user: "ada", preferences: ["news": TypePreference(email: true)])
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+            ])
+            if isRemoved {
+                try await database.pool.query("UPDATE carillon.notifications SET deleted_at = keep_until")
             }
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let stored = try await store.load([("ada", notification.id)])
+            #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["expired expired"])
         }
     }
 }
@@ -497,32 +408,24 @@ struct RetakenReleaseTests {
         "are enqueued again after the user has read the notification or it has expired, so that the sender ends it",
         arguments: ["read_at", "expires_at"])
     func ended(column: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel())
-                _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
-                let store = dispatcher.database.notifications
-                _ = try await store.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
-                ])
-                // It died before the push was in its stream.
-                try await store.mark([("ada", notification.id, .pending, "queued", nil)], areReleases: true)
-                let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
-                try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
-                #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-                let stream = RedisArgument.text(keys.deliveries(.fcm, .normal))
-                #expect(try await redis.send("XLEN", stream).integer() == 1)
-                let status = try await database.pool.query("SELECT status FROM carillon.notifications")
-                #expect(try status.map { try $0.text(0) } == ["pending"])
-            }
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+            ])
+            // It died before the push was in its stream.
+            try await store.mark([("ada", notification.id, .pending, "queued", nil)], areReleases: true)
+            let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
+            try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 1)
+            let status = try await database.pool.query("SELECT status FROM carillon.notifications")
+            #expect(try status.map { try $0.text(0) } == ["pending"])
         }
     }
 }
@@ -533,10 +436,7 @@ struct PostponedTraceTests {
     func steps() async throws {
         try await TestDatabase.with { test in
             let database = Database(test.pool)
-            var notification = Notification(
-                id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                type: "news", createdAt: TestDispatcher.now)
-            notification.channels = [.push]
+            let notification = TestDispatcher.notification(channels: [.push])
             let id = notification.id
             _ = try await database.notifications.store([notification], areRepeats: false)
             let release = FollowUpStore.Item(user: "ada", notification: id, kind: .release)
@@ -554,6 +454,42 @@ struct PostponedTraceTests {
             #expect(late[1].detail.isEmpty)
             try await test.pool.query("UPDATE carillon.notifications SET status = 'cancelled'")
             #expect(try await trace().map(\.event) == ["enqueued", "stored", "deferred", "held_back"])
+        }
+    }
+
+    @Test("keep the newest attempts and count the others, and show until when the user snoozed it")
+    func bounds() async throws {
+        try await TestDatabase.with { test in
+            let database = Database(test.pool)
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            let id = notification.id
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            // A push, then the proof of a socket.
+            try await test.pool.query(
+                """
+                UPDATE carillon.notifications SET stored_at = created_at, sent_via = 'fcm', status = 'delivered',
+                    delivered_at = created_at + interval '1 hour'
+                """)
+            try await test.pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome)
+                SELECT n.created_at + g * interval '1 second', n.user_id, n.id, 'fcm', 'push', g, 'retry'
+                FROM carillon.notifications n, generate_series(1, \(TraceStore.mostAttempts + 3)) g
+                """)
+            var schedule = Schedule(
+                id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002), fields: [],
+                dueAt: TestDispatcher.now + .seconds(7_200), createdAt: TestDispatcher.now)
+            schedule.user = "ada"
+            schedule.jobID = ScheduleStore.snoozePrefix(of: id) + "1"
+            _ = try await database.schedules.add([schedule])
+            let record = try #require(try await database.traces.record(id, user: "ada"))
+            #expect(record.attempts.map(\.attempt) == Array(4...TraceStore.mostAttempts + 3))
+            let steps = NotificationTrace(record).steps.filter { $0.event != "push" }
+            #expect(steps.map(\.event) == ["enqueued", "stored", "omitted", "delivered", "due"])
+            let details = steps.map { step in step.detail.map { "\($0.name) \($0.value)" } }
+            #expect(details.suffix(3) == [["count 3"], [], ["what snooze"]])
+            let waiting = try await database.people.waiting(for: "ada")
+            #expect(waiting.map(\.kind) == ["snooze"] && waiting.map(\.notification) == [id])
         }
     }
 }

@@ -118,8 +118,8 @@ struct LaneSourceTests {
         ] as [(String?, Int64, Bool)]
     )
     func start(noted: String?, seen: Int64, mayBeRepeat: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            let keys = Keyspace(prefix: prefix)
+        try await TestDispatcher.with { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
             let run = try await RedisRun.ask(redis, memory: "no-memory")
             let id = try #require(run.id)
             if let noted {
@@ -129,14 +129,10 @@ struct LaneSourceTests {
             let stream = keys.deliveries(.fcm, .normal)
             try await redis.send("XADD", .text(stream), .text("\(run.now - 1_000)-0"), "d", "work")
             let connection = try await TestRedis.connect()
-            let clock = LeaseClock()
-            clock.renewed(at: .now)
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = LaneReader(
-                lane: .normal,
-                group: ConsumerGroup(stream: stream, consumer: "test", connection: redis, keys: keys),
-                connection: connection, count: 10, inFlight: InFlightEntries(), leaseClock: clock,
-                share: PartShare(keys, name: "test"), logger: TestLog.logger)
+                lane: .normal, group: dispatcher.group(stream), connection: connection, count: 10,
+                dispatcher: dispatcher)
             let running = Task { try await reader.run(into: queue) }
             let batch = try #require(await queue.receive())
             #expect(batch.entries.map { batch.mayBeRepeat($0) } == [mayBeRepeat])
@@ -144,6 +140,22 @@ struct LaneSourceTests {
             _ = try? await running.value
             await connection.close()
         }
+    }
+}
+
+struct InFlightEntriesTests {
+    @Test("forgets a stream once none of its entries is in flight")
+    func streams() {
+        let inFlight = InFlightEntries()
+        inFlight.take(["1-0"], of: "lane")
+        for org in 0..<100 {
+            inFlight.take(["1-0", "2-0"], of: "overflow \(org)")
+            inFlight.release(["1-0"], of: "overflow \(org)")
+            #expect(inFlight.contains("2-0", of: "overflow \(org)"))
+            inFlight.release(["2-0"], of: "overflow \(org)")
+        }
+        #expect(inFlight.streamCount == 1)
+        #expect(inFlight.count(of: "lane") == 1)
     }
 }
 

@@ -74,8 +74,8 @@ struct LateFencingTests {
 
         /// Sends the batch and returns the outcomes.
         func send() async throws -> [DeliveryOutcome] {
-            let outcomes = Outcomes()
-            let prepared = try await self.sender.prepare(self.batch) { outcomes.add($0) }
+            let prepared = try await self.sender.prepare(self.batch)
+            let outcomes = Outcomes(prepared.ended)
             await withDiscardingTaskGroup { sends in
                 await self.sender.send(prepared, permits: LanePermits(8), group: &sends) { outcomes.add($0) }
             }
@@ -91,7 +91,11 @@ struct LateFencingTests {
     }
 
     private final class Outcomes: Sendable {
-        private let outcomes = Mutex<[DeliveryOutcome]>([])
+        private let outcomes: Mutex<[DeliveryOutcome]>
+
+        init(_ outcomes: [DeliveryOutcome] = []) {
+            self.outcomes = Mutex(outcomes)
+        }
 
         func add(_ outcome: DeliveryOutcome) {
             self.outcomes.withLock { $0.append(outcome) }
@@ -108,50 +112,45 @@ struct LateFencingTests {
     ) async throws {
         let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
         let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await database.pool.query(
-                    """
-                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
-                        registered_at, last_used_at)
-                    VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
-                    """,
-                    .uuid(device.halves)
-                )
-                try await database.pool.query(
-                    """
-                    INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity,
-                        delivery, lane, channels, title, body, status, status_reason, created_at, stored_at)
-                    VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending',
-                        'queued', $2, $2)
-                    """,
-                    .uuid(notification.halves), .timestamptz(TestDispatcher.now.microseconds)
-                )
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], channel, instant: instant)
-                dispatcher.channels.replace(
-                    with: ChannelDirectory.Entry(channel, messagesPerSecond: messagesPerSecond))
-                dispatcher.leaseClock.renewed(at: .now)
-                let stream = keys.deliveries(.fcm, .normal)
-                let work = DeliveryWork(
-                    notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
-                try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-                let group = dispatcher.group(stream)
-                try await group.create()
-                let entries = try await group.takeWaiting(count: 10)
-                dispatcher.inFlight.take(entries.map(\.id), of: stream)
-                try await body(
-                    Scene(
-                        dispatcher: dispatcher,
-                        sender: DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512),
-                        batch: LaneBatch(
-                            lane: .normal, group: group, entries: entries,
-                            term: try #require(dispatcher.leaseClock.term)),
-                        entry: try #require(entries.first).id,
-                        rival: ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
-                    ))
-            }
+        try await TestDispatcher.with(channel, instant: instant) { dispatcher, database in
+            let redis = dispatcher.redis
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
+                    registered_at, last_used_at)
+                VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+                """,
+                .uuid(device.halves)
+            )
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity,
+                    delivery, lane, channels, title, body, status, status_reason, created_at, stored_at)
+                VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending',
+                    'queued', $2, $2)
+                """,
+                .uuid(notification.halves), .timestamptz(TestDispatcher.now.microseconds)
+            )
+            dispatcher.channels.replace(
+                with: ChannelDirectory.Entry(channel, messagesPerSecond: messagesPerSecond))
+            let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            let work = DeliveryWork(
+                notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
+            try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+            let group = dispatcher.group(stream)
+            try await group.create()
+            let entries = try await group.takeWaiting(count: 10)
+            dispatcher.inFlight.take(entries.map(\.id), of: stream)
+            try await body(
+                Scene(
+                    dispatcher: dispatcher,
+                    sender: DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512),
+                    batch: LaneBatch(
+                        lane: .normal, group: group, entries: entries,
+                        term: try #require(dispatcher.leaseClock.term)),
+                    entry: try #require(entries.first).id,
+                    rival: ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+                ))
         }
     }
 
@@ -197,7 +196,7 @@ struct LateFencingTests {
             #expect(calls.withLock { $0 } == 1)
             // Not marked as a repeat, because the append was thought to be the first.
             let late = scene.batch.with([StreamEntry(id: "9999999999999-0", fields: scene.batch.entries[0].fields)])
-            let prepared = try await scene.sender.prepare(late) { _ in }
+            let prepared = try await scene.sender.prepare(late)
             let outcomes = Outcomes()
             await withDiscardingTaskGroup { sends in
                 await scene.sender.send(prepared, permits: LanePermits(8), group: &sends) { outcomes.add($0) }
@@ -229,7 +228,7 @@ struct LateFencingTests {
             try await settler.settle([outcome])
             let live = scene.dispatcher.live
             #expect(try await live.retries.count(provider: .fcm, lane: .normal) == 0)
-            #expect(try await live.heldSets.waiting(provider: .fcm, lane: .normal).count == 0)
+            #expect(try await live.retries.heldApps(provider: .fcm, lane: .normal).isEmpty)
             #expect(try await scene.rival.pending(of: "rival", count: 10).map(\.id) == [scene.entry])
             #expect(!scene.isInFlight)
             // The new owner still has the claim, so no other entry of the delivery is sent.
@@ -286,8 +285,8 @@ struct LateFencingTests {
         try await Self.with(channel, instant: { start + (opening.isOver ? Duration.seconds(2) : .zero) }) { scene in
             let (health, until) = (scene.sender.health, TestDispatcher.now + .seconds(60))
             opening.plan { health.hold(["default"], until: until, now: TestDispatcher.now) }
-            let outcomes = Outcomes()
-            let prepared = try await scene.sender.prepare(scene.batch) { outcomes.add($0) }
+            let prepared = try await scene.sender.prepare(scene.batch)
+            let outcomes = Outcomes(prepared.ended)
             // A lookup would not find the device.
             try await scene.dispatcher.database.pool.query("DELETE FROM carillon.devices")
             await withDiscardingTaskGroup { sends in

@@ -145,7 +145,7 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app") == 8)
         let later = Self.now + .seconds(13)
         #expect(health.admit("app", isShared: true, now: later) == .no(until: later + .seconds(1)))
-        #expect(health.standing(of: ["app"], now: later) == .outOfUse(until: later + .seconds(1)))
+        #expect(health.state(of: ["app"], now: later) == .open(until: later + .seconds(1)))
     }
 
     @Test("a call that waits when its breaker opens has to wait on; probes may start")
@@ -192,17 +192,17 @@ struct ProviderHealthTests {
             #expect(Self.fill(health, "app") == 8)
             end(reply, times: 8, after: .zero)
         }
-        #expect(health.standing(of: ["app"], now: Self.now) == .inUse)
+        #expect(health.state(of: ["app"], now: Self.now) == .closed)
         Self.fail(health, nil)
         let probing = Duration.seconds(1)
         #expect(Self.fill(health, "app", after: probing) == 2)
         end(reply, times: 2, after: probing)
-        #expect(health.standing(of: ["app"], now: Self.now + probing) == .probing)
+        #expect(health.state(of: ["app"], now: Self.now + probing) == .probing)
         #expect(Self.fill(health, "app", after: probing) == 2, "the places of the probes are free again")
         end(Self.unanswered, times: 1, after: probing)
         // Longer than the previous pause.
         let until = Self.now + probing + .seconds(2)
-        #expect(health.standing(of: ["app"], now: Self.now + probing) == .outOfUse(until: until))
+        #expect(health.state(of: ["app"], now: Self.now + probing) == .open(until: until))
     }
 
     @Test("logs a configuration that is rejected for some devices once a minute per app")
@@ -251,26 +251,26 @@ struct ProviderHealthTests {
     }
 
     @Test("a provider is unavailable when all its apps are, until the first may probe")
-    func standing() {
+    func bestState() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
-        #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)
+        #expect(health.state(of: ["a", "b"], now: Self.now) == .closed)
         func fail(_ app: String, at moment: Timestamp) {
             let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
             while health.admit(app, isShared: false, now: moment) == .yes { health.note(reply, app: app, now: moment) }
         }
         fail("a", at: Self.now)
-        #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)
-        #expect(health.standing(of: ["a"], now: Self.now) == .outOfUse(until: Self.now + .seconds(1)))
+        #expect(health.state(of: ["a", "b"], now: Self.now) == .closed)
+        #expect(health.state(of: ["a"], now: Self.now) == .open(until: Self.now + .seconds(1)))
         fail("b", at: Self.now + .milliseconds(500))
         let later = Self.now + .milliseconds(900)
-        #expect(health.standing(of: ["a", "b"], now: later) == .outOfUse(until: Self.now + .seconds(1)))
-        #expect(health.standing(of: ["a", "b"], now: Self.now + .seconds(1)) == .probing)
-        #expect(health.standing(of: [], now: later) == .inUse)
+        #expect(health.state(of: ["a", "b"], now: later) == .open(until: Self.now + .seconds(1)))
+        #expect(health.state(of: ["a", "b"], now: Self.now + .seconds(1)) == .probing)
+        #expect(health.state(of: [], now: later) == .closed)
         let accepted = ProviderReply(.answered(.accepted(id: "1")))
         let back = Self.now + .seconds(2)
         #expect(health.admit("a", isShared: false, now: back) == .yes)
         health.note(accepted, app: "a", since: back, now: back)
-        #expect(health.standing(of: ["a", "b"], now: back) == .inUse)
+        #expect(health.state(of: ["a", "b"], now: back) == .closed)
     }
 }
 
@@ -301,12 +301,8 @@ struct ProviderStateServiceTests {
 
     @Test("a dispatcher with a long lease publishes before its last states are stale")
     func interval() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [], lease: .seconds(60))
-                #expect(ProviderStateService(dispatcher: dispatcher, deliveries: []).interval == .seconds(5))
-            }
+        try await TestDispatcher.with(lease: .seconds(60)) { dispatcher, _ in
+            #expect(ProviderStateService(dispatcher: dispatcher, deliveries: []).interval == .seconds(5))
         }
     }
 }

@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Logging
 import Storage
 import Support
 import Testing
@@ -41,27 +42,40 @@ struct ReplayServiceTests {
 
     @Test("a letter with a huge field is cut, says so, and is not replayed as if it were whole")
     func cut() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
-                let body = "x" + String(repeating: "é", count: 1_500_000)
-                let fields = [("user", "ada"), ("type", "news"), ("body", body)].map { ($0.0, Array($0.1.utf8)[...]) }
-                try await DeadLetterQueue(dispatcher: dispatcher).setAside([
-                    DeadLetter(
-                        stream: keys.jobs(.normal), entry: "1-0", reason: "tried", at: TestDispatcher.now,
-                        fields: fields)
-                ])
-                let letters = try await dispatcher.database.deadLetters.list(DeadLetterStore.Filter(), limit: 10)
-                let stored = try #require(letters.first).fields
-                // The limit is inside the last character.
-                #expect(stored.map { $0.value.count }.prefix(3) == [3, 4, 1_048_575])
-                #expect(stored.last?.name == DeadLetter.cutField)
-                #expect(String(decoding: stored.last?.value ?? [], as: UTF8.self) == "body of 3000001 bytes")
-                #expect(throws: JobFaults.self) {
-                    try dispatcher.catalog.checkedJob(stored.filter { $0.name != "body" })
-                }
+        try await TestDispatcher.with { dispatcher, _ in
+            let body = "x" + String(repeating: "é", count: 1_500_000)
+            let fields = [("user", "ada"), ("type", "news"), ("body", body)].map { ($0.0, Array($0.1.utf8)[...]) }
+            try await DeadLetterQueue(dispatcher: dispatcher).setAside([
+                DeadLetter(
+                    stream: dispatcher.keys.jobs(.normal), entry: "1-0", reason: "tried", at: TestDispatcher.now,
+                    fields: fields)
+            ])
+            let letters = try await dispatcher.database.deadLetters.list(DeadLetterStore.Filter(), limit: 10)
+            let stored = try #require(letters.first).fields
+            // The limit is inside the last character.
+            #expect(stored.map { $0.value.count }.prefix(3) == [3, 4, 1_048_575])
+            #expect(stored.last?.name == DeadLetter.cutField)
+            #expect(String(decoding: stored.last?.value ?? [], as: UTF8.self) == "body of 3000001 bytes")
+            #expect(throws: JobFaults.self) {
+                try dispatcher.catalog.checkedJob(stored.filter { $0.name != "body" })
             }
+        }
+    }
+
+    @Test("letters that were stored before are neither counted nor logged again")
+    func repeated() async throws {
+        let lines = LogRecorder(from: .warning) { event in
+            "\(event.message), \(event.metadata?["count"]?.description ?? "-")"
+        }
+        try await TestDispatcher.with(logger: lines.logger) { dispatcher, _ in
+            let queue = DeadLetterQueue(dispatcher: dispatcher)
+            let letters = (1...3).map { number in
+                DeadLetter(stream: "jobs", entry: "\(number)-0", reason: "x", at: TestDispatcher.now, fields: [])
+            }
+            for count in [2, 2, 3] { try await queue.setAside(Array(letters.prefix(count))) }
+            let line = "moved entries to the dead-letter queue"
+            #expect(lines.all == ["\(line), 2", "\(line), 1"])
+            #expect(try await dispatcher.database.deadLetters.list(DeadLetterStore.Filter(), limit: 10).count == 3)
         }
     }
 
@@ -72,10 +86,9 @@ struct ReplayServiceTests {
             func add(_ reasons: String..., replacesReplayed: Bool = false) async throws {
                 try await store.add(
                     reasons.map {
-                        (
+                        DeadLetter(
                             stream: "jobs", entry: "1-0", reason: $0, at: TestDispatcher.now,
-                            fields: [(name: "user", value: Array("ada".utf8)[...])]
-                        )
+                            fields: [(name: "user", value: Array("ada".utf8)[...])])
                     }, replacesReplayed: replacesReplayed)
             }
             func reasons() async throws -> [String] {
@@ -106,10 +119,9 @@ struct ReplayServiceTests {
             let stores = Database(database.pool)
             try await stores.deadLetters.add(
                 (1...4).map {
-                    (
+                    DeadLetter(
                         stream: "jobs", entry: "\($0)-0", reason: "tried", at: TestDispatcher.now,
-                        fields: [(name: "user", value: Array("ada".utf8)[...])]
-                    )
+                        fields: [(name: "user", value: Array("ada".utf8)[...])])
                 })
             try await database.pool.query(
                 "UPDATE carillon.dead_letters SET replay_at = '2020-01-01' WHERE entry = '1-0'")

@@ -48,27 +48,20 @@ struct RouteFactsTests {
 struct RoutedCapTests {
     @Test("do not count notifications of an offline user without a device")
     func unreachable() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                var type = NotificationType(name: "news")
-                type.cap = FrequencyCap(count: 1, window: .seconds(3_600))
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [type], FakeChannel())
-                func caps(_ numbers: ClosedRange<UInt64>) async throws -> [CapScope?] {
-                    let items = numbers.map { number in
-                        var notification = Notification(
-                            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number),
-                            user: "ada", type: "news", createdAt: TestDispatcher.now)
-                        notification.channels = [.inApp, .push]
-                        return RoutedNotification(notification, .stored)
-                    }
-                    let facts = try await RouteFacts(items, catalog: dispatcher.catalog, dispatcher: dispatcher)
-                    return items.enumerated().map { facts.facts($0.element, at: $0.offset).cap }
+        var type = NotificationType(name: "news")
+        type.cap = FrequencyCap(count: 1, window: .seconds(3_600))
+        try await TestDispatcher.with(FakeChannel(), types: [type]) { dispatcher, _ in
+            func caps(_ numbers: ClosedRange<UInt64>) async throws -> [CapScope?] {
+                let items = numbers.map { number in
+                    let notification = TestDispatcher.notification(number, channels: [.inApp, .push])
+                    return RoutedNotification(notification, .stored)
                 }
-                #expect(try await caps(1...2) == [nil, nil])
-                _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
-                #expect(try await caps(3...4) == [nil, .type])
+                let facts = try await RouteFacts(items, catalog: dispatcher.catalog, dispatcher: dispatcher)
+                return items.enumerated().map { facts.facts($0.element, at: $0.offset).cap }
             }
+            #expect(try await caps(1...2) == [nil, nil])
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            #expect(try await caps(3...4) == [nil, .type])
         }
     }
 }
@@ -100,10 +93,7 @@ struct RoutedFrameTests {
         _ = try await dispatcher.presence.register([("ada", connection)])
         try await dispatcher.redis.send("SET", .text(dispatcher.keys.nodeLease("n")), "gateway")
         let notifications = (1...2).map { number in
-            var notification = Notification(
-                id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
-                user: "ada", type: "news", createdAt: TestDispatcher.now)
-            notification.channels = [.inApp, .push]
+            var notification = TestDispatcher.notification(UInt64(number), channels: [.inApp, .push])
             notification.jobEntry = "jobs/\(number)-0"
             return notification
         }
@@ -113,26 +103,24 @@ struct RoutedFrameTests {
 
     @Test("give sockets the full time for their proof, however late they go out")
     func late() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let seconds = Mutex<Int64>(0)
-                // Each look at the clock comes two seconds after the one before.
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel(),
-                    now: {
-                        seconds.withLock { $0 += 2 }
-                        return TestDispatcher.now + .seconds(seconds.withLock { $0 })
-                    })
-                let notifications = try await Self.prepare(dispatcher)
-                try await Router(dispatcher: dispatcher).route([RoutedNotification(notifications[0], .stored)])
-                // The last look comes once Redis has taken the frames.
-                let deadline = TestDispatcher.now + .seconds(seconds.withLock { $0 } + 5)
-                let set = RedisArgument.text(keys.unconfirmed(shard: keys.unconfirmedShard(user: "ada")))
-                let members = try await redis.send("ZRANGE", set, "0", "-1", "WITHSCORES").strings()
-                #expect(members.count == 2)
-                #expect(members.last == "\(deadline.milliseconds)")
+        let seconds = Mutex<Int64>(0)
+        // Each look at the clock comes two seconds after the one before.
+        try await TestDispatcher.with(
+            FakeChannel(),
+            now: {
+                seconds.withLock { $0 += 2 }
+                return TestDispatcher.now + .seconds(seconds.withLock { $0 })
             }
+        ) { dispatcher, _ in
+            let keys = dispatcher.keys
+            let notifications = try await Self.prepare(dispatcher)
+            try await Router(dispatcher: dispatcher).route([RoutedNotification(notifications[0], .stored)])
+            // The last look comes once Redis has taken the frames.
+            let deadline = TestDispatcher.now + .seconds(seconds.withLock { $0 } + 5)
+            let set = RedisArgument.text(keys.unconfirmed(shard: keys.unconfirmedShard(user: "ada")))
+            let members = try await dispatcher.redis.send("ZRANGE", set, "0", "-1", "WITHSCORES").strings()
+            #expect(members.count == 2)
+            #expect(members.last == "\(deadline.milliseconds)")
         }
     }
 
@@ -144,7 +132,7 @@ struct RoutedFrameTests {
                 let passed = Mutex<Duration>(.zero)
                 let failed = LogRecorder(from: .warning) { $0.metadata?["step"]?.description ?? "" }
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel(),
+                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()],
                     now: { TestDispatcher.now + passed.withLock { $0 } }, logger: failed.logger)
                 let notification = try await Self.prepare(dispatcher)[0]
                 // Redis refuses the first tries.
@@ -171,57 +159,47 @@ struct RoutedFrameTests {
 
     @Test("of a repeated job go out again, unless the notification was read since")
     func repeated() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel())
-                let notifications = try await Self.prepare(dispatcher)
-                _ = try await dispatcher.database.inboxes.markRead(
-                    user: "ada", ids: [notifications[0].id], at: TestDispatcher.now)
-                let heard = Heard()
-                let subscription = try RedisSubscription(
-                    try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
-                    on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
-                ) { heard.note($0) }
-                try await eventually("the node listens") { heard.isReady }
-                var batch = StoredBatch(
-                    group: dispatcher.group(keys.jobs(.normal)), catalog: dispatcher.catalog, fence: dispatcher.fence())
-                batch.shown = notifications.enumerated().compactMap { number, notification in
-                    // Reading the first one has raised its version.
-                    RoutedNotification(notification, .arrived).shown(
-                        after: .known(version: number == 0 ? 3 : 2, unread: 1, status: .pending, isOwned: true))
-                }
-                #expect(batch.shown.count == 2)
-                try await Router(dispatcher: dispatcher).finish(batch)
-                try await eventually("a frame is there") { !heard.frames.isEmpty }
-                #expect(heard.frames.map(\.id) == [notifications[1].id])
-                await subscription.close()
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, _ in
+            let keys = dispatcher.keys
+            let notifications = try await Self.prepare(dispatcher)
+            _ = try await dispatcher.database.inboxes.markRead(
+                user: "ada", ids: [notifications[0].id], at: TestDispatcher.now)
+            let heard = Heard()
+            let subscription = try RedisSubscription(
+                try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
+                on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
+            ) { heard.note($0) }
+            try await eventually("the node listens") { heard.isReady }
+            var batch = StoredBatch(
+                group: dispatcher.group(keys.jobs(.normal)), catalog: dispatcher.catalog, fence: dispatcher.fence())
+            batch.shown = notifications.enumerated().compactMap { number, notification in
+                // Reading the first one has raised its version.
+                RoutedNotification(notification, .arrived).shown(
+                    after: .known(version: number == 0 ? 3 : 2, unread: 1, status: .pending, isOwned: true))
             }
+            #expect(batch.shown.count == 2)
+            try await Router(dispatcher: dispatcher).finish(batch)
+            try await eventually("a frame is there") { !heard.frames.isEmpty }
+            #expect(heard.frames.map(\.id) == [notifications[1].id])
+            await subscription.close()
         }
     }
 
     @Test("of a notification that is found without an owner do not go out if it was read or deleted")
     func seen() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                let connection = ConnectionPresence(
-                    connection: "c1", node: "n", dialect: .native, state: .active, since: TestDispatcher.now)
-                let notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                var (read, deleted) = (notification, notification)
-                read.readAt = TestDispatcher.now
-                deleted.deletedAt = TestDispatcher.now
-                var plan = RoutePlan(for: dispatcher)
-                for (notification, count) in [(read, 0), (deleted, 0), (notification, 1)] {
-                    plan.publish(
-                        notification, unread: 0, code: nil, isSilent: false, now: TestDispatcher.now,
-                        to: .online([connection]))
-                    #expect(plan.messages.frameCount == count)
-                }
+        try await TestDispatcher.with { dispatcher, _ in
+            let connection = ConnectionPresence(
+                connection: "c1", node: "n", dialect: .native, state: .active, since: TestDispatcher.now)
+            let notification = TestDispatcher.notification()
+            var (read, deleted) = (notification, notification)
+            read.readAt = TestDispatcher.now
+            deleted.deletedAt = TestDispatcher.now
+            var plan = RoutePlan(for: dispatcher)
+            for (notification, count) in [(read, 0), (deleted, 0), (notification, 1)] {
+                plan.publish(
+                    notification, unread: 0, code: nil, isSilent: false, now: TestDispatcher.now,
+                    to: .online([connection]))
+                #expect(plan.messages.frameCount == count)
             }
         }
     }

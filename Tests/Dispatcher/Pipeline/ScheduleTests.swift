@@ -18,15 +18,12 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduledJobTests {
     /// A batch with an entry that was appended at ``TestDispatcher/now``, 11:06:40 UTC.
-    private static func batch(
-        _ fields: [(String, String)],
-        of dispatcher: Dispatcher,
-        _ keys: Keyspace
-    ) -> LaneBatch {
+    private static func batch(_ fields: [(String, String)], of dispatcher: Dispatcher) -> LaneBatch {
         let entry = StreamEntry(
             id: "\(TestDispatcher.now.milliseconds)-0",
             fields: ([("type", "news"), ("title", "Later")] + fields).map { ($0.0, Array($0.1.utf8)[...]) })
-        return LaneBatch(lane: .normal, group: dispatcher.group(keys.jobs(.normal)), entries: [entry])
+        let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+        return LaneBatch(lane: .normal, group: group, entries: [entry])
     }
 
     /// Takes an entry before and after its moment, and fires in between or at the end.
@@ -35,36 +32,32 @@ struct ScheduledJobTests {
         isLocal: Bool = false,
         firesFirst: Bool
     ) async throws -> (notifications: Int, broadcasts: Int, dead: [String]) {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let seconds = Mutex<Int64>(0)
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")],
-                    now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) })
-                let due = (TestDispatcher.now + .seconds(60)).rfc3339
-                // The clock of a user without a zone is UTC.
-                let moment = isLocal ? ("deliver_local", String(due.dropFirst(11).prefix(5))) : ("deliver_at", due)
-                let batch = Self.batch([moment] + fields, of: dispatcher, keys)
-                var again = batch
-                again.areRepeats = true
-                let intake = JobIntake(dispatcher: dispatcher)
-                var dead = try await intake.take(batch).dead
-                seconds.withLock { $0 += 120 }
-                if firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
-                dead += try await intake.take(again).dead
-                // An entry for a local time may wait once more, and is due at once.
-                _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal)
-                func count(_ table: String) async throws -> Int {
-                    try await database.pool.query("SELECT FROM carillon.\(table)").count
-                }
-                #expect(try await count("schedules") == 0)
-                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
-                return (
-                    try await count("notifications"), try await count("broadcasts"),
-                    dead.map(\.reason) + (try letters.map { try $0.text(0) })
-                )
+        let seconds = Mutex<Int64>(0)
+        return try await TestDispatcher.with(
+            now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) }
+        ) { dispatcher, database in
+            let due = (TestDispatcher.now + .seconds(60)).rfc3339
+            // The clock of a user without a zone is UTC.
+            let moment = isLocal ? ("deliver_local", String(due.dropFirst(11).prefix(5))) : ("deliver_at", due)
+            let batch = Self.batch([moment] + fields, of: dispatcher)
+            var again = batch
+            again.areRepeats = true
+            let intake = JobIntake(dispatcher: dispatcher)
+            var dead = try await intake.take(batch).dead
+            seconds.withLock { $0 += 120 }
+            if firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
+            dead += try await intake.take(again).dead
+            // An entry for a local time may wait once more, and is due at once.
+            _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal)
+            func count(_ table: String) async throws -> Int {
+                try await database.pool.query("SELECT FROM carillon.\(table)").count
             }
+            #expect(try await count("schedules") == 0)
+            let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+            return (
+                try await count("notifications"), try await count("broadcasts"),
+                dead.map(\.reason) + (try letters.map { try $0.text(0) })
+            )
         }
     }
 
@@ -82,78 +75,93 @@ struct ScheduledJobTests {
         "a job for a time of day that is taken after it fires at once, and has expired after its time to live",
         arguments: [(3_600, false), (2 * 86_400, true)] as [(Int64, Bool)])
     func takenLate(after delay: Int64, isExpired: Bool) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")],
-                    now: { TestDispatcher.now + .seconds(delay) })
-                let batch = Self.batch([("user", "ada"), ("deliver_local", "11:30")], of: dispatcher, keys)
-                let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
-                #expect(dead.isEmpty)
-                #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
-                let rows = try await database.pool.query("SELECT status = 'expired' FROM carillon.notifications")
-                #expect(try rows.map { try $0.bool(0) } == [isExpired])
-            }
+        try await TestDispatcher.with(now: { TestDispatcher.now + .seconds(delay) }) { dispatcher, database in
+            let batch = Self.batch([("user", "ada"), ("deliver_local", "11:30")], of: dispatcher)
+            let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+            #expect(dead.isEmpty)
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+            let rows = try await database.pool.query("SELECT status = 'expired' FROM carillon.notifications")
+            #expect(try rows.map { try $0.bool(0) } == [isExpired])
         }
     }
 
     @Test("a traceparent is stored with a scheduled job or a broadcast unless it is too long", arguments: [128, 129])
     func longTrace(length: Int) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                let trace = ("traceparent", String(repeating: "0", count: length))
-                for fields in [[("user", "ada"), ("deliver_local", "11:30")], [("topic", "goals")]] {
-                    let batch = Self.batch(fields + [trace], of: dispatcher, keys)
-                    #expect(try await JobIntake(dispatcher: dispatcher).take(batch).dead.isEmpty)
-                }
-                for table in ["schedules", "broadcasts"] {
-                    let rows = try await database.pool.query(
-                        "SELECT fields::text LIKE '%traceparent%' FROM carillon.\(table)")
-                    #expect(try rows.map { try $0.bool(0) } == [length <= 128], "\(table)")
-                }
+        try await TestDispatcher.with { dispatcher, database in
+            let trace = ("traceparent", String(repeating: "0", count: length))
+            for fields in [[("user", "ada"), ("deliver_local", "11:30")], [("topic", "goals")]] {
+                let batch = Self.batch(fields + [trace], of: dispatcher)
+                #expect(try await JobIntake(dispatcher: dispatcher).take(batch).dead.isEmpty)
+            }
+            for table in ["schedules", "broadcasts"] {
+                let rows = try await database.pool.query(
+                    "SELECT fields::text LIKE '%traceparent%' FROM carillon.\(table)")
+                #expect(try rows.map { try $0.bool(0) } == [length <= 128], "\(table)")
             }
         }
     }
 
     @Test("a job that is taken after its deliver_at counts from that moment", arguments: ["user", "topic"])
     func counted(audience: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")],
-                    now: { TestDispatcher.now + .seconds(7_200) })
-                let due = TestDispatcher.now + .seconds(1_800)
-                let batch = Self.batch([(audience, "ada"), ("deliver_at", due.rfc3339)], of: dispatcher, keys)
-                let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
-                #expect(dead.isEmpty)
-                let table = audience == "user" ? "notifications" : "broadcasts"
-                let rows = try await database.pool.query("SELECT created_at FROM carillon.\(table)")
-                #expect(try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) } == [due])
-            }
+        try await TestDispatcher.with(now: { TestDispatcher.now + .seconds(7_200) }) { dispatcher, database in
+            let due = TestDispatcher.now + .seconds(1_800)
+            let batch = Self.batch([(audience, "ada"), ("deliver_at", due.rfc3339)], of: dispatcher)
+            let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+            #expect(dead.isEmpty)
+            let table = audience == "user" ? "notifications" : "broadcasts"
+            let rows = try await database.pool.query("SELECT created_at FROM carillon.\(table)")
+            #expect(try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) } == [due])
         }
     }
 
     @Test("an occurrence in the recipients' zones fires however late it is if an operator replays it")
     func replayedLate() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                let origin = "\(ScheduleFiring.stream)/\(TestDispatcher.now.milliseconds)-7"
-                let batch = Self.batch(
-                    [("user", "ada"), ("deliver_local", "2026-11-18T08:00"), (JobOrigin.replayField, origin)],
-                    of: dispatcher, keys)
-                let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
-                #expect(dead.isEmpty)
-                #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
-                #expect(try await database.pool.query("SELECT FROM carillon.notifications").count == 1)
-            }
+        try await TestDispatcher.with { dispatcher, database in
+            let origin = "\(ScheduleFiring.stream)/\(TestDispatcher.now.milliseconds)-7"
+            let batch = Self.batch(
+                [("user", "ada"), ("deliver_local", "2026-11-18T08:00"), (JobOrigin.replayField, origin)],
+                of: dispatcher)
+            let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+            #expect(dead.isEmpty)
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+            #expect(try await database.pool.query("SELECT FROM carillon.notifications").count == 1)
+        }
+    }
+
+    @Test("the log names a job by its first entry, also when it fires")
+    func logged() async throws {
+        let seconds = Mutex<Int64>(0)
+        let lines = LogRecorder(from: .debug) { event in
+            let places = ["redis.stream", "job.entry"].compactMap { event.metadata?[$0]?.description }
+            return (["\(event.message)"] + places).joined(separator: " ")
+        }
+        try await TestDispatcher.with(
+            now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) }, logger: lines.logger
+        ) { dispatcher, _ in
+            let due = (TestDispatcher.now + .seconds(60)).rfc3339
+            let batch = Self.batch([("user", "ada"), ("deliver_at", due)], of: dispatcher)
+            _ = try await JobIntake(dispatcher: dispatcher).take(batch)
+            seconds.withLock { $0 += 120 }
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+            let stored = lines.all.filter { $0.hasPrefix("job stored") }
+            #expect(stored == ["job stored \(batch.group.stream) \(batch.entries[0].id)"])
+        }
+    }
+
+    @Test("the end of a snooze is not the job with the id `snooze`, which was cancelled")
+    func snoozed() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            var schedule = Schedule(
+                id: NotificationID(high: 1, low: 1),
+                fields: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("Again".utf8))],
+                dueAt: TestDispatcher.now, createdAt: TestDispatcher.now - .seconds(60))
+            schedule.source = "snooze"
+            _ = try await dispatcher.database.schedules.add([schedule])
+            try await dispatcher.database.cancellations.record(.init(org: "", id: "snooze"), at: TestDispatcher.now)
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+            let rows = try await database.pool.query(
+                "SELECT status <> 'cancelled' AND job_entry LIKE 'schedules/%' FROM carillon.notifications")
+            #expect(try rows.map { try $0.bool(0) } == [true])
         }
     }
 
@@ -196,28 +204,25 @@ struct LocalBroadcastTests {
         stream: String = "jobs",
         _ body: (Scene) async throws -> Void
     ) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let seconds = Mutex<Int64>(0)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
-                    now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) })
-                let fields = [("all", "true"), ("type", "news"), ("title", "Later"), ("deliver_local", local)].map {
-                    (name: $0.0, value: Array($0.1.utf8)[...])
-                }
-                let broadcast = Broadcast(
-                    id: NotificationID(high: 1, low: 1), org: "", jobID: nil,
-                    entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: nil,
-                    lane: .normal, createdAt: TestDispatcher.now)
-                let store = dispatcher.database.broadcasts
-                #expect(try await store.add(broadcast) == .taken)
-                let claimed = try #require(try await store.claim(.counting, by: "test"))
-                try await store.counted(claimed, size: 1, isConfirmed: true)
-                try await database.pool.query(
-                    "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
-                try await body(
-                    Scene(dispatcher, database.pool) { value in seconds.withLock { $0 = value } })
+        let seconds = Mutex<Int64>(0)
+        try await TestDispatcher.with(
+            now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) }
+        ) { dispatcher, database in
+            let fields = [("all", "true"), ("type", "news"), ("title", "Later"), ("deliver_local", local)].map {
+                (name: $0.0, value: Array($0.1.utf8)[...])
             }
+            let broadcast = Broadcast(
+                id: NotificationID(high: 1, low: 1), org: "", jobID: nil,
+                entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: nil,
+                lane: .normal, createdAt: TestDispatcher.now)
+            let store = dispatcher.database.broadcasts
+            #expect(try await store.add(broadcast) == .taken)
+            let claimed = try #require(try await store.claim(.counting, by: "test"))
+            try await store.counted(claimed, size: 1, isConfirmed: true)
+            try await database.pool.query(
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
+            try await body(
+                Scene(dispatcher, database.pool) { value in seconds.withLock { $0 = value } })
         }
     }
 
@@ -383,24 +388,19 @@ struct LocalBroadcastTests {
     @Test("the log names a schedule that skips an occurrence because it was missed by over an hour")
     func skipped() async throws {
         let lines = LogRecorder(from: .notice) { "\($0.metadata?["schedule.id"]?.description ?? "-"): \($0.message)" }
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
-                    logger: lines.logger)
-                // Due at nine, of 11:06:40.
-                var schedule = Schedule(
-                    id: NotificationID(high: 1, low: 1),
-                    fields: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("Nine".utf8))],
-                    dueAt: TestDispatcher.now - .seconds(7_600), createdAt: TestDispatcher.now - .seconds(86_400))
-                schedule.cron = "0 9 * * *"
-                schedule.zone = "UTC"
-                _ = try await dispatcher.database.schedules.add([schedule])
-                #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
-                #expect(
-                    lines.all == ["\(schedule.id): schedule missed its time by over an hour and goes on with its next"])
-                #expect(try await database.pool.query("SELECT FROM carillon.notifications").isEmpty)
-            }
+        try await TestDispatcher.with(logger: lines.logger) { dispatcher, database in
+            // Due at nine, of 11:06:40.
+            var schedule = Schedule(
+                id: NotificationID(high: 1, low: 1),
+                fields: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("Nine".utf8))],
+                dueAt: TestDispatcher.now - .seconds(7_600), createdAt: TestDispatcher.now - .seconds(86_400))
+            schedule.cron = "0 9 * * *"
+            schedule.zone = "UTC"
+            _ = try await dispatcher.database.schedules.add([schedule])
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+            #expect(
+                lines.all == ["\(schedule.id): schedule missed its time by over an hour and goes on with its next"])
+            #expect(try await database.pool.query("SELECT FROM carillon.notifications").isEmpty)
         }
     }
 
@@ -437,39 +437,35 @@ struct ScheduleServiceTests {
 
     @Test("a lane that cannot be claimed does not cancel another's batch")
     func failing() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                func query(_ sql: String) async throws -> Int { try await database.pool.query(sql).count }
-                // Only after a full batch are two lanes looked at together.
-                let full = (1...ScheduleStore.claimSize).map { Self.schedule($0, of: "ada") }
-                let rest = [Self.schedule(1_001, of: "ben"), Self.schedule(1_002, of: "ada", .bulk)]
-                _ = try await dispatcher.database.schedules.add(full + rest)
-                _ = try await query("CREATE SEQUENCE carillon.refusals")
-                _ = try await query(
-                    """
-                    CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-                    BEGIN PERFORM nextval('carillon.refusals'); RAISE EXCEPTION 'refused'; END $$
-                    """)
-                _ = try await query(
-                    """
-                    CREATE TRIGGER refuse BEFORE UPDATE ON carillon.schedules FOR EACH ROW
-                    WHEN (OLD.lane = \(Lane.bulk.rank)) EXECUTE FUNCTION carillon.refuse()
-                    """)
-                let service = ScheduleService(dispatcher: dispatcher)
-                let running = Task { try await service.run() }
-                defer { running.cancel() }
-                try await database.pool.transaction { transaction in
-                    // Ben's batch waits for this inbox.
-                    try await transaction.query("INSERT INTO carillon.inboxes (user_id) VALUES ('ben')")
-                    try await eventually("the bulk lane is refused") {
-                        try await query("SELECT FROM carillon.refusals WHERE is_called") == 1
-                    }
+        try await TestDispatcher.with { dispatcher, database in
+            func query(_ sql: String) async throws -> Int { try await database.pool.query(sql).count }
+            // Only after a full batch are two lanes looked at together.
+            let full = (1...ScheduleStore.claimSize).map { Self.schedule($0, of: "ada") }
+            let rest = [Self.schedule(1_001, of: "ben"), Self.schedule(1_002, of: "ada", .bulk)]
+            _ = try await dispatcher.database.schedules.add(full + rest)
+            _ = try await query("CREATE SEQUENCE carillon.refusals")
+            _ = try await query(
+                """
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN PERFORM nextval('carillon.refusals'); RAISE EXCEPTION 'refused'; END $$
+                """)
+            _ = try await query(
+                """
+                CREATE TRIGGER refuse BEFORE UPDATE ON carillon.schedules FOR EACH ROW
+                WHEN (OLD.lane = \(Lane.bulk.rank)) EXECUTE FUNCTION carillon.refuse()
+                """)
+            let service = ScheduleService(dispatcher: dispatcher)
+            let running = Task { try await service.run() }
+            defer { running.cancel() }
+            try await database.pool.transaction { transaction in
+                // Ben's batch waits for this inbox.
+                try await transaction.query("INSERT INTO carillon.inboxes (user_id) VALUES ('ben')")
+                try await eventually("the bulk lane is refused") {
+                    try await query("SELECT FROM carillon.refusals WHERE is_called") == 1
                 }
-                try await eventually("Ben is notified") {
-                    try await query("SELECT FROM carillon.notifications WHERE user_id = 'ben'") == 1
-                }
+            }
+            try await eventually("Ben is notified") {
+                try await query("SELECT FROM carillon.notifications WHERE user_id = 'ben'") == 1
             }
         }
     }

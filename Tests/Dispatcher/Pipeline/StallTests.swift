@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Logging
 import Providers
 import Support
 import Synchronization
@@ -22,6 +23,8 @@ struct StallTests {
         let pool: PostgresPool
         let redis: RedisClient
         let keys: Keyspace
+        /// The warnings of the stalled dispatcher.
+        let warnings: LogRecorder
 
         func append(_ notification: Notification) async throws {
             _ = try await self.rival.database.notifications.store([notification], areRepeats: false)
@@ -42,9 +45,7 @@ struct StallTests {
     }
 
     private static let notification: Notification = {
-        var notification = Notification(
-            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada", type: "news",
-            createdAt: TestDispatcher.now)
+        var notification = TestDispatcher.notification()
         notification.delivery = .push
         notification.channels = [.inApp, .push]
         notification.jobEntry = "jobs/1-0"
@@ -57,21 +58,24 @@ struct StallTests {
                 let keys = Keyspace(prefix: prefix)
                 let start = ContinuousClock.now
                 let looks = Mutex(0)
+                let warnings = LogRecorder(from: .warning) { "\($0.message)" }
                 var news = NotificationType(name: "news")
                 news.digest = DigestRule(window: .seconds(60))
                 let stalled = try TestDispatcher.make(
-                    database.pool, redis, keys, [news], FakeChannel(),
+                    database.pool, redis, keys, [news], [FakeChannel()],
                     instant: {
                         looks.withLock { $0 += 1 }
                         return start + .seconds(120 * looks.withLock { $0 })
                     },
-                    eventsLength: 100)
+                    eventsLength: 100, logger: warnings.logger)
                 let rival = try TestDispatcher.make(
-                    database.pool, redis, keys, [news], FakeChannel(),
+                    database.pool, redis, keys, [news], [FakeChannel()],
                     now: { TestDispatcher.now + .seconds(61) }, eventsLength: 100)
                 _ = try await Database(database.pool).devices.register(TestDispatcher.phone())
                 try await body(
-                    Scene(stalled: stalled, rival: rival, pool: database.pool, redis: redis, keys: keys))
+                    Scene(
+                        stalled: stalled, rival: rival, pool: database.pool, redis: redis, keys: keys,
+                        warnings: warnings))
             }
         }
     }
@@ -107,6 +111,7 @@ struct StallTests {
                 [(item: item, due: TestDispatcher.now, reason: "quiet_hours")], now: TestDispatcher.now)
 
             #expect(try await FollowUpService(dispatcher: scene.stalled).follow() == 1)
+            #expect(scene.warnings.all == ["follow-ups took over 30 s; they are due again"])
             #expect(try await scene.handedOn() == 0)
             #expect(try await scene.count("follow_ups") == 1)
             #expect(try await FollowUpService(dispatcher: scene.rival).follow() == 1)
@@ -142,9 +147,7 @@ struct StallTests {
             let rule = DigestRule(window: .seconds(60))
             let items = (1...2).map { number in
                 DigestStore.Item(
-                    notification: Notification(
-                        id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
-                        user: "ada", type: "news", createdAt: TestDispatcher.now),
+                    notification: TestDispatcher.notification(UInt64(number)),
                     key: "thread", rule: rule)
             }
             #expect(
@@ -152,6 +155,7 @@ struct StallTests {
                     == [.held, .held])
 
             #expect(try await DigestService(dispatcher: scene.stalled).flush() == 1)
+            #expect(scene.warnings.all == ["digests took over 30 s; they are due again"])
             #expect(try await scene.count("notifications") == 0)
             #expect(try await scene.count("digests") == 1)
             #expect(try await scene.events() == 0)
@@ -167,10 +171,9 @@ struct StallTests {
         try await Self.with { scene in
             let stream = scene.keys.jobs(.normal)
             try await scene.rival.database.deadLetters.add([
-                (
+                DeadLetter(
                     stream: stream, entry: "1-0", reason: "type: is not in the catalog", at: TestDispatcher.now,
-                    fields: [("user", Array("ada".utf8)[...])]
-                )
+                    fields: [("user", Array("ada".utf8)[...])])
             ])
             _ = try await scene.rival.database.deadLetters.replay(
                 DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)

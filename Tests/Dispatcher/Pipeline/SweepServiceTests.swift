@@ -54,6 +54,17 @@ struct SweepServiceTests {
             return notification
         }
 
+        /// Returns the batch of its job, which is taken again.
+        func repeated(version: Int64) -> StoredBatch {
+            var batch = StoredBatch(
+                group: self.dispatcher.group(self.keys.jobs(.normal)), catalog: self.dispatcher.catalog,
+                fence: self.dispatcher.fence())
+            let known = NotificationStore.Outcome.known(
+                version: version, unread: 1, status: .pending, isOwned: true)
+            batch.shown = [RoutedNotification(self.notification, .arrived).shown(after: known)].compactMap(\.self)
+            return batch
+        }
+
         func work(attempt: Int, wasUnknown: Bool = false) -> DeliveryWork {
             DeliveryWork(
                 notification: self.notification.id, device: self.phone.id, user: "ada", attempt: attempt,
@@ -69,12 +80,9 @@ struct SweepServiceTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], FakeChannel(), logger: logger)
+                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()], logger: logger)
                 let phone = try await Database(database.pool).devices.register(TestDispatcher.phone())
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
+                var notification = TestDispatcher.notification(channels: [.inApp, .push])
                 notification.jobEntry = "jobs/1-0"
                 _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
                 try await dispatcher.database.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
@@ -167,10 +175,7 @@ struct SweepServiceTests {
         let lines = LogRecorder(from: .info) { "\($0.message), \($0.metadata?["count"]?.description ?? "-")" }
         func found() -> [String] { lines.all.filter { $0.hasPrefix("found ") } }
         try await Self.with(logger: lines.logger) { scene in
-            var inApp = Notification(
-                id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002), user: "ada",
-                type: "news", createdAt: TestDispatcher.now)
-            inApp.channels = [.inApp]
+            var inApp = TestDispatcher.notification(2, channels: [.inApp])
             inApp.jobEntry = "jobs/2-0"
             _ = try await scene.dispatcher.database.notifications.store([inApp], areRepeats: false)
             try await scene.pool.query(
@@ -222,6 +227,24 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("creates the audit's partitions only in its turn")
+    func parts() async throws {
+        try await Self.with { scene in
+            let names = "SELECT relname::text FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$' ORDER BY 1"
+            let days = try await scene.pool.query(names).map { try $0.text(0) }
+            let last = try #require(days.last)
+            try await scene.pool.query("DROP TABLE carillon.\(last)")
+            let turn = RedisArgument.text(scene.keys.sweepTurn)
+            let sweeper = scene.sweeper
+            try await scene.redis.send("SET", turn, "another", "PX", 60_000)
+            try await sweeper.sweep()
+            #expect(try await !scene.pool.query(names).map { try $0.text(0) }.contains(last))
+            try await scene.redis.send("DEL", turn)
+            try await sweeper.sweep()
+            #expect(try await scene.pool.query(names).map { try $0.text(0) }.contains(last))
+        }
+    }
+
     @Test("renews its turn while it routes unowned notifications")
     func renewedTurn() async throws {
         try await Self.with { scene in
@@ -250,10 +273,7 @@ struct SweepServiceTests {
     func slices() async throws {
         try await Self.with { scene in
             for number in 2...4 as ClosedRange<UInt64> {
-                var inApp = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                inApp.channels = [.inApp]
+                var inApp = TestDispatcher.notification(number, channels: [.inApp])
                 inApp.jobEntry = "jobs/\(number)-0"
                 _ = try await scene.dispatcher.database.notifications.store([inApp], areRepeats: false)
             }
@@ -380,6 +400,13 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("takes no moment from a note that is out of range")
+    func strangeNote() {
+        let run = RedisRun(id: "run", now: 5_000, note: RedisRun.Note("run 1000 \(Int64.min) 2000 7"))
+        let found = run.finding(now: Timestamp(seconds: 6), epoch: 7, oldest: Timestamp(seconds: 0))
+        #expect(found.lostSince == nil && found.note == "run 6000 5000 2000 7")
+    }
+
     @Test("warns once that Redis hides which process it is")
     func hidden() async throws {
         let server = try await RedisServer.start()
@@ -424,7 +451,7 @@ struct SweepServiceTests {
                 notification: scene.notification.id, device: scene.phone.id, user: "ada", attempt: 0,
                 isRepeat: false, since: TestDispatcher.now)
             var batch = RedisBatch()
-            Live(scene.redis, keys: scene.keys).heldSets.add(
+            Live(scene.redis, keys: scene.keys).retries.add(
                 work, due: TestDispatcher.now, provider: .fcm, lane: .normal, app: "default", in: &batch)
             try await scene.redis.run(batch)
             try await scene.sweeper.sweep()
@@ -467,10 +494,7 @@ struct SweepServiceTests {
                 retries.add(other, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
             }
             let notifications = (2...21).map { (number: UInt64) in
-                var notification = Notification(
-                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: "ada",
-                    type: "news", createdAt: TestDispatcher.now)
-                notification.channels = [.inApp, .push]
+                var notification = TestDispatcher.notification(number, channels: [.inApp, .push])
                 notification.jobEntry = "jobs/\(number)-0"
                 return notification
             }
@@ -546,6 +570,31 @@ struct SweepServiceTests {
         }
     }
 
+    @Test(
+        "enqueues a push again for the device that waits for it, and not for one on which it has failed",
+        arguments: [false, true])
+    func failedOnOne(isRepeatedJob: Bool) async throws {
+        try await Self.with { scene in
+            let tablet = try await Database(scene.pool).devices.register(TestDispatcher.phone(4, token: "tablet"))
+            try await scene.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 hour'")
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: TestDispatcher.now, user: "ada", notification: scene.notification.id, device: scene.phone.id,
+                    provider: .fcm, kind: "push", attempt: 8, outcome: .failed, reason: "UNAVAILABLE")
+            ]
+            settlement.failed = [("ada", scene.notification.id, "UNAVAILABLE", true)]
+            try await scene.dispatcher.database.deliveries.settle(settlement)
+            if isRepeatedJob {
+                try await Router(dispatcher: scene.dispatcher).finish(scene.repeated(version: 1))
+            } else {
+                try await scene.forget(beat: 20)
+                try await scene.sweeper.sweep()
+            }
+            #expect(try await scene.appended().map(\.device) == [tablet.device.id])
+        }
+    }
+
     @Test("appends a push again that was marked only after the connection broke")
     func between() async throws {
         try await Self.with { scene in
@@ -574,12 +623,7 @@ struct SweepServiceTests {
         arguments: [1, 0] as [Int64])
     func retaken(version: Int64) async throws {
         try await Self.with { scene in
-            let group = scene.dispatcher.group(scene.keys.jobs(.normal))
-            var batch = StoredBatch(
-                group: group, catalog: scene.dispatcher.catalog, fence: scene.dispatcher.fence())
-            let known = NotificationStore.Outcome.known(
-                version: version, unread: 1, status: .pending, isOwned: true)
-            batch.shown = [RoutedNotification(scene.notification, .arrived).shown(after: known)].compactMap(\.self)
+            let batch = scene.repeated(version: version)
             #expect(batch.shown.count == 1)
             try await Router(dispatcher: scene.dispatcher).finish(batch)
             #expect(try await scene.appended() == [scene.work(attempt: 0)])

@@ -15,12 +15,36 @@ import Support
 enum TestDispatcher {
     static let now = Timestamp(seconds: 1_795_000_000)
 
+    /// Runs `body` with a dispatcher that holds its lease, and with its own keys and database.
+    static func with<Result>(
+        _ channels: any ProviderChannel...,
+        types: [NotificationType] = [NotificationType(name: "news")],
+        catalog: Catalog? = nil,
+        now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        eventsLength: Int? = nil,
+        lease: Duration = Lease.usualLifetime,
+        logger: Logger = TestLog.logger,
+        _ body: (Dispatcher, TestDatabase) async throws -> Result
+    ) async throws -> Result {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try Self.make(
+                    database.pool, redis, Keyspace(prefix: prefix), types, channels, catalog: catalog, now: now,
+                    instant: instant, eventsLength: eventsLength, lease: lease, logger: logger)
+                dispatcher.leaseClock.renewed(at: .now)
+                return try await body(dispatcher, database)
+            }
+        }
+    }
+
+    /// Makes a dispatcher without a lease, such as one of several on the same database.
     static func make(
         _ pool: PostgresPool,
         _ redis: RedisClient,
         _ keys: Keyspace,
         _ types: [NotificationType],
-        _ channels: any ProviderChannel...,
+        _ channels: [any ProviderChannel] = [],
         catalog: Catalog? = nil,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
@@ -41,6 +65,19 @@ enum TestDispatcher {
             clock: Dispatcher.Clock(now: now, instant: instant, lease: lease),
             logger: logger
         )
+    }
+
+    /// A notification of this number, created now, and by default for all channels.
+    static func notification(
+        _ number: UInt64 = 1,
+        of user: String = "ada",
+        channels: Channels = .all
+    ) -> Notification {
+        var notification = Notification(
+            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number), user: user,
+            type: "news", createdAt: Self.now)
+        notification.channels = channels
+        return notification
     }
 
     /// A user's phone, registered now.

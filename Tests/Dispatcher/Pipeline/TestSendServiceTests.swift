@@ -46,42 +46,33 @@ struct TestSendServiceTests {
         patience: Duration,
         _ body: (RedisClient, Keyspace) async throws -> Void
     ) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                for (id, token) in [(Self.hanging, "hangs"), (Self.good, "phone")] {
-                    try await database.pool.query(
-                        """
-                        INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
-                            registered_at, last_used_at)
-                        VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', $2, now(), now())
-                        """,
-                        .uuid(id.halves), .text(token))
-                }
+        let channel = FakeChannel(provider: provider) { _, device in
+            guard device.token.hasPrefix("hangs") else { return .answered(.accepted(id: "1")) }
+            // Until the caller gives up.
+            try? await Task.sleep(for: .seconds(3_600))
+            return .unanswered(reason: "cancelled", mayHaveBeenSent: true)
+        }
+        try await TestDispatcher.with(channel, types: [NotificationType(name: "test")]) { dispatcher, database in
+            for (id, token) in [(Self.hanging, "hangs"), (Self.good, "phone")] {
                 try await database.pool.query(
-                    "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'hangs@example.com')")
-                let keys = Keyspace(prefix: prefix)
-                let channel = FakeChannel(provider: provider) { _, device in
-                    guard device.token.hasPrefix("hangs") else { return .answered(.accepted(id: "1")) }
-                    // Until the caller gives up.
-                    try? await Task.sleep(for: .seconds(3_600))
-                    return .unanswered(reason: "cancelled", mayHaveBeenSent: true)
-                }
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "test")], channel)
-                let reader = try await TestRedis.connect()
-                let service = TestSendService(dispatcher: dispatcher, reader: reader, patience: patience)
-                let run = Task { try await service.run() }
-                let result: Result<Void, any Error>
-                do {
-                    try await body(redis, keys)
-                    result = .success(())
-                } catch {
-                    result = .failure(error)
-                }
+                    """
+                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
+                        registered_at, last_used_at)
+                    VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', $2, now(), now())
+                    """,
+                    .uuid(id.halves), .text(token))
+            }
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'hangs@example.com')")
+            let reader = try await TestRedis.connect()
+            let service = TestSendService(dispatcher: dispatcher, reader: reader, patience: patience)
+            let run = Task { try await service.run() }
+            try await withCleanUp {
                 run.cancel()
                 try? await run.value
                 await reader.close()
-                try result.get()
+            } _: {
+                try await body(dispatcher.redis, dispatcher.keys)
             }
         }
     }
@@ -98,6 +89,20 @@ struct TestSendServiceTests {
             let answer = String(decoding: text, as: UTF8.self)
             #expect(answer.contains(#""outcome":"no_answer""#))
             #expect(answer.contains("the provider did not answer in 1 s"))
+        }
+    }
+
+    @Test("names the dispatcher that lacks the credentials, as another may have them")
+    func lacking() async throws {
+        try await Self.with(provider: .apns, patience: .seconds(3_600)) { redis, keys in
+            let sends = Live(redis, keys: keys).testSends
+            let request = try await Self.ask("one", Self.good, sends)
+            guard case .answered(let text) = try await sends.waitForAnswer("one", to: request) else {
+                Issue.record("the caller got no answer")
+                return
+            }
+            let reason = "this dispatcher (test) has no credentials of fcm for app default"
+            #expect(String(decoding: text, as: UTF8.self).contains(reason))
         }
     }
 

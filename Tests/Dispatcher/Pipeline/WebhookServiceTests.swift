@@ -43,30 +43,26 @@ struct WebhookServiceTests {
 
     @Test("a request that got no turn in our own queue is no failure of its receiver, and is made soon")
     func noTurn() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
-                var configuration = TransferConfiguration()
-                // Every request finds the queue full.
-                configuration.maximumInFlight = 0
-                configuration.maximumWaiting = 0
-                let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
-                let store = dispatcher.database.webhooks
-                let queues = dispatcher.live.webhookQueues
-                let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
-                _ = try await store.register(
-                    Webhook(
-                        id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
-                        createdAt: TestDispatcher.now))
-                _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
-                let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
-                await sender.send(id, within: dispatcher.fence(for: WebhookSender.hold))
-                let webhook = try #require(try await store.find(id))
-                #expect(webhook.status == .active && webhook.failingSince == nil)
-                #expect(try await queues.nextDue() == TestDispatcher.now + .seconds(1))
-                await transfer.shutdown()
-            }
+        try await TestDispatcher.with { dispatcher, _ in
+            var configuration = TransferConfiguration()
+            // Every request finds the queue full.
+            configuration.maximumInFlight = 0
+            configuration.maximumWaiting = 0
+            let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
+            let store = dispatcher.database.webhooks
+            let queues = dispatcher.live.webhookQueues
+            let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+            _ = try await store.register(
+                Webhook(
+                    id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                    createdAt: TestDispatcher.now))
+            _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
+            let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
+            await sender.send(id, within: dispatcher.fence(for: WebhookSender.hold))
+            let webhook = try #require(try await store.find(id))
+            #expect(webhook.status == .active && webhook.failingSince == nil)
+            #expect(try await queues.nextDue() == TestDispatcher.now + .seconds(1))
+            await transfer.shutdown()
         }
     }
 

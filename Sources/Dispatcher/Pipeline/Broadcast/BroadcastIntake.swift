@@ -12,7 +12,7 @@ extension JobIntake {
         case notifications(PreparedJob)
         /// Each user at their own time.
         case later(ScheduleIntake.Waiting)
-        case events([StoredBatch.Event])
+        case events([NodeFrame])
     }
 
     /// Returns a job as a broadcast; nil if it names its users, or is an event for all sockets.
@@ -89,7 +89,7 @@ extension JobIntake {
         switch job.payload {
         case .event(let name, let arguments):
             let body = StoredBatch.body(name, arguments)
-            return .events(users.map { StoredBatch.Event(user: $0, body: body) })
+            return .events(users.map { NodeFrame(kind: .event, user: $0, body: body) })
         case .notification(let content) where content.deliverLocal != nil:
             job.audience = .users(users)
             job.except = []

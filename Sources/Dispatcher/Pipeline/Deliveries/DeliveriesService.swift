@@ -42,10 +42,10 @@ package struct DeliveriesService: Service {
         // Room for all of these, so that calls are on record soon although Redis is away.
         let recorded = BatchQueue<DeliverySettler.Recorded>(capacity: 2 * self.calls)
         let permits = LanePermits(self.calls)
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        try await withThrowingDiscardingTaskGroup { group in
             group.addTask {
                 defer { outcomes.finish() }
-                try await withThrowingTaskGroup(of: Void.self) { lanes in
+                try await withThrowingDiscardingTaskGroup { lanes in
                     for (lane, readers) in self.readers {
                         let taken = LaneQueue<LaneBatch>(capacity: 0)
                         // One batch is looked up while another waits for its calls, so that no call
@@ -55,8 +55,6 @@ package struct DeliveriesService: Service {
                         lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
                         lanes.addTask { await self.send(prepared, permits: permits, outcomes: outcomes) }
                     }
-                    // `waitForAll` would wait for the others after a failure.
-                    for try await _ in lanes {}
                 }
             }
             group.addTask {
@@ -72,17 +70,14 @@ package struct DeliveriesService: Service {
                     try await self.settler.finish(batches)
                 }
             }
-            // `waitForAll` would wait for the others after a failure.
-            for try await _ in group {}
         }
     }
 
     /// Sends the entries of a batch that was taken over one after the other, and settles them.
     func sendAlone(_ batch: LaneBatch) async throws {
-        let outcomes = BatchQueue<DeliveryOutcome>(capacity: batch.entries.count)
-        try await self.sender.sendAlone(batch) { _ = outcomes.offer($0) }
-        outcomes.finish()
-        while let settled = await outcomes.next(limit: Self.settleBatch) { try await self.settler.settle(settled) }
+        let outcomes = try await self.sender.sendAlone(batch)
+        guard !outcomes.isEmpty else { return }
+        try await self.settler.settle(outcomes)
     }
 
     /// Settles an entry whose dispatchers died, without a call.
@@ -121,7 +116,9 @@ package struct DeliveriesService: Service {
         defer { taken.finish() }
         defer { prepared.finish() }
         while let batch = await taken.receive() {
-            await prepared.send(try await self.sender.prepare(batch) { await outcomes.send($0) }, lane: lane)
+            let batch = try await self.sender.prepare(batch)
+            for outcome in batch.ended { await outcomes.send(outcome) }
+            await prepared.send(batch, lane: lane)
         }
     }
 
@@ -141,14 +138,14 @@ package struct DeliveriesService: Service {
     /// Reads one lane of all parts.
     private func read(_ readers: [PartLane], into queue: LaneQueue<LaneBatch>) async throws {
         defer { queue.finish() }
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        try await withThrowingDiscardingTaskGroup { group in
             for one in readers {
+                let stream = one.keys.deliveries(self.provider, one.lane)
                 let reader = LaneReader(
-                    one, of: one.keys.deliveries(self.provider, one.lane), count: self.batchSize,
-                    self.dispatcher)
+                    lane: one.lane, group: self.dispatcher.group(stream, in: one.keys), connection: one.connection,
+                    count: self.batchSize, dispatcher: self.dispatcher)
                 group.addTask { try await reader.run(into: queue) }
             }
-            try await group.waitForAll()
         }
     }
 }

@@ -92,12 +92,8 @@ struct DeliveryHandover: Sendable {
                 provider: self.provider, in: &batch)
         }
         for one in waiting {
-            let lane = one.outcome.lane
-            if let app = one.app {
-                live.heldSets.add(one.work, due: one.due, provider: self.provider, lane: lane, app: app, in: &batch)
-            } else {
-                live.retries.add(one.work, due: one.due, provider: self.provider, lane: lane, in: &batch)
-            }
+            live.retries.add(
+                one.work, due: one.due, provider: self.provider, lane: one.outcome.lane, app: one.app, in: &batch)
         }
         guard !batch.isEmpty else { return }
         try await self.dispatcher.redis.run(batch)

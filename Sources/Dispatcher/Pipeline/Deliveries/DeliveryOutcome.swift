@@ -83,6 +83,16 @@ final class ProviderTally: Sendable {
     }
 }
 
+extension DeliveryOutcome.Result {
+    /// Whether the provider was called.
+    var isCall: Bool {
+        switch self {
+        case .answered, .unanswered: true
+        default: false
+        }
+    }
+}
+
 extension DeliveryOutcome {
     /// Why the provider did not accept it, as recorded; nil if it did, or was not called.
     var failure: String? {

@@ -38,28 +38,27 @@ final class DeliverySender: Sendable {
         self.metrics = PipelineMetrics.Deliveries(provider)
     }
 
-    /// A batch with its facts, without what is settled already.
+    /// A claimed batch with its facts.
     struct Prepared: Sendable {
         fileprivate let batch: LaneBatch
+        /// The deliveries to send.
         fileprivate let items: [Item]
+        /// The outcomes of the others.
+        let ended: [DeliveryOutcome]
     }
 
     fileprivate struct Item: Sendable {
         let entry: StreamEntry
         var work: DeliveryWork
         var facts: DeliveryStore.Facts?
-        var lookedUpAt: ContinuousClock.Instant
+        var lookedUpAt = ContinuousClock.now
         /// The lease term in which the entry belongs to this process.
         var term: LeaseClock.Term
     }
 
-    /// Claims a batch and looks up its facts; passes what will not be sent to `settle`.
-    func prepare(
-        _ batch: LaneBatch,
-        settle: @Sendable (DeliveryOutcome) async -> Void
-    ) async throws -> Prepared {
-        let owned = try await self.dispatcher.owned(batch)
-        return Prepared(batch: owned, items: try await self.items(owned, settle: settle))
+    /// Claims the deliveries of a batch that belong to this process, and looks up their facts.
+    func prepare(_ batch: LaneBatch) async throws -> Prepared {
+        try await self.prepareOwned(try await self.dispatcher.owned(batch))
     }
 
     /// Starts a task per delivery and passes every outcome to `settle`.
@@ -81,13 +80,16 @@ final class DeliverySender: Sendable {
         }
     }
 
-    /// Sends the entries of a batch one after the other.
-    func sendAlone(_ batch: LaneBatch, settle: @escaping @Sendable (DeliveryOutcome) async -> Void) async throws {
+    /// Sends the entries of a batch one after the other, and returns the outcomes.
+    func sendAlone(_ batch: LaneBatch) async throws -> [DeliveryOutcome] {
         var batch = batch
         batch.areRepeats = true
-        for item in try await self.items(batch, settle: settle) {
-            if let outcome = await self.send(item, batch) { await settle(outcome) }
+        let prepared = try await self.prepareOwned(batch)
+        var outcomes = prepared.ended
+        for item in prepared.items {
+            if let outcome = await self.send(item, batch) { outcomes.append(outcome) }
         }
+        return outcomes
     }
 
     /// Returns the outcomes of entries that killed their dispatchers; no provider is called.
@@ -103,10 +105,10 @@ final class DeliverySender: Sendable {
                 self.leave(entry, batch)
                 continue
             } catch {
-                outcomes.append(self.outcome(entry, batch, nil, .poison))
+                outcomes.append(self.outcome(entry, batch, .poison))
                 continue
             }
-            var item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
+            var item = Item(entry: entry, work: work, term: batch.term)
             var result = DeliveryOutcome.Result.poison
             if looksUp {
                 item.facts = try await self.lookUp([work]).first ?? nil
@@ -118,46 +120,49 @@ final class DeliverySender: Sendable {
                     result = .gone
                 }
             }
-            outcomes.append(self.outcome(entry, batch, item, result))
+            outcomes.append(self.outcome(item, batch, result))
         }
         return outcomes
     }
 
-    private func items(
-        _ batch: LaneBatch,
-        settle: @Sendable (DeliveryOutcome) async -> Void
-    ) async throws -> [Item] {
-        var works: [(StreamEntry, DeliveryWork)] = []
+    /// Claims the deliveries of a batch, and looks up their facts.
+    private func prepareOwned(_ batch: LaneBatch) async throws -> Prepared {
+        var items: [Item] = []
+        var ended: [DeliveryOutcome] = []
         for entry in batch.entries {
             do throws(DeliveryWork.Fault) {
                 let work = try Self.work(of: entry)
-                works.append((entry, batch.areRepeats || batch.mayBeRepeat(entry) ? work.asRepeat : work))
+                let isRepeat = batch.areRepeats || batch.mayBeRepeat(entry)
+                items.append(Item(entry: entry, work: isRepeat ? work.asRepeat : work, term: batch.term))
             } catch .newerFormat {
                 self.leave(entry, batch)
             } catch {
-                await settle(self.outcome(entry, batch, nil, .malformed))
+                ended.append(self.outcome(entry, batch, .malformed))
             }
         }
         // Skips the lookup when no provider can serve the deliveries, unless it tells whose they
         // are. A delivery that was set aside before may have expired since.
         let apps = self.dispatcher.channels.apps(of: self.provider)
         if apps.count == 1, let app = apps.first,
-            case .outOfUse(let until) = self.health.standing(of: apps, now: self.dispatcher.now())
+            case .open(let until) = self.health.state(of: apps, now: self.dispatcher.now())
         {
-            let held = DeliveryOutcome.Result.heldBack(until: until, reason: "out_of_use", app: app)
-            for (entry, work) in works where !work.wasSetAside {
-                let item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
-                await settle(self.outcome(entry, batch, item, held))
-            }
-            works.removeAll { !$1.wasSetAside }
-            guard !works.isEmpty else { return [] }
+            let reason = RecordedReason.outOfUse.rawValue
+            let held = DeliveryOutcome.Result.heldBack(until: until, reason: reason, app: app)
+            for item in items where !item.work.wasSetAside { ended.append(self.outcome(item, batch, held)) }
+            items.removeAll { !$0.work.wasSetAside }
+            guard !items.isEmpty else { return Prepared(batch: batch, items: [], ended: ended) }
         }
-        works = try await self.claimed(works, batch, settle: settle)
+        let areClaimed = try await self.claim(items, batch)
+        for (item, isClaimed) in zip(items, areClaimed) where !isClaimed {
+            ended.append(self.outcome(item, batch, .refused(.underWay)))
+        }
+        items = zip(items, areClaimed).compactMap { $1 ? $0 : nil }
         let now = self.dispatcher.clock.instant()
-        let facts = try await self.lookUp(works.map(\.1))
-        return zip(works, facts).map {
-            Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now, term: batch.term)
+        for (index, facts) in try await self.lookUp(items.map(\.work)).enumerated() {
+            items[index].facts = facts
+            items[index].lookedUpAt = now
         }
+        return Prepared(batch: batch, items: items, ended: ended)
     }
 
     private static func work(of entry: StreamEntry) throws(DeliveryWork.Fault) -> DeliveryWork {
@@ -182,25 +187,19 @@ final class DeliverySender: Sendable {
         }
     }
 
-    /// Returns the deliveries that no other entry is being sent for, here or in another dispatcher.
+    /// Claims deliveries for their entries.
     ///
     /// Claims come before the lookup of attempts, because a claim is released once its attempt is
     /// on record.
-    private func claimed(
-        _ works: [(StreamEntry, DeliveryWork)],
-        _ batch: LaneBatch,
-        settle: @Sendable (DeliveryOutcome) async -> Void
-    ) async throws -> [(StreamEntry, DeliveryWork)] {
+    ///
+    /// - Returns: whether each was claimed; another entry is being sent for the others, here or in
+    ///   another dispatcher.
+    private func claim(_ items: [Item], _ batch: LaneBatch) async throws -> [Bool] {
         let claims = self.dispatcher.live.with(batch.group.keys).sendClaims
-        let isTaken = try await self.dispatcher.untilDone("claim sends") {
+        return try await self.dispatcher.untilDone("claim sends") {
             try await claims.take(
-                works.map { (work: $0.1, entry: $0.0.id) }, provider: self.provider, lane: batch.lane)
+                items.map { (work: $0.work, entry: $0.entry.id) }, provider: self.provider, lane: batch.lane)
         }
-        for ((entry, work), isTaken) in zip(works, isTaken) where !isTaken {
-            let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
-            await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
-        }
-        return zip(works, isTaken).compactMap { $1 ? $0 : nil }
     }
 
     /// Returns a delivery with facts that are fresh enough for the gate.
@@ -231,25 +230,44 @@ final class DeliverySender: Sendable {
     }
 
     private func outcome(
-        _ entry: StreamEntry,
+        _ item: Item,
         _ batch: LaneBatch,
-        _ item: Item?,
         _ result: DeliveryOutcome.Result,
         app: String? = nil,
         sentAt: Timestamp? = nil,
         duration: Duration = .zero
     ) -> DeliveryOutcome {
         DeliveryOutcome(
-            entry: entry,
+            entry: item.entry,
             group: batch.group,
             lane: batch.lane,
-            term: item?.term ?? batch.term,
-            work: item?.work,
-            facts: item?.facts,
+            term: item.term,
+            work: item.work,
+            facts: item.facts,
             app: app,
             sentAt: sentAt ?? self.dispatcher.now(),
             result: result,
             duration: duration
+        )
+    }
+
+    /// Returns the outcome of an entry that is not a delivery.
+    private func outcome(
+        _ entry: StreamEntry,
+        _ batch: LaneBatch,
+        _ result: DeliveryOutcome.Result
+    ) -> DeliveryOutcome {
+        DeliveryOutcome(
+            entry: entry,
+            group: batch.group,
+            lane: batch.lane,
+            term: batch.term,
+            work: nil,
+            facts: nil,
+            app: nil,
+            sentAt: self.dispatcher.now(),
+            result: result,
+            duration: .zero
         )
     }
 
@@ -264,17 +282,17 @@ final class DeliverySender: Sendable {
                 // The process ends: the entry stays pending and is taken over.
                 return self.giveUp(item, batch)
             }
-            guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
+            guard let facts = item.facts else { return self.outcome(item, batch, .gone) }
             let now = self.dispatcher.now()
             if let refusal = self.gate(facts, item.work, now: now) {
-                return self.outcome(item.entry, batch, item, refusal)
+                return self.outcome(item, batch, refusal)
             }
             guard let found = self.dispatcher.channels.entry(for: facts.device) else {
-                return self.outcome(item.entry, batch, item, .noProvider)
+                return self.outcome(item, batch, .noProvider)
             }
             let service = found.channel.service(of: facts.device)
             if let held = await self.hold(found, service, now: now) {
-                return self.outcome(item.entry, batch, item, held)
+                return self.outcome(item, batch, held)
             }
             // Waiting for the rate limit may have outlasted the lease.
             guard self.dispatcher.leaseClock.holds(item.term) else {
@@ -286,7 +304,7 @@ final class DeliverySender: Sendable {
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
             // An open breaker holds it back without another lookup of its facts.
             if let held = self.admit(found.channel.app, service, now: self.dispatcher.now()) {
-                return self.outcome(item.entry, batch, item, held)
+                return self.outcome(item, batch, held)
             }
             self.health.withdraw(found.channel.app, service: service)
         }
@@ -321,7 +339,7 @@ final class DeliverySender: Sendable {
             return nil
         }
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
-        return self.outcome(item.entry, batch, item, result, app: channel.app, sentAt: now, duration: duration)
+        return self.outcome(item, batch, result, app: channel.app, sentAt: now, duration: duration)
     }
 
     /// Returns why a call must wait; nil if it was admitted and is in flight.
@@ -336,7 +354,7 @@ final class DeliverySender: Sendable {
             let until = await self.rateLimiter.take(app, account: entry.channel.account, perSecond: rate)
         else { return nil }
         self.health.withdraw(app, service: service)
-        return .heldBack(until: until, reason: "rate", app: app)
+        return .heldBack(until: until, reason: RecordedReason.rate.rawValue, app: app)
     }
 
     /// Returns why a breaker holds a call back; nil if it admitted the call, which is in flight.
@@ -344,7 +362,7 @@ final class DeliverySender: Sendable {
         let isShared = self.dispatcher.channels.isShared(self.provider)
         let admission = self.health.admit(app, service: service, isShared: isShared, now: now)
         guard case .no(let until) = admission else { return nil }
-        return .heldBack(until: until, reason: "out_of_use", app: app)
+        return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, app: app)
     }
 
     /// Pauses an account here and, unless they know, in the other dispatchers.
@@ -427,8 +445,7 @@ final class DeliverySender: Sendable {
         )
         if facts.isCancelled { gateFacts.status = .cancelled }
         gateFacts.isDeviceActive =
-            facts.device.isActive && !facts.device.isSilenced
-            && ExactText(facts.device.user) == ExactText(notification.user)
+            facts.device.getsPushes && ExactText(facts.device.user) == ExactText(notification.user)
         gateFacts.wasAccepted = facts.wasAccepted
         // Mail does not ring, so quiet hours do not matter.
         if !isMail {
@@ -452,7 +469,7 @@ extension DeliveryOutcome.Result {
             self = .unanswered(reason: reason, mayHaveBeenSent: mayHaveBeenSent)
         case .noCredential(let reason): self = .noCredential(reason: reason)
         case .unsendable(let reason): self = .unsendable(reason: reason)
-        case .noTurn: self = .heldBack(until: moment, reason: "no_turn", app: app)
+        case .noTurn: self = .heldBack(until: moment, reason: RecordedReason.noTurn.rawValue, app: app)
         case .fenced: return nil
         }
     }

@@ -11,8 +11,6 @@ import Storage
 /// Settles outcomes in batches: records them in PostgreSQL, then hands them over in Redis.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
-    /// The reason of a delivery that killed its dispatchers.
-    private static let poisonReason = "dispatchers_died"
 
     /// The changes that a batch of outcomes makes.
     fileprivate struct Ledger {
@@ -158,7 +156,6 @@ struct DeliverySettler: Sendable {
                 postponements.map { ($0.item, $0.due) }, now: now)
         }
         try await self.dispatcher.postpone(postponements, recorded: recorded)
-        guard self.dispatcher.events.isOn else { return }
         for one in postponements where one.kind == .release && !recorded.contains(one.notification.id) {
             ledger.lifecycle.append(
                 LifecycleEvent(.deferred, one.notification.label, at: now, channel: .push, reason: one.reason))
@@ -194,8 +191,8 @@ struct DeliverySettler: Sendable {
         guard !work.isRetraction else { return self.noteRetraction(outcome, work, in: &ledger) }
         switch outcome.result {
         case .malformed, .gone:
-            self.record(outcome, work, .skipped, "gone", in: &ledger)
-            ledger.settlement.dropped.append((work.user, work.notification, DeliveryStore.noDevice))
+            self.record(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue, in: &ledger)
+            ledger.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
         case .refused(let refusal):
             self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
             switch refusal {
@@ -231,18 +228,17 @@ struct DeliverySettler: Sendable {
             self.noteUnknown(outcome, work, reason, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: false):
             self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)", after: nil, in: &ledger)
-        case .noCredential:
-            self.park(outcome, work, reason: "no_credential", in: &ledger)
+        case .noCredential(let reason):
+            self.park(outcome, work, reason: reason, in: &ledger)
         case .unsendable(let reason):
-            self.record(outcome, work, .failed, reason, in: &ledger)
-            self.fail(outcome, work, reason, in: &ledger)
-            self.setAside(outcome, "\(self.place(outcome)) cannot send it: \(reason)", in: &ledger)
+            let letter = "\(self.place(outcome)) cannot send it: \(reason)"
+            self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
         case .poison:
-            self.record(outcome, work, .failed, Self.poisonReason, in: &ledger)
-            self.fail(outcome, work, Self.poisonReason, in: &ledger)
+            self.record(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue, in: &ledger)
+            self.fail(outcome, work, RecordedReason.dispatchersDied.rawValue, in: &ledger)
         case .noProvider:
-            self.record(outcome, work, .skipped, "no_provider", in: &ledger)
-            self.fail(outcome, work, "no_provider", in: &ledger)
+            self.record(outcome, work, .skipped, RecordedReason.noProvider.rawValue, in: &ledger)
+            self.fail(outcome, work, RecordedReason.noProvider.rawValue, in: &ledger)
         case .heldBack(let until, let reason, let app):
             // It was not tried, so no attempt is recorded.
             self.metrics.held(reason).increment()
@@ -265,9 +261,13 @@ struct DeliverySettler: Sendable {
         case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
         case .unanswered(let reason, _), .unsendable(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
-        case .poison: self.record(outcome, work, .failed, Self.poisonReason, in: &ledger)
-        case .malformed, .gone, .postponed, .noCredential, .noProvider, .heldBack:
-            self.record(outcome, work, .skipped, "not_possible", in: &ledger)
+        case .poison: self.record(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue, in: &ledger)
+        case .malformed, .gone:
+            self.record(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue, in: &ledger)
+        case .postponed: self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
+        case .noCredential(let reason), .heldBack(_, let reason, _):
+            self.record(outcome, work, .skipped, reason, in: &ledger)
+        case .noProvider: self.record(outcome, work, .skipped, RecordedReason.noProvider.rawValue, in: &ledger)
         }
     }
 
@@ -302,9 +302,8 @@ struct DeliverySettler: Sendable {
             self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
         case .refused(let reason):
-            self.record(outcome, work, .failed, reason, in: &ledger)
-            self.fail(outcome, work, reason, in: &ledger)
-            self.setAside(outcome, "\(self.place(outcome)) refused it: \(reason)", in: &ledger)
+            let letter = "\(self.place(outcome)) refused it: \(reason)"
+            self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
         case .configuration(let reason, concernsAll: false):
             // No breaker stops these calls, because other devices are served with the same
             // configuration.
@@ -397,9 +396,8 @@ struct DeliverySettler: Sendable {
             self.retry(outcome, work.afterUnknown, reason: reason, after: nil, in: &ledger)
             return
         }
-        self.record(outcome, work, .failed, reason, in: &ledger)
-        self.fail(outcome, work, reason, in: &ledger)
-        self.setAside(outcome, "no answer more than once, so it may have arrived: \(reason)", in: &ledger)
+        let letter = "no answer more than once, so it may have arrived: \(reason)"
+        self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
     }
 
     /// - Parameter next: the work of the next try.
@@ -420,10 +418,8 @@ struct DeliverySettler: Sendable {
             using: &generator
         )
         guard let due else {
-            self.record(outcome, work, .failed, reason, in: &ledger)
-            self.fail(outcome, work, reason, in: &ledger)
-            self.setAside(outcome, "gave up after \(work.attempt + 1) tries: \(reason)", in: &ledger)
-            return
+            let letter = "gave up after \(work.attempt + 1) tries: \(reason)"
+            return self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
         ledger.waiting.append(self.waiting(outcome, next, due: due))
@@ -438,24 +434,34 @@ struct DeliverySettler: Sendable {
         DeliveryHandover.Waiting(outcome: outcome, work: work.waiting(since: outcome.entry), due: due, app: app)
     }
 
-    /// Keeps work until its provider can be used again, without counting a try.
+    /// Keeps work until its provider can be used again or it expires, without counting a try.
     private func park(_ outcome: DeliveryOutcome, _ work: DeliveryWork, reason: String, in ledger: inout Ledger) {
-        let due = self.dispatcher.now() + Self.configurationDelay
-        if let expiresAt = outcome.expiresAt, due >= expiresAt {
-            self.record(outcome, work, .failed, reason, in: &ledger)
-            self.fail(outcome, work, reason, in: &ledger)
-            self.setAside(outcome, "expired while its provider was unavailable: \(reason)", in: &ledger)
-            return
-        }
+        let next = self.dispatcher.now() + Self.configurationDelay
+        let due = outcome.expiresAt.map { min(next, $0) } ?? next
         self.record(outcome, work, .retry, reason, in: &ledger)
         // As a repeat, so that a takeover adds the same member.
         ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: due))
     }
 
+    /// Ends a delivery that is not tried again, with a dead letter.
+    ///
+    /// - Parameter letter: the reason in words.
+    private func giveUp(
+        _ outcome: DeliveryOutcome,
+        _ work: DeliveryWork,
+        _ reason: String,
+        letter: String,
+        in ledger: inout Ledger
+    ) {
+        self.record(outcome, work, .failed, reason, in: &ledger)
+        self.fail(outcome, work, reason, in: &ledger)
+        self.setAside(outcome, letter, in: &ledger)
+    }
+
     /// Records that a device or mailbox was not reached.
     ///
     /// A notification in the inbox does not fail with its mail. Nor does one fail with a call for
-    /// attention, as a socket has it and may prove that.
+    /// attention, as a socket has it and may prove that, or while another device may get its push.
     private func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -468,7 +474,7 @@ struct DeliverySettler: Sendable {
         if isAside {
             ledger.settlement.secondary.append((work.user, work.notification, reason, hasFailed: true))
         } else {
-            ledger.settlement.failed.append((work.user, work.notification, reason))
+            ledger.settlement.failed.append((work.user, work.notification, reason, isPush: !self.isMail))
         }
         self.addEvent(kind, outcome, reason, in: &ledger)
     }
@@ -479,7 +485,7 @@ struct DeliverySettler: Sendable {
         _ reason: String?,
         in ledger: inout Ledger
     ) {
-        guard self.dispatcher.events.isOn, let facts = outcome.facts else { return }
+        guard let facts = outcome.facts else { return }
         ledger.lifecycle.append(
             LifecycleEvent(
                 kind,
@@ -508,14 +514,5 @@ struct DeliverySettler: Sendable {
             fields: outcome.entry.fields ?? []
         )
         ledger.dead.append(letter)
-    }
-}
-
-extension DeliveryOutcome.Result {
-    var isCall: Bool {
-        switch self {
-        case .answered, .unanswered: true
-        default: false
-        }
     }
 }

@@ -17,14 +17,6 @@ final class ProviderHealth: Sendable {
     /// devices.
     private static let reportInterval: Duration = .seconds(60)
 
-    /// Whether a provider's deliveries are worth looking at.
-    enum Standing: Equatable {
-        case inUse
-        /// A few calls find out whether the provider is back.
-        case probing
-        case outOfUse(until: Timestamp)
-    }
-
     /// The limits of calls in flight where apps or services share a provider.
     ///
     /// One that hangs would otherwise take all places until its calls time out.
@@ -124,21 +116,23 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    /// Returns the best standing of these apps.
-    func standing(of apps: [String], now: Timestamp) -> Standing {
+    /// Returns the best state of these apps, which tells whether deliveries are worth looking at.
+    ///
+    /// An open breaker that may probe counts as probing, however long ago it opened.
+    func state(of apps: [String], now: Timestamp) -> CircuitBreaker.State {
         self.breakers.withLock { breakers in
             var earliest: Timestamp?
             var isProbing = false
             for app in apps {
                 let breaker = breakers.all[Scope(app: app, service: nil)]?.breaker
                 switch breaker?.state {
-                case nil, .closed: return .inUse
+                case nil, .closed: return .closed
                 case .open(let until) where breaker?.isOpen(at: now) == true: earliest = min(earliest ?? until, until)
                 case .open, .probing: isProbing = true
                 }
             }
-            guard let earliest, !isProbing else { return isProbing ? .probing : .inUse }
-            return .outOfUse(until: earliest)
+            guard let earliest, !isProbing else { return isProbing ? .probing : .closed }
+            return .open(until: earliest)
         }
     }
 

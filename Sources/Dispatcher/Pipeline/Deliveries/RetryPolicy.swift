@@ -39,10 +39,12 @@ struct RetryPolicy: Sendable, Equatable {
         min(.seconds(30 * 60), Duration.seconds(60) * (1 << min(max(tried - 1, 0), 10)))
     }
 
-    /// Returns the moment of the next try; nil if the tries are used up, or it would expire first.
+    /// Returns the moment of the next try; nil if the tries are used up.
     ///
-    /// Jitter takes at most half of the time until it expires, so that no draw gives up early. If
-    /// that time is shorter than the first ceiling, a draw may, so that the last tries stay few.
+    /// A try that would come too late is due when the delivery expires, so that the gate ends it:
+    /// up to ten minutes later while its breaker is open. Jitter takes at most half of the time
+    /// until then, so that no draw ends the tries early. If that time is shorter than the first
+    /// ceiling, a draw may, so that the last tries stay few.
     ///
     /// - Parameters:
     ///   - tried: the number of tries, including the failed one.
@@ -62,7 +64,6 @@ struct RetryPolicy: Sendable, Equatable {
         let extra = max(jittered - floor, jittered / 10)
         guard let expiresAt else { return now + floor + extra }
         let room = expiresAt - now - floor
-        let due = now + floor + (room < self.backoff.base ? extra : min(extra, room / 2))
-        return due < expiresAt ? due : nil
+        return min(now + floor + (room < self.backoff.base ? extra : min(extra, room / 2)), expiresAt)
     }
 }

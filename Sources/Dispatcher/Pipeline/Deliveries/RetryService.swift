@@ -24,16 +24,16 @@ package struct RetryService: Service {
         /// When the open breaker may probe; nil if it is not open.
         let openUntil: Timestamp?
 
-        init(_ app: String?, _ standing: ProviderHealth.Standing) {
+        init(_ app: String?, _ state: CircuitBreaker.State) {
             self.app = app
-            switch standing {
-            case .inUse:
+            switch state {
+            case .closed:
                 self.room = .max
                 self.openUntil = nil
             case .probing:
                 self.room = RetryService.probes
                 self.openUntil = nil
-            case .outOfUse(let until):
+            case .open(let until):
                 self.room = RetryService.mostOverdue
                 self.openUntil = until
             }
@@ -105,7 +105,7 @@ package struct RetryService: Service {
     @discardableResult
     func move(_ service: DeliveriesService, in part: Live) async -> (next: Timestamp?, failure: (any Error)?) {
         let apps = self.dispatcher.channels.apps(of: service.provider)
-        let retries = Source(nil, service.health.standing(of: apps, now: self.dispatcher.now()))
+        let retries = Source(nil, service.health.state(of: apps, now: self.dispatcher.now()))
         var moments: [Timestamp] = []
         var failure: (any Error)?
         for lane in Lane.allCases {
@@ -141,9 +141,9 @@ package struct RetryService: Service {
     ) async throws(RedisError) -> [Source] {
         let now = self.dispatcher.now()
         var sources: [Source] = []
-        for app in try await part.heldSets.apps(provider: service.provider, lane: lane).shuffled() {
+        for app in try await part.retries.heldApps(provider: service.provider, lane: lane).shuffled() {
             sources.append(
-                Source(app, apps.contains(app) ? service.health.standing(of: [app], now: now) : .inUse))
+                Source(app, apps.contains(app) ? service.health.state(of: [app], now: now) : .closed))
         }
         return sources
     }
@@ -193,9 +193,7 @@ package struct RetryService: Service {
     ) async throws(RedisError) -> Int {
         var now = self.dispatcher.now()
         if source.openUntil != nil { now = now - Self.overdue }
-        guard let app = source.app else {
-            return try await part.retries.moveDue(provider: service.provider, lane: lane, now: now, limit: limit)
-        }
-        return try await part.heldSets.moveDue(provider: service.provider, lane: lane, app: app, now: now, limit: limit)
+        return try await part.retries.moveDue(
+            provider: service.provider, lane: lane, app: source.app, now: now, limit: limit)
     }
 }

@@ -83,7 +83,9 @@ package struct TestSendService: Service {
         }
         guard let entry = self.dispatcher.channels.entry(for: device) else {
             let app = isMail ? "any app" : "app \(device.app)"
-            return Self.fault("no dispatcher has credentials of \(device.provider.rawValue) for \(app)", &writer)
+            return Self.fault(
+                "this dispatcher (\(self.dispatcher.name)) has no credentials of \(device.provider.rawValue) for \(app)",
+                &writer)
         }
         let start = ContinuousClock.now
         let reply = await self.send(self.message(request, user: user), to: device, by: entry.channel)

@@ -62,10 +62,15 @@ package struct DigestService: Service {
         let due = try await self.dispatcher.database.digests.take(now: now, until: now + Self.hold, limit: limit)
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
-        guard let sent = try await self.send(summaries, now: now, within: fence) else { return due.count }
+        guard let sent = try await self.send(summaries, now: now, within: fence) else {
+            self.dispatcher.logger.warning(
+                "digests took over 30 s; they are due again", metadata: ["count": "\(due.count)"])
+            return due.count
+        }
         try await self.publishEvents(of: due, summaries: sent)
+        let suppressed = sent.filter { $0.value.status == .suppressed }.map(\.key)
         try await self.dispatcher.untilDone("remove digests") {
-            try await self.dispatcher.database.digests.remove(due.map(\.id))
+            try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
         }
         PipelineMetrics.summaries.increment(by: summaries.count)
         return due.count
@@ -98,7 +103,9 @@ package struct DigestService: Service {
         }
         var open: [RoutedNotification] = []
         var lifecycle: [LifecycleEvent] = []
+        var stored: [Notification] = []
         for (item, outcome) in zip(decided, batch.outcomes) {
+            stored.append(Self.stored(item.notification, outcome))
             // A single item keeps its job's id, which may have been cancelled just now.
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             if let item = item.open(after: outcome) { open.append(item) }
@@ -107,7 +114,17 @@ package struct DigestService: Service {
         try await router.route(open, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.publish(lifecycle + self.dispatcher.events(of: batch.replacements))
-        return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), decided.map(\.notification)))
+        return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), stored))
+    }
+
+    /// Returns a summary with the status that its row has: when it was stored before, it may have
+    /// been decided otherwise.
+    private static func stored(_ summary: Notification, _ outcome: NotificationStore.Outcome) -> Notification {
+        guard case .known(_, _, let status, _) = outcome, status != summary.status else { return summary }
+        var summary = summary
+        summary.status = status
+        summary.statusReason = nil
+        return summary
     }
 
     /// Adds the event of each item: the summary that replaces it, or why there is none.
@@ -147,8 +164,9 @@ package struct DigestService: Service {
         case .cancelled: return (kind: .cancelled, reason: nil)
         case .expired: return (kind: .expired, reason: nil)
         case .read: return (kind: .suppressed, reason: DigestStore.Fate.read.rawValue)
-        case .alone, nil:
+        case .alone, .suppressed, nil:
             guard let summary else { return nil }
+            guard summary.status != .suppressed else { return (kind: .suppressed, reason: summary.statusReason) }
             return (kind: .summarised, reason: summary.id.description)
         }
     }

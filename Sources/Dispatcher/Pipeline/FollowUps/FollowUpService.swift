@@ -87,7 +87,11 @@ package struct FollowUpService: Service {
             }
         }
         // Another dispatcher may have taken them; otherwise they are due again.
-        guard fence.isOpen else { return taken.count }
+        guard fence.isOpen else {
+            self.dispatcher.logger.warning(
+                "follow-ups took over 30 s; they are due again", metadata: ["count": "\(taken.count)"])
+            return taken.count
+        }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
         await self.dispatcher.publish(plan.lifecycle)

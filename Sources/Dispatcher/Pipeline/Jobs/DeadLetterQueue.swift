@@ -14,7 +14,10 @@ struct DeadLetterQueue: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Returns when PostgreSQL has the letters; an entry that is set aside twice has one row.
+    /// Returns when PostgreSQL has the letters; an entry that is set aside twice has one row, and
+    /// is counted once.
+    ///
+    /// The log names it again if the batch has new ones.
     ///
     /// - Parameters:
     ///   - isPatient: whether to retry until it has them. If not, the first error is thrown, for
@@ -30,21 +33,26 @@ struct DeadLetterQueue: Sendable {
                     return size < Self.batchBytes
                 })
             rest = rest.dropFirst(batch.count)
-            try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
-                try await self.dispatcher.database.deadLetters.add(
-                    batch.map { ($0.stream, $0.entry, $0.reason, $0.at, $0.fields) }, replacesReplayed: replacesReplayed
-                )
+            var attempts = 0
+            let stored: Int = try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
+                attempts += 1
+                return try await self.dispatcher.database.deadLetters.add(batch, replacesReplayed: replacesReplayed)
             }
-            PipelineMetrics.dead.increment(by: batch.count)
-            self.log(batch)
+            // An attempt that failed may have stored them, uncounted.
+            let count = attempts == 1 ? stored : batch.count
+            guard count > 0 else { continue }
+            PipelineMetrics.dead.increment(by: count)
+            self.log(batch, count: count)
         }
     }
 
     /// Logs one line per batch, because bad entries come in floods; each letter at level debug.
-    private func log(_ batch: [DeadLetter]) {
+    ///
+    /// - Parameter count: the number of letters that were not stored before.
+    private func log(_ batch: [DeadLetter], count: Int) {
         guard let first = batch.first else { return }
         var metadata = Self.metadata(of: first)
-        metadata["count"] = "\(batch.count)"
+        metadata["count"] = "\(count)"
         self.dispatcher.logger.warning("moved entries to the dead-letter queue", metadata: metadata)
         guard self.dispatcher.logger.logLevel <= .debug else { return }
         for letter in batch { self.dispatcher.logger.debug("dead letter", metadata: Self.metadata(of: letter)) }

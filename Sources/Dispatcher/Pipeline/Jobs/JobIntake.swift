@@ -30,13 +30,16 @@ struct JobIntake: Sendable {
         try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
         try await self.store(sorted.jobs[...], areRepeats: areRepeats, into: &stored)
         for job in sorted.jobs {
-            let conflicting = job.conflicting.union(stored.conflicts[job.origin.text] ?? [])
+            let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
             guard !conflicting.isEmpty else { continue }
+            // Parts of a job that fire together have the same entry.
+            let users = job.users.filter { conflicting.contains(ExactText($0)) }
+            guard !users.isEmpty else { continue }
             let origin = job.origin
             stored.dead.append(
                 DeadLetter(
                     stream: origin.latestStream, entry: origin.latestEntry, reason: Self.conflictReason, at: now,
-                    fields: job.fields(for: job.users.filter { conflicting.contains(ExactText($0)) })))
+                    fields: job.fields(for: users)))
         }
         try await self.store(sorted.broadcasts, into: &stored)
         self.log(sorted.jobs)
@@ -63,7 +66,8 @@ struct JobIntake: Sendable {
         for entry in batch.entries {
             // An entry that was deleted while it was pending only needs its acknowledgement.
             guard let fields = entry.fields else { continue }
-            let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
+            var origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
+            if let source = batch.sources[entry.id] { origin.jobEntry = source }
             do throws(JobFaults) {
                 var job = try catalog.job(origin.fields)
                 if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
@@ -85,16 +89,14 @@ struct JobIntake: Sendable {
                     continue
                 }
                 switch job.payload {
-                case .event(let name, let arguments) where job.audience == .everyone:
-                    stored.eventsForEveryone.append(
-                        StoredBatch.EventForEveryone(
-                            entry: entry.id, body: StoredBatch.body(name, arguments), except: job.except)
-                    )
                 case .event(let name, let arguments):
                     let body = StoredBatch.body(name, arguments)
-                    for user in Self.users(job) {
-                        stored.events.append(StoredBatch.Event(entry: entry.id, user: user, body: body))
-                    }
+                    let except = Set(job.except.map { ExactText($0) })
+                    let frames =
+                        job.audience == .everyone
+                        ? [NodeFrame(kind: .event, user: "", body: body, everyoneBut: except)]
+                        : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
+                    stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
                 case .notification(var content):
                     sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
                     sorted.jobs.append(
@@ -167,7 +169,7 @@ struct JobIntake: Sendable {
             createdAt: createdAt ?? origin.createdAt(deliverAt: content.deliverAt, now: now))
         let notifications = users.map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
-            notification.jobEntry = origin.text
+            notification.jobEntry = origin.jobEntry
             notification.org = job.org
             notification.jobID = job.id
             return RoutedNotification(notification, .arrived)
@@ -227,7 +229,9 @@ struct JobIntake: Sendable {
         for (item, outcome) in zip(items, outcomes) {
             switch outcome {
             case .single, .cancelled: continue
-            case .held: lifecycle += self.dispatcher.event(.deferred, of: item.notification, reason: "digest")
+            case .held:
+                lifecycle.append(
+                    self.dispatcher.event(.deferred, of: item.notification, reason: RecordedReason.digest.rawValue))
             case .duplicate: repeated.insert(item.notification.id)
             case .conflict:
                 repeated.insert(item.notification.id)
@@ -369,8 +373,10 @@ extension JobIntake {
     func log(_ jobs: [PreparedJob]) {
         guard self.dispatcher.logger.logLevel <= .debug else { return }
         for job in jobs {
+            let entry = job.origin.jobEntry
+            let slash = entry.lastIndex(of: "/") ?? entry.startIndex
             var metadata: Logger.Metadata = [
-                "job.entry": "\(job.origin.entry)", "redis.stream": "\(job.origin.stream)",
+                "job.entry": "\(entry[slash...].dropFirst())", "redis.stream": "\(entry[..<slash])",
                 "notifications.count": "\(job.notifications.count)",
             ]
             metadata["job.id"] = job.notifications.first?.notification.jobID.map { "\($0)" }

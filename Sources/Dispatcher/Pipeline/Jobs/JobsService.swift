@@ -53,7 +53,7 @@ package struct JobsService: Service {
         // later versions of the same inboxes, however urgent it is.
         let stored = LaneQueue<StoredBatch>(capacity: 0)
         let routed = LaneQueue<StoredBatch>(capacity: 0)
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        try await withThrowingDiscardingTaskGroup { group in
             group.addTask { try await self.read(into: taken) }
             if let overflow { group.addTask { await overflow.watch() } }
             group.addTask {
@@ -79,22 +79,18 @@ package struct JobsService: Service {
                 defer { routed.finish() }
                 while let batch = await routed.receive() { try await router.acknowledge(batch) }
             }
-            // `waitForAll` would wait for the others after a failure.
-            for try await _ in group {}
         }
     }
 
     private func read(into queue: LaneQueue<LaneBatch>) async throws {
         defer { queue.finish() }
-        try await withThrowingTaskGroup(of: Void.self) { group in
+        try await withThrowingDiscardingTaskGroup { group in
             for one in self.readers {
                 group.addTask { try await self.read(one, into: queue) }
             }
             // Always, because other dispatchers may have moved jobs.
             let reader = OverflowReader(dispatcher: self.dispatcher, lanes: self.overflow, queue: queue)
             group.addTask { await reader.run() }
-            // `waitForAll` would wait for the others after a failure.
-            for try await _ in group {}
         }
     }
 
@@ -106,7 +102,10 @@ package struct JobsService: Service {
     /// when it can be stored, or to take its turn among other lanes: one that is read earlier is
     /// smaller, and waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
-        let reader = LaneReader(one, of: one.keys.jobs(one.lane), count: Self.batchSize, self.dispatcher)
+        let group = self.dispatcher.group(one.keys.jobs(one.lane), in: one.keys)
+        let reader = LaneReader(
+            lane: one.lane, group: group, connection: one.connection, count: Self.batchSize,
+            dispatcher: self.dispatcher)
         try await interruptible(one.connection, through: reader.group.connection) {
             try await withThrowingTaskGroup(of: Void.self) { moves in
                 var reader = reader

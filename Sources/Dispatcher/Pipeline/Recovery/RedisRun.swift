@@ -26,7 +26,8 @@ struct RedisRun: Sendable {
             let parts = text.split(separator: " ")
             self.run = parts.first.map { String($0) } ?? ""
             self.beat = parts.count > 1 ? Int64(parts[1]).map { Timestamp(milliseconds: $0) } : nil
-            self.firstSeen = parts.count > 2 ? Int64(parts[2]) : nil
+            let firstSeen = parts.count > 2 ? Int64(parts[2]) : nil
+            self.firstSeen = firstSeen.flatMap { Timestamp.writableMilliseconds.contains($0) ? $0 : nil }
             self.repaired = parts.count > 3 ? Int64(parts[3]).map { Timestamp(milliseconds: $0) } : nil
             self.epoch = parts.count > 4 ? Int64(parts[4]) : nil
         }
@@ -91,15 +92,8 @@ struct RedisRun: Sendable {
         batch.append("GET", .text(memory))
         // A sweep must not wait for a server of a cluster that is away.
         let replies = try await connection.send(batch, isPatient: false)
-        guard replies.count == batch.count else {
-            throw RedisError(.unexpectedReply, "expected one reply per command")
-        }
-        let time = try replies[2].strings().compactMap { Int64($0) }
-        guard time.count == 2, (0...253_402_300_799).contains(time[0]) else {
-            throw RedisError(.unexpectedReply, "TIME lacks something")
-        }
         return RedisRun(
-            id: try Self.id(replies[0], replies[1]), now: time[0] * 1_000 + time[1] / 1_000,
+            id: try Self.id(replies[0], replies[1]), now: try replies[2].time().milliseconds,
             note: try replies[3].string().map { Note($0) })
     }
 

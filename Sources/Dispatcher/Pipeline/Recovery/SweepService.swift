@@ -35,6 +35,8 @@ package struct SweepService: Service {
     private let dispatcher: Dispatcher
     private let interval: Duration
     private let firstUnknownRun = FirstTime()
+    /// When to create the audit's partitions next.
+    private let partsDue = DueTime()
 
     package init(dispatcher: Dispatcher) {
         self.dispatcher = dispatcher
@@ -43,10 +45,8 @@ package struct SweepService: Service {
     }
 
     package func run() async throws {
-        var partsDue = ContinuousClock.now
         while isRunning {
             do {
-                if ContinuousClock.now >= partsDue { partsDue = .now + (await self.makeParts()) }
                 try await self.sweep()
             } catch {
                 self.dispatcher.logger.warning(
@@ -60,20 +60,19 @@ package struct SweepService: Service {
     /// Creates the audit's partitions for the days ahead.
     ///
     /// A dump prevents this while it reads, which does no harm: they exist seven days ahead.
-    ///
-    /// - Returns: how long to wait before the next time.
-    private func makeParts() async -> Duration {
+    private func makeParts() async {
         do {
             try await self.dispatcher.database.deliveries.makeAttemptParts()
-            return Self.partsInterval
+            self.partsDue.set(in: Self.partsInterval)
         } catch {
             self.dispatcher.logger.warning(
                 "cannot create the audit's partitions; retrying in ten minutes", metadata: ["error": "\(error)"])
-            return Self.partsPause
+            self.partsDue.set(in: Self.partsPause)
         }
     }
 
-    /// Sweeps once; one dispatcher at a time does so.
+    /// Sweeps once, and creates the audit's partitions if it is time; one dispatcher at a time does
+    /// so.
     ///
     /// All rows are routed in one round, in slices that one statement can read; after a long
     /// outage, or a loss of Redis, there may be millions. The next round finds what still waits for
@@ -85,6 +84,12 @@ package struct SweepService: Service {
     ///     lower, as rows handed on together may be far apart on disk.
     func sweep(sliceSize: Int = 50_000, repairSize: Int = 10_000) async throws {
         guard try await self.takeTurn() else { return }
+        if self.partsDue.isOver {
+            let end = ContinuousClock.now + self.turn
+            await self.makeParts()
+            // The turn may be another dispatcher's by then.
+            guard ContinuousClock.now < end else { return }
+        }
         let now = try await self.dispatcher.database.notifications.clock()
         let finding = try await self.look(now: now)
         // At once: the later it looks, the more it finds that was being handed on at `now`.
@@ -381,4 +386,15 @@ private final class FirstTime: Sendable {
 
     /// Whether this is the first call.
     func take() -> Bool { !self.isOver.exchange(true, ordering: .relaxed) }
+}
+
+/// A moment at which something is to be done; at first it is now.
+private final class DueTime: Sendable {
+    private let moment = Mutex(ContinuousClock.now)
+
+    var isOver: Bool { self.moment.withLock { $0 } <= ContinuousClock.now }
+
+    func set(in pause: Duration) {
+        self.moment.withLock { $0 = ContinuousClock.now + pause }
+    }
 }

@@ -19,14 +19,12 @@ struct RoutePlan {
         }
     }
 
-    typealias Mark = (user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)
-
     /// Notifications to be proven, and how long sockets have from when the frames go out.
     private(set) var awaited: [(UnconfirmedNotification, within: Duration)] = []
     private(set) var deliveries: [Delivery] = []
-    private(set) var marks: [Mark] = []
+    private(set) var marks: [NotificationStore.Mark] = []
     /// Marks to write before anything is sent, because the sender may postpone again at once.
-    private(set) var releases: [Mark] = []
+    private(set) var releases: [NotificationStore.Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [Postponement] = []
     /// Notifications that are postponed to the same moment again, as audit and events have it.
@@ -35,20 +33,13 @@ struct RoutePlan {
     private(set) var remembered: [FollowUpStore.Item] = []
     /// Notifications and the summaries that replace their pushes.
     private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
-    private(set) var skipped: [DeliveryStore.Attempt] = []
-    /// Skipped follow-up mail, for which notifications may wait.
-    private(set) var unmailed: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
-    /// Deferred notifications that only their mail can end.
-    private(set) var leftToMail: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)] = []
+    /// Skipped sends, and deferred notifications that only their mail can end.
+    private(set) var settlement = DeliveryStore.Settlement()
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var messages: NodeMessages
 
-    /// Whether upstream apps get events.
-    private let hasEvents: Bool
-
     init(for dispatcher: Dispatcher) {
         self.messages = NodeMessages(dispatcher.keys)
-        self.hasEvents = dispatcher.events.isOn
     }
 
     /// - Parameters:
@@ -173,12 +164,12 @@ struct RoutePlan {
         reason: String,
         otherwise status: NotificationStatus = .failed
     ) {
-        self.leftToMail.append((notification.user, notification.id, reason, status))
+        self.settlement.leftToMail.append((notification.user, notification.id, reason, status))
     }
 
     /// Ends a notification that a summary replaces.
     mutating func summarise(_ notification: Notification, as summary: NotificationID) {
-        self.mark(notification, .sent, reason: "summarised", via: "summary")
+        self.mark(notification, .sent, reason: RecordedReason.summarised.rawValue, via: "summary")
         self.summarised.append((notification.user, notification.id, summary))
     }
 
@@ -191,7 +182,6 @@ struct RoutePlan {
         device: Device? = nil,
         reason: String? = nil
     ) {
-        guard self.hasEvents else { return }
         self.lifecycle.append(
             LifecycleEvent(kind, notification.label, at: at, channel: channel, device: device, reason: reason)
         )
@@ -210,12 +200,13 @@ struct RoutePlan {
     /// for it.
     mutating func skipMail(_ notification: Notification, reason: String, hasFailed: Bool, at: Timestamp) {
         self.skip(notification, device: nil, reason: reason, at: at)
-        self.unmailed.append((notification.user, notification.id, reason, hasFailed))
+        self.settlement.secondary.append((notification.user, notification.id, reason, hasFailed))
+        self.settlement.ended.append((notification.user, notification.id, .email, false))
     }
 
     /// - Parameter device: nil for e-mail.
     mutating func skip(_ notification: Notification, device: Device?, reason: String, at: Timestamp) {
-        self.skipped.append(
+        self.settlement.attempts.append(
             DeliveryStore.Attempt(
                 at: at,
                 user: notification.user,

@@ -6,7 +6,7 @@ import Storage
 
 extension Notification {
     /// The reason of a pending notification whose delivery is in a provider's stream.
-    static let queued = "queued"
+    static let queued = RecordedReason.queued.rawValue
 
     /// Whether its delivery is in a provider's stream and has not ended.
     var isQueued: Bool { self.status == .pending && self.statusReason == Self.queued }
@@ -87,27 +87,11 @@ struct RoutedNotification: Sendable {
 
 /// A stored batch of jobs: what to route, set aside and acknowledge.
 struct StoredBatch: Sendable {
-    /// An event that goes to sockets only.
+    /// An event that goes to sockets only, for a user or for everyone.
     struct Event: Sendable {
-        /// The stream entry's id; empty for a page of a broadcast.
-        var entry = ""
-        let user: String
-        /// The body of its frame; the users of a job share one.
-        let body: [UInt8]
-
-        var frame: NodeFrame { NodeFrame(kind: .event, user: self.user, body: self.body) }
-    }
-
-    /// An event for all sockets but those of some users.
-    struct EventForEveryone: Sendable {
+        /// The stream entry's id.
         let entry: String
-        let body: [UInt8]
-        let except: [String]
-
-        var frame: NodeFrame {
-            NodeFrame(
-                kind: .event, user: "", body: self.body, everyoneBut: Set(self.except.map { ExactText($0) }))
-        }
+        let frame: NodeFrame
     }
 
     /// Returns the body of an event's frame.
@@ -129,7 +113,6 @@ struct StoredBatch: Sendable {
     /// The notifications to route.
     var open: [RoutedNotification] = []
     var events: [Event] = []
-    var eventsForEveryone: [EventForEveryone] = []
     /// Stored before and owned, but sockets may not have them.
     var shown: [RoutedNotification] = []
     /// Notifications that newer ones replaced.
@@ -149,7 +132,6 @@ struct StoredBatch: Sendable {
         var batch = self
         batch.finished.removeAll { !entries.contains($0) }
         batch.events.removeAll { !entries.contains($0.entry) }
-        batch.eventsForEveryone.removeAll { !entries.contains($0.entry) }
         for index in batch.open.indices { batch.open[index].isRepeat = true }
         return batch
     }

@@ -41,8 +41,7 @@ struct Router: Sendable {
         batch.lifecycle += try await self.advance(batch.open, batch.catalog, within: batch.fence)
         try await self.redo(batch.shown)
         try await self.publish(batch.replaced)
-        try await self.publish(batch.events)
-        try await self.publish(batch.eventsForEveryone)
+        try await self.publish(batch.events.map(\.frame))
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(batch.dead)
         return batch
     }
@@ -146,8 +145,9 @@ struct Router: Sendable {
             Self.isPushDue(item, steps)
         else { return }
         for device in devices where !self.dispatcher.channels.serves(device) {
-            plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
-            plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
+            let reason = RecordedReason.noProvider.rawValue
+            plan.skip(notification, device: device, reason: reason, at: facts.now)
+            plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: reason)
         }
     }
 
@@ -174,15 +174,7 @@ struct Router: Sendable {
         to plan: inout RoutePlan
     ) {
         let notification = item.notification
-        let obstacle: String? =
-            if !self.dispatcher.channels.has(.email) {
-                "no_provider"
-            } else if facts.settings.email == nil {
-                "no_address"
-            } else {
-                nil
-            }
-        guard let obstacle else {
+        guard let obstacle = facts.mailObstacle(hasRelay: self.dispatcher.channels.has(.email)) else {
             plan.mail(notification, isRepeat: item.isRepeat, mayWait: item.mayWait)
             if isAllThereIs { plan.markQueued(notification) }
             if item.progress == .stored { plan.remember(notification) }
@@ -240,17 +232,10 @@ struct Router: Sendable {
         try await self.publish(plan)
         // Before the deliveries: the end of the last one ends the notification, unless a device
         // has no attempt yet.
-        if !plan.skipped.isEmpty || !plan.leftToMail.isEmpty {
-            var settlement = DeliveryStore.Settlement()
-            settlement.attempts = plan.skipped
-            settlement.secondary = plan.unmailed
-            settlement.ended = plan.unmailed.map {
-                (user: $0.user, id: $0.id, kind: FollowUp.email, isAccepted: false)
-            }
-            settlement.leftToMail = plan.leftToMail
-            let skipped = settlement
+        let settlement = plan.settlement
+        if !settlement.attempts.isEmpty || !settlement.leftToMail.isEmpty {
             let effects = try await self.dispatcher.untilDone("record attempts") {
-                try await self.dispatcher.database.deliveries.settle(skipped)
+                try await self.dispatcher.database.deliveries.settle(settlement)
             }
             await self.dispatcher.publish(self.dispatcher.events(of: effects.ended))
         }
@@ -363,14 +348,21 @@ struct Router: Sendable {
         try await self.pushAgain(stored)
     }
 
-    /// Drops deliveries that wait for a retry or are held back, which would come too early.
-    private func withoutWaiting(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
-        // Most batches have no repeats, so skip the lookup.
+    /// Drops repeated deliveries that already wait or have failed.
+    ///
+    /// One that waits for a retry or is held back would come too early. One that has failed has
+    /// ended, although its notification may still be open for another device.
+    private func stillDue(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
+        // Most batches have no repeats, so skip the lookups.
         guard deliveries.contains(where: { $0.mayWait }) else { return deliveries }
         var rest = deliveries.filter { !$0.mayWait }
-        let groups = Dictionary(grouping: deliveries.lazy.filter(\.mayWait)) {
-            [$0.provider.rawValue, $0.lane.rawValue]
+        let repeats = deliveries.filter(\.mayWait)
+        let keys = repeats.map { (user: $0.work.user, notification: $0.work.notification, device: $0.work.device) }
+        let haveFailed = try await self.dispatcher.untilDone("look for failed pushes") {
+            try await self.dispatcher.database.deliveries.haveFailed(keys)
         }
+        let open: [RoutePlan.Delivery] = zip(repeats, haveFailed).compactMap { $1 ? nil : $0 }
+        let groups = Dictionary(grouping: open) { [$0.provider.rawValue, $0.lane.rawValue] }
         let waiting =
             self.waiting
             ?? WaitingRetries(
@@ -385,7 +377,7 @@ struct Router: Sendable {
     }
 
     private func deliver(_ all: [RoutePlan.Delivery], within fence: Fence?) async throws {
-        let deliveries = try await self.withoutWaiting(all)
+        let deliveries = try await self.stillDue(all)
         guard !deliveries.isEmpty else { return }
         var isSecondTry = false
         try await self.dispatcher.untilDone("append deliveries") {
@@ -434,33 +426,30 @@ struct Router: Sendable {
         )
     }
 
-    private func publish(_ events: [StoredBatch.EventForEveryone]) async throws {
+    /// Publishes frames to the sockets of their users, then the events for everyone.
+    func publish(_ frames: [NodeFrame]) async throws {
+        let own = frames.filter { $0.everyoneBut == nil }
+        if !own.isEmpty {
+            let presence = try await RouteFacts.presence(of: own.map(\.user.text), self.dispatcher)
+            var plan = RoutePlan(for: self.dispatcher)
+            for frame in own { plan.publish(frame, to: presence[frame.user] ?? .unknown) }
+            try await self.publish(plan)
+        }
+        try await self.publishToAllNodes(frames.filter { $0.everyoneBut != nil })
+    }
+
+    private func publishToAllNodes(_ events: [NodeFrame]) async throws {
         guard !events.isEmpty else { return }
         var batch = RedisBatch()
         for event in events {
             var frames = NodeFrameBatch()
-            frames.append(event.frame)
-            let message = RedisArgument.bytes(frames.bytes)
-            batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), message)
+            frames.append(event)
+            batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), .bytes(frames.bytes))
         }
         let request = batch
         try await self.dispatcher.untilDone("publish events") {
             _ = try await self.dispatcher.redis.run(request)
         }
         PipelineMetrics.published.increment(by: events.count)
-    }
-
-    /// Publishes events to the sockets of their users.
-    func publish(_ events: [StoredBatch.Event]) async throws {
-        try await self.publish(events.map(\.frame))
-    }
-
-    /// Publishes frames to the sockets of their users.
-    private func publish(_ frames: [NodeFrame]) async throws {
-        guard !frames.isEmpty else { return }
-        let presence = try await RouteFacts.presence(of: frames.map(\.user.text), self.dispatcher)
-        var plan = RoutePlan(for: self.dispatcher)
-        for frame in frames { plan.publish(frame, to: presence[frame.user] ?? .unknown) }
-        try await self.publish(plan)
     }
 }

@@ -90,8 +90,11 @@ struct ScheduleFiring: Sendable {
     private func handOn(_ firings: [Firing], _ lane: Lane, in term: LeaseClock.Term) async throws {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
-        let batch = LaneBatch(
+        var batch = LaneBatch(
             lane: lane, group: self.dispatcher.group(Self.stream), entries: entries, term: term, areRepeats: areRepeats)
+        for (firing, entry) in zip(firings, entries) where firing.schedule.source.contains("/") {
+            batch.sources[entry.id] = firing.schedule.source
+        }
         for part in batch.parts() {
             var stored = try await JobIntake(dispatcher: self.dispatcher).take(part)
             // No stream waits for an acknowledgement.

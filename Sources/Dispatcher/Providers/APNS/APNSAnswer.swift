@@ -65,9 +65,6 @@ package enum APNSAnswer {
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
 
-    /// The years 1970 to 9999 in milliseconds.
-    private static let moments: ClosedRange<Int64> = 0...253_402_300_799_999
-
     /// Maps an answer; nil for a success that is not Apple's, whose answers have an id and no body.
     ///
     /// - Parameters:
@@ -93,7 +90,7 @@ package enum APNSAnswer {
             // In milliseconds: the last time at which Apple knew the token to be invalid.
             let isDated = reason == "Unregistered" || reason == "ExpiredToken"
             let stated = isDated ? value?["timestamp"]?.integer : nil
-            let moment: Int64? = stated.flatMap { Self.moments.contains($0) ? $0 : nil }
+            let moment: Int64? = stated.flatMap { Timestamp.writableMilliseconds.contains($0) ? $0 : nil }
             let delay = retryAfter.map { max($0, rule.after ?? .zero) }
             return rule.answer(after: delay, evidence: moment.map { Timestamp(milliseconds: $0) })
         }

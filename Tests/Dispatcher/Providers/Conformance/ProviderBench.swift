@@ -5,8 +5,10 @@ import Clients
 import Core
 import FoundationEssentials
 import Logging
+import Operations
 import Providers
 import Sandbox
+import Support
 import Testing
 
 /// A provider's channel to a sandbox, over real connections.
@@ -18,7 +20,7 @@ struct ProviderBench: Sendable {
     let sandbox: ProviderSandbox
     let channel: any ProviderChannel
 
-    static var now: Timestamp { Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)) }
+    static var now: Timestamp { .now() }
 
     /// Runs the body with its own sandbox and channel.
     ///
@@ -68,14 +70,7 @@ struct ProviderBench: Sendable {
             transfers: transfers,
             now: now,
             logger: logger, read: read, caFile: sandbox.caPath, timeout: timeout)
-        do {
-            let result = try await body(context)
-            await transfers.shutdown()
-            return result
-        } catch {
-            await transfers.shutdown()
-            throw error
-        }
+        return try await withCleanUp({ await transfers.shutdown() }) { try await body(context) }
     }
 
     @Sendable
