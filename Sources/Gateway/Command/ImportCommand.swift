@@ -87,14 +87,11 @@ struct ImportCommand: AsyncParsableCommand {
         if isTerminal { Terminal.progress("") }
         if self.output.json {
             Terminal.object { writer in
-                let counts: [(String, Int)] = [
-                    ("users", tally.users), ("devices", tally.devices), ("preferences", tally.preferences),
-                    ("subscriptions", tally.subscriptions), ("faulty", tally.faulty),
-                ]
-                for (name, count) in counts {
-                    writer.key(escaping: name)
-                    writer.integer(count)
-                }
+                writer.member("users", tally.users)
+                writer.member("devices", tally.devices)
+                writer.member("preferences", tally.preferences)
+                writer.member("subscriptions", tally.subscriptions)
+                writer.member("faulty", tally.faulty)
             }
         } else {
             Terminal.line(

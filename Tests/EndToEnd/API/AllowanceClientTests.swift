@@ -17,8 +17,8 @@ struct AllowanceClientTests {
     func notifications() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let eve = CompatibilityClient(gateway, user: "eve")
             let entity = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
             for number in 0..<5 {
                 try await stack.append([
@@ -82,7 +82,7 @@ struct AllowanceClientTests {
     func fiveDevices() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth(environment: ["DEVICES_PER_USER": "5"])
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             for number in 1...6 {
                 let body = #"{"token":"t\#(number)","platform":2,"deviceName":"phone \#(number)"}"#
                 #expect(try await ada.send(.post, "/api/v1/devices", body).status == 200)
@@ -104,7 +104,7 @@ struct AllowanceClientTests {
     func settings() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let devices = "/api/v1/devices"
             for token in ["t1", "t2"] {
                 let body = #"{"token":"\#(token)","platform":1,"deviceName":"Ada's iPhone","appVersion":"2.0"}"#
@@ -152,7 +152,7 @@ struct AllowanceClientTests {
             let changed2 = try await ada.send(.put, "\(preferences)/quiet-hours", other).body
             #expect(changed2["quietHoursEnabled"]?.bool == false)
             #expect(changed2["quietHoursStart"]?.string == "23:00:00")
-            let stranger = try await CompatibilityClient(gateway, user: "stranger")
+            let stranger = CompatibilityClient(gateway, user: "stranger")
             let first = try await stranger.send(.put, "\(preferences)/quiet-hours", #"{"enabled":true}"#)
             #expect(first.status == 400, "there are no stored times")
 
@@ -160,7 +160,7 @@ struct AllowanceClientTests {
             // arrives.
             let test = #"{"userId":"ada","type":TYPE,"title":"test TYPE","body":"b"}"#
             #expect(try await ada.send(.post, "\(Self.inbox)/test", test).status == 403)
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             for code in ["10", "20"] {
                 let json = test.replacing("TYPE", with: code)
                 let sent = try await gateway.call(.post, "\(Self.inbox)/test", token: service, json: json)
@@ -171,7 +171,7 @@ struct AllowanceClientTests {
             #expect(stack.pushed() == ["t2": ["test 20"], "t3": ["test 20"]])
 
             let id = try #require(android.body["id"]?.string)
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let eve = CompatibilityClient(gateway, user: "eve")
             #expect(try await eve.send(.delete, "\(devices)/\(id)").status == 404)
             #expect(try await ada.send(.delete, "\(devices)/\(id)").status == 204)
             let current = try await gateway.call(
@@ -190,7 +190,7 @@ struct AllowanceClientTests {
     func quietHoursAlone() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let settings =
                 #"{"zone":"Europe/Zurich","email":"ada@example.com","#
                 + #""quiet_hours":{"start":"20:00","end":"06:00","weekdays":[1]}}"#
@@ -231,8 +231,8 @@ struct AllowanceClientTests {
     func preferencesAlone() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let eve = CompatibilityClient(gateway, user: "eve")
             let all =
                 #"{"preferences":[{"notificationType":10,"inAppEnabled":true,"pushEnabled":true,"emailEnabled":false}]}"#
             for client in [ada, eve] {
@@ -280,7 +280,7 @@ struct AllowanceClientTests {
                   Alarm: {code: 7, required: true, channels: [push]}
                 """
             let gateway = try await stack.startGateway(environment: try stack.catalog(catalog))
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let shown = try #require(try await ada.get("\(Self.inbox)/preferences").body["preferences"]?.array)
             #expect(shown.map { $0["emailEnabled"]?.bool } == [true, false, false])
             #expect(shown.map { $0["inAppEnabled"]?.bool } == [true, false, false])
@@ -304,7 +304,7 @@ struct AllowanceClientTests {
     func categories() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let preferences = "\(Self.inbox)/preferences"
             func setCategory(_ channels: String) async throws {
                 let body = #"{"categories":[{"category":"Allowance",\#(channels)}]}"#

@@ -14,8 +14,8 @@ struct HybridClientTests {
     func inbox() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let eve = CompatibilityClient(gateway, user: "eve")
             for number in 0..<5 {
                 try await stack.append([
                     ("user", "ada"), ("type", "payment_received"), ("title", "n\(number)"), ("org", "o1"),
@@ -68,7 +68,7 @@ struct HybridClientTests {
     func pushAndPreferences() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let bad = try await ada.send(.post, "/api/push/register", #"{"platform":"palm"}"#)
             #expect(bad.status == 422)
             #expect(bad.body["errors"]?.texts("field") == ["fcm_token", "platform"])
@@ -154,7 +154,7 @@ struct EdgeClientTests {
     func browsers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let phone = #"{"platform":"android","token":"f:1"}"#
             #expect(try await ada.send(.post, Self.table, phone).status == 201)
             _ = try await stack.query("UPDATE carillon.devices SET provider = 'webpush'")
@@ -171,8 +171,8 @@ struct EdgeClientTests {
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let eve = CompatibilityClient(gateway, user: "eve")
             let representation = [(name: "Prefer", value: "resolution=merge-duplicates,return=representation")]
             let ios = #"{"user_id":"ada","platform":"ios","token":"\#(Self.apnsToken)"}"#
             let first = try await gateway.call(
@@ -252,8 +252,8 @@ struct EdgeClientTests {
     func events() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let eve = CompatibilityClient(gateway, user: "eve")
             for title in ["one", "two"] {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
             }
@@ -299,7 +299,7 @@ struct EdgeClientTests {
     func parts() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             for part in ["limit=1", "offset=1", "order=last_seen_at.asc"] {
                 let path = "/rest/v1/user_push_tokens?platform=eq.ios&\(part)"
                 #expect(try await ada.send(.delete, path).status == 400, "\(part)")
@@ -319,8 +319,8 @@ struct TaskClientTests {
     func devices() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let eve = CompatibilityClient(gateway, user: "eve")
             let phone = #"{"registration_id":"\#(Self.apnsToken)","device_id":"D1","name":"iPhone","active":true}"#
             let apns = try await ada.send(.post, "/api/push/apns/", phone)
             #expect(apns.status == 201)
@@ -386,7 +386,7 @@ struct TaskClientTests {
     func testSends() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: try stack.catalog("types: {t: {}}"))
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let answer = try await ada.send(.post, "/api/push/test/", #"{"title":"T","message":"M"}"#)
             #expect(answer.status == 404)
             #expect(answer.body["error"]?.string == "test sends are off: the catalog has no type push_test")
@@ -401,7 +401,7 @@ struct NewsClientTests {
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let empty = try await ada.get("/device-token/status").body
             #expect(empty["has_token"]?.bool == false)
             #expect(empty["notifications_enabled"]?.bool == false)
@@ -439,7 +439,7 @@ struct NewsClientTests {
             #expect(Set(stack.pushed()["new"] ?? []) == ["BREAKING", "another"])
             #expect(stack.pushed()["old"] == nil)
 
-            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let eve = CompatibilityClient(gateway, user: "eve")
             _ = try await eve.send(.post, "/device-token/unregister", #"{"fcm_token":"new"}"#)
             #expect(try await ada.get("/device-token/status").body["has_token"]?.bool == true)
             let gone = try await ada.send(.post, "/device-token/unregister", #"{"fcm_token":"new"}"#)

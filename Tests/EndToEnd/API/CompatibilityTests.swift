@@ -27,10 +27,8 @@ struct CompatibilityIdentityTests {
             body: Array(body.utf8),
             timeout: longestWait
         )
-        switch await gateway.http.perform(request) {
-        case .answered(let response): return (response.status, (try? JSONParser.parse(response.body)) ?? .null)
-        case .unanswered(let failure): throw FixtureError("\(method.rawValue) \(path): \(failure)")
-        }
+        let response = try await gateway.http.answer(request, to: "\(method.rawValue) \(path)")
+        return (response.status, (try? JSONParser.parse(response.body)) ?? .null)
     }
 
     private static func registration(_ token: String) -> String {
@@ -42,7 +40,7 @@ struct CompatibilityIdentityTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
                 environment: ["AUTH_COOKIE": "session", "ALLOWED_ORIGINS": Self.page])
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let cookie = (name: "cookie", value: "theme=dark; session=\(token)")
             let json = (name: "content-type", value: "application/json")
             let cases: [(device: String, headers: [(name: String, value: String)], status: Int)] = [
@@ -86,7 +84,7 @@ struct CompatibilityIdentityTests {
     func tokenScheme() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             for scheme in ["Token", "token", "Bearer"] {
                 let header = (name: "authorization", value: "\(scheme) \(token)")
                 let answer = try await Self.call(.get, "/api/push/apns/", on: gateway, headers: [header])
@@ -103,7 +101,7 @@ struct CompatibilityIdentityTests {
     func contentTypes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let bearer = (name: "authorization", value: "Bearer \(token)")
             let types: [String?] = [
                 "text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "application/octet-stream", nil,
@@ -178,7 +176,7 @@ struct CompatibilityTokenTests {
             let gateway = try await stack.startGateway()
             for (number, path) in Self.paths.enumerated() {
                 // A user of its own for each path, because devices per user are limited.
-                let token = try await Stack.token(user: "user-\(number)")
+                let token = Stack.token(user: "user-\(number)")
                 if path.method == .patch {
                     let phone = #"{"platform":"android","token":"phone","device_id":"phone"}"#
                     #expect(try await gateway.call(.post, Self.edge, token: token, json: phone).status == 201)

@@ -44,7 +44,7 @@ struct IdentityTests {
             audience: nil,
             types: types,
             audiences: audiences,
-            now: Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+            now: Schedules.now()
         )
     }
 
@@ -86,7 +86,7 @@ struct IdentityTests {
             let ended = try await polling.poll()
             #expect(ended.status == 400 && ended.body == #"{"code":1,"message":"Session ID unknown"}"#, "\(ended.body)")
             // Tokens signed with a secret stay refused while no secret is configured.
-            let other = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+            let other = try await gateway.call(.get, "/v1/notifications", token: Stack.token(user: "ada"))
             #expect(other.status == 401)
             try await HTTPStub.with(.init(body: Self.document(key, kid: "one")), port: port) { _ in
                 try await eventually("the token is taken") {
@@ -133,7 +133,7 @@ struct IdentityTests {
     func ticket() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let answer = try await gateway.call(.post, "/v1/socket-tickets", token: token)
             #expect(answer.status == 200)
             let ticket = try #require(answer.body["ticket"]?.string)
@@ -196,7 +196,7 @@ struct IdentityTests {
             let second = try await stack.startGateway(name: "second")
             let user = "ada/ü"
             let path = "/v1/users/ada%2F%C3%BC/revoke-tokens"
-            let token = try await Stack.token(user: user)
+            let token = Stack.token(user: user)
             let ticket = try await first.call(.post, "/v1/socket-tickets", token: token).body["ticket"]?.string ?? ""
             var sockets: [TestSocket] = []
             for gateway in [first, second] { sockets.append(try await .synced(port: gateway.port, user: user)) }
@@ -218,7 +218,7 @@ struct IdentityTests {
             // Token times have whole seconds, so a token issued in the second of the revocation is
             // refused too.
             try await eventually("a fresh token is good") {
-                let fresh = try await Stack.token(user: user)
+                let fresh = Stack.token(user: user)
                 return try await second.call(.get, "/v1/notifications", token: fresh).status == 200
             }
             #expect(other.closeCode == nil)
@@ -237,7 +237,7 @@ struct IdentityTests {
                 """
             )
             try await eventually("the socket is closed") { socket.closeCode == 4401 }
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 401)
         }
     }
@@ -248,9 +248,6 @@ extension Gateway {
     fileprivate func text(_ path: String) async throws -> String {
         let request = TransferRequest(
             .get, url: "http://127.0.0.1:\(self.port)\(path)", maximumResponseBytes: 1_048_576)
-        guard case .answered(let response) = await self.http.perform(request) else {
-            throw FixtureError("\(path) was not answered")
-        }
-        return String(decoding: response.body, as: UTF8.self)
+        return String(decoding: try await self.http.answer(request, to: path).body, as: UTF8.self)
     }
 }

@@ -70,7 +70,7 @@ struct InboxActionTests {
         try await Stack.with { stack in
             let environment = try catalog.map { try stack.catalog($0) } ?? [:]
             let gateway = try await stack.startBoth(environment: environment)
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await body(Scene(stack: stack, gateway: gateway, socket: socket, ada: ada))
         }
@@ -90,7 +90,7 @@ struct InboxActionTests {
             #expect(frame?["unread"]?.integer == 2)
             let again = try await scene.ada.send(.post, "/v1/notifications/\(id)/unread")
             #expect(again.status == 200 && again.body["changed"]?.integer == 0)
-            let other = try await CompatibilityClient(scene.gateway, user: "ben")
+            let other = CompatibilityClient(scene.gateway, user: "ben")
             #expect(try await other.send(.post, "/v1/notifications/\(id)/unread").status == 404)
         }
     }
@@ -103,7 +103,7 @@ struct InboxActionTests {
             #expect(shown.map { $0["id"]?.string } == ["approve", "refuse"])
             #expect(shown.map { $0["url"]?.string } == ["/invoices", nil])
             let path = "/v1/notifications/\(id)/actions"
-            let ben = try await CompatibilityClient(scene.gateway, user: "ben")
+            let ben = CompatibilityClient(scene.gateway, user: "ben")
             #expect(try await ben.send(.post, path, #"{"action":"approve"}"#).status == 404)
             for body in [
                 "{}", #"{"action":""}"#, #"{"action":7}"#, #"{"action":"a","more":1}"#, #"{"action":"other"}"#,
@@ -139,7 +139,7 @@ struct InboxActionTests {
                 #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/\(receipt)").status == 204)
             }
             let export = try await scene.gateway.call(
-                .get, "/v1/users/ada", token: try await Stack.token(user: "app", scope: .service))
+                .get, "/v1/users/ada", token: Stack.token(user: "app", scope: .service))
             #expect(export.body["archived"]?.texts("notification_id") == [id])
 
             try await scene.act("restore", on: id, unread: 2, total: 2)
@@ -160,11 +160,11 @@ struct InboxActionTests {
     @Test("a cancelled job leaves the archive, and what was snoozed of it does not come back")
     func cancelled() async throws {
         try await Self.with { scene in
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             _ = try await scene.gateway.call(.put, "/v1/settings", token: scene.ada.token, json: "{}")
             await scene.socket.close()
             try await eventually("she is offline") {
-                let admin = try await Stack.token(user: "root", scope: .admin)
+                let admin = Stack.token(user: "root", scope: .admin)
                 return try await scene.gateway.call(.get, "/v1/admin/presence/ada", token: admin).body["online"]?.bool
                     == false
             }

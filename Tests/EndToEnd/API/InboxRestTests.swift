@@ -12,7 +12,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct InboxRestTests {
     private static func fill(_ stack: Stack, _ gateway: Gateway, user: String, count: Int) async throws -> String {
-        let token = try await Stack.token(user: user)
+        let token = Stack.token(user: user)
         for number in 0..<count {
             try await stack.append([("user", user), ("type", "invoice_created"), ("title", "n\(number)")])
         }
@@ -54,7 +54,7 @@ struct InboxRestTests {
             try await stack.append([("users", #"["bob","eve"]"#), ("type", "invoice_created"), ("title", "both")])
             var copies: [String] = []
             for user in ["bob", "eve"] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 try await eventually("it is listed") {
                     try await gateway.call(.get, "/v1/notifications/unread-count", token: token).body["total"]?.integer
                         == 1
@@ -102,12 +102,12 @@ struct InboxRestTests {
             #expect(try await answered("kept") == 2)
 
             // The inbox starts over and reaches the same version, unread count and total again.
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             #expect(try await other.call(.delete, "/v1/users/ada", token: service).status == 200)
             // Token times have whole seconds, so a token issued in the second of the erasure is
             // refused too.
             let fresh: String = try await eventualValue("a fresh token is good") {
-                let made = try await Stack.token(user: "ada")
+                let made = Stack.token(user: "ada")
                 return try await other.call(.get, "/v1/settings", token: made).status == 200 ? made : nil
             }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after erasure")])
@@ -166,8 +166,8 @@ struct InboxRestTests {
             try await stack.setProofDeadlines(to: Schedules.now() + .seconds(3_600))
             let frame = try await socket.first("notification")
             let id = try #require(frame["notification"]?["id"]?.string)
-            let token = try await Stack.token(user: "ada")
-            let eve = try await Stack.token(user: "eve")
+            let token = Stack.token(user: "ada")
+            let eve = Stack.token(user: "eve")
             for call in ["delivered", "opened"] {
                 #expect(try await gateway.call(.post, "/v1/notifications/\(id)/\(call)", token: eve).status == 404)
             }
@@ -189,7 +189,7 @@ struct InboxRestTests {
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let queries = [
                 ("limit=0", "limit"), ("limit=101", "limit"), ("limit=", "limit"), ("limit=1&limit=2", "limit"),
                 ("cursor=x", "cursor"), ("unread_only=yes", "unread_only"), ("since_version=-1", "since_version"),

@@ -23,7 +23,7 @@ struct OperatorRestTests {
               de: {title: "{{name}} ist unterwegs", body: "Bestellung {{name}}"}
         """
 
-    private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
+    private static func admin() async throws -> String { Stack.token(user: "root", scope: .admin) }
 
     private static func counts(_ job: JSONValue?) -> [String: Int64] {
         (job?["statuses"]?.array ?? []).reduce(into: [:]) { counts, status in
@@ -85,7 +85,7 @@ struct OperatorRestTests {
             #expect(try await gateway.call(.get, path, token: admin).status == 404)
             let ofEntry = try await gateway.call(.get, "/v1/admin/jobs/\(entry)/notifications", token: admin)
             #expect(ofEntry.body["notifications"]?.array?.map { $0["title"]?.string } == ["Two"])
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             for path in ["/v1/admin/jobs", path, "/v1/admin/overview", "/v1/admin/audiences?all=true"] {
                 #expect(try await gateway.call(.get, path, token: service).status == 403, "\(path)")
             }
@@ -192,7 +192,7 @@ struct OperatorRestTests {
             let admin = try await Self.admin()
             func prefer(_ isOn: Bool) async throws {
                 let json = "{\"types\":[{\"type\":\"payment_received\",\"in_app\":\(isOn),\"push\":\(isOn)}]}"
-                let token = try await Stack.token(user: "ada")
+                let token = Stack.token(user: "ada")
                 #expect(try await gateway.call(.put, "/v1/preferences", token: token, json: json).status == 200)
             }
             func find(_ title: String) async throws -> (id: String, status: String) {

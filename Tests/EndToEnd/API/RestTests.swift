@@ -15,7 +15,7 @@ struct RestTests {
     func inbox() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             for number in 0..<5 {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)")])
             }
@@ -67,7 +67,7 @@ struct RestTests {
             let found = try await stack.query("SELECT id::text FROM carillon.notifications ORDER BY title")
             let notifications = try found.map { try $0.text(0) }
             let archived = try #require(notifications.first)
-            let ada = try await Stack.token(user: "ada")
+            let ada = Stack.token(user: "ada")
             #expect(try await gateway.call(.post, "/v1/notifications/\(archived)/archive", token: ada).status == 200)
             func rows() async throws -> [String] {
                 let rows = try await stack.query(
@@ -83,7 +83,7 @@ struct RestTests {
             }
             let before = try await rows()
 
-            let eve = try await Stack.token(user: "eve")
+            let eve = Stack.token(user: "eve")
             let bodies = [
                 "PUT /v1/devices/{id}": #"{"enabled":false}"#,
                 "POST /v1/notifications/{id}/actions": #"{"action":"approve"}"#,
@@ -114,8 +114,8 @@ struct RestTests {
     func problems() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let user = try await Stack.token(user: "ada")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let user = Stack.token(user: "ada")
+            let service = Stack.token(user: "backend", scope: .service)
             #expect(try await gateway.call(.get, "/v1/notifications?limit=0", token: user).status == 400)
             #expect(try await gateway.call(.get, "/v1/notifications?limit=x", token: user).status == 400)
             #expect(try await gateway.call(.get, "/v1/notifications/nonsense", token: user).status == 404)
@@ -145,8 +145,8 @@ struct RestTests {
     func jobs() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let user = try await Stack.token(user: "ada")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let user = Stack.token(user: "ada")
+            let service = Stack.token(user: "backend", scope: .service)
             let quiet = try await gateway.call(
                 .put,
                 "/v1/preferences",
@@ -202,7 +202,7 @@ struct DescriptionTests {
     func unknownParameters() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "root", scope: .admin)
+            let token = Stack.token(user: "root", scope: .admin)
             let document = try await gateway.call(.get, Self.documents.canonical, token: nil).body
             let id = NotificationID.random().description
             var count = 0
@@ -223,7 +223,7 @@ struct DescriptionTests {
     func methods() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let cases: [(TransferRequest.Method, String, String)] = [
                 (.put, "/v1/notifications", "DELETE, GET, HEAD"), (.get, "/v1/notifications/read", "POST"),
                 (.post, "/v1/settings", "GET, HEAD, PUT"), (.delete, "/healthz", "GET, HEAD"),
@@ -266,8 +266,8 @@ struct DescriptionTests {
     func details() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await Stack.token(user: "ada")
-            let admin = try await Stack.token(user: "operator", scope: .admin)
+            let ada = Stack.token(user: "ada")
+            let admin = Stack.token(user: "operator", scope: .admin)
             let zone = try await gateway.call(.put, "/v1/settings", token: ada, json: #"{"zone":"Europe/Zurch"}"#)
             #expect(zone.body["detail"]?.string == "zone: is not an IANA time zone, such as Europe/Berlin")
             let jobs = "[" + Array(repeating: "{}", count: 12).joined(separator: ",") + "]"
@@ -305,7 +305,7 @@ struct DescriptionTests {
     func compatibleRefusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let cases: [(TransferRequest.Method, String, Int, String?)] = [
                 (.put, "/api/notifications", 405, nil), (.get, "/api/push/register/", 405, nil),
                 (.patch, "/api/push/apns/", 405, nil), (.put, "/api/v1/devices", 405, nil),
@@ -329,7 +329,7 @@ struct DescriptionTests {
     func jobs() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "backend", scope: .service)
+            let token = Stack.token(user: "backend", scope: .service)
             let key = [(name: "idempotency-key", value: "k")]
             let empty = try await gateway.call(.post, "/v1/jobs", token: token, json: "[]")
             #expect(empty.status == 400)
@@ -365,7 +365,7 @@ struct DescriptionTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "0"])
             // A name that no generated call uses, so its tokens are never revoked.
-            let token = try await Stack.token(user: "the-caller-of-this-test", scope: scope)
+            let token = Stack.token(user: "the-caller-of-this-test", scope: scope)
             let process = try await ChildProcess.spawn(
                 // schemathesis writes a folder into its working directory.
                 "env",

@@ -15,8 +15,8 @@ struct SettingsRestTests {
     func currentDevice() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await Stack.token(user: "ada")
-            let eve = try await Stack.token(user: "eve")
+            let ada = Stack.token(user: "ada")
+            let eve = Stack.token(user: "eve")
             for number in 0..<3 {
                 let device = #"{"platform":"android","token":"t\#(number)","device_id":"d\#(number)"}"#
                 #expect(try await gateway.call(.post, "/v1/devices", token: ada, json: device).status == 201)
@@ -41,7 +41,7 @@ struct SettingsRestTests {
     func apnsTokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await Stack.token(user: "ada")
+            let ada = Stack.token(user: "ada")
             let short = String(repeating: "ab", count: 31)
             for token in [short, short + "xy", short + "abc", String(repeating: "ab", count: 101), "phone"] {
                 let body = #"{"platform":"ios","token":"\#(token)"}"#
@@ -64,7 +64,7 @@ struct SettingsRestTests {
     func topics() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await Stack.token(user: "ada")
+            let ada = Stack.token(user: "ada")
             let topic = #"{"platform":"android","token":"/topics/news"}"#
             let ios = #"{"platform":"ios","provider":"fcm","token":"/topics/news"}"#
             for body in [topic, ios] {
@@ -89,7 +89,7 @@ struct SettingsRestTests {
             }
             #expect(try await stack.query("SELECT FROM carillon.devices WHERE token <> 'phone'").count == 0)
 
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             #expect(try await gateway.call(.post, "/v1/devices", token: service, json: topic).status == 201)
             let record = #"{"devices":[{"platform":"android","token":"/topics/sport"}]}"#
             #expect(try await gateway.call(.put, "/v1/users/eve", token: service, json: record).status == 200)
@@ -100,7 +100,7 @@ struct SettingsRestTests {
     func webPushKey() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["VAPID_KEY": ""])
-            let answer = try await gateway.call(.get, "/v1/web-push/key", token: try await Stack.token(user: "ada"))
+            let answer = try await gateway.call(.get, "/v1/web-push/key", token: Stack.token(user: "ada"))
             #expect(answer.status == 404)
             #expect(answer.type == "application/problem+json")
             #expect(answer.body["detail"]?.string?.contains("VAPID_KEY") == true)
@@ -111,7 +111,7 @@ struct SettingsRestTests {
     func settings() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let quiet = try await gateway.call(
                 .put,
                 "/v1/preferences/quiet-hours",
@@ -152,7 +152,7 @@ struct SettingsRestTests {
         try await Stack.with { stack in
             let catalog = try stack.catalog("types: {news: {category: world, channels: [in_app, push, email]}}")
             let gateway = try await stack.startGateway(environment: catalog)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             func put(_ json: String) async throws -> JSONValue? {
                 let answer = try await gateway.call(.put, "/v1/preferences", token: token, json: json)
                 #expect(answer.status == 200, "\(answer.body)")
@@ -185,7 +185,7 @@ struct SettingsRestTests {
                 """)
             environment["LOG_LEVEL"] = "warning"
             let gateway = try await stack.startGateway(environment: environment)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             func missing(_ path: String) async throws -> Bool? {
                 try await gateway.call(.get, path, token: token).body["email_missing"]?.bool
             }
@@ -210,7 +210,7 @@ struct SettingsRestTests {
     func shapesOfValues() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let hours = #"{"start":"22:00","end":"07:00","weekdays":[1.0,2e0]}"#
             let set = try await gateway.call(.put, "/v1/preferences/quiet-hours", token: token, json: hours)
             #expect(set.status == 200)
@@ -225,7 +225,7 @@ struct SettingsRestTests {
                 let answer = try await gateway.call(.put, "/v1/preferences", token: token, json: body)
                 #expect(answer.status == 422 && answer.faults == [field], "\(body)")
             }
-            let admin = try await Stack.token(user: "boss", scope: .admin)
+            let admin = Stack.token(user: "boss", scope: .admin)
             for body in [#"{"reason":"x","all":{}}"#, #"{"all":{}}"#, #"{"type":"x","all":"yes"}"#] {
                 let answer = try await gateway.call(
                     .post, "/v1/admin/dead-letters/replay", token: admin, json: body)
@@ -239,7 +239,7 @@ struct SettingsRestTests {
         try await Stack.with { stack in
             let catalog = try stack.catalog("types: {fire: {required: true}}")
             let gateway = try await stack.startGateway(environment: catalog)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let quiet = #""quiet_hours":{"start":"22:00","end":"07:00"}"#
             for (change, rule) in [
                 (#""push":false"#, "be switched off"), (quiet, "have its own quiet hours"),
@@ -259,7 +259,7 @@ struct SettingsRestTests {
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let settings: [(String, Set<String>)] = [
                 (#"{"zone":"Mars/Olympus","locale":"d","email":"x"}"#, ["zone", "email"]),
                 (#"{"locale":"de CH"}"#, ["locale"]), (#"{"locale":"-"}"#, ["locale"]),
@@ -315,8 +315,8 @@ struct TopicRestTests {
                   team/board: {open: false}
                 """
             let gateway = try await stack.startGateway(environment: try stack.catalog(text))
-            let ada = try await Stack.token(user: "ada")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let ada = Stack.token(user: "ada")
+            let service = Stack.token(user: "backend", scope: .service)
             for topic in ["news", "news", "team%2Fblue"] {
                 #expect(try await gateway.call(.put, "/v1/topics/\(topic)/subscription", token: ada).status == 204)
             }

@@ -27,8 +27,8 @@ struct UserRestTests {
     func roundTrip() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
-            let ada = try await Stack.token(user: "ada")
+            let service = Stack.token(user: "backend", scope: .service)
+            let ada = Stack.token(user: "ada")
             for method in [TransferRequest.Method.put, .get, .delete] {
                 #expect(try await gateway.call(method, "/v1/users/ada", token: ada, json: "{}").status == 403)
             }
@@ -83,7 +83,7 @@ struct UserRestTests {
     func exportOfDeadLetter() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             try await stack.append([("user", "ada"), ("type", "no_such_type"), ("title", "Lost")])
             try await eventually("it is a dead letter") {
                 try await stack.query("SELECT FROM carillon.dead_letters").count == 1
@@ -101,7 +101,7 @@ struct UserRestTests {
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             let body = """
                 {"settings":{"zone":"Mars","quiet_hours":{"start":"x"}},"preferences":[{"type":"unheard_of"}],
                 "devices":[{"platform":"ios","token":"zz"},5],"topics":[""],"colour":1}
@@ -132,7 +132,7 @@ struct UserRestTests {
             let gateway = try await stack.startGateway(name: "first")
             let other = try await stack.startGateway(name: "second")
             let dispatcher = try await stack.startDispatcher()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             for user in ["ada", "eve"] {
                 let record = Self.record.replacing("ada-phone", with: "\(user)-phone")
                 #expect(try await gateway.call(.put, "/v1/users/\(user)", token: service, json: record).status == 200)
@@ -152,7 +152,7 @@ struct UserRestTests {
                 return attempts == 2 && letters == 3 && done == 2
             }
             let behaviour = TestSocket.Behaviour(answersPings: false)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             var sockets: [TestSocket] = []
             for port in [gateway.port, other.port] {
                 sockets.append(try await .synced(port: port, user: "ada", behaviour: behaviour))
@@ -378,7 +378,7 @@ struct ImportTests {
             #expect(try rows.map { try $0.int4(1) } == [420, 420, 420])
             #expect(try rows.map { try $0.bool(2) } == [true, false, false])
             let gateway = try await stack.startGateway()
-            let settings = try await gateway.call(.get, "/v1/settings", token: try await Stack.token(user: "u0"))
+            let settings = try await gateway.call(.get, "/v1/settings", token: Stack.token(user: "u0"))
             #expect(settings.body["quiet_hours"] == .null)
         }
     }

@@ -134,7 +134,7 @@ struct OperatorBroadcastTests {
     func topic() async throws {
         try await Stack.withOperator(at: "broadcasts/new?type=invoice_created", catalog: Self.catalog) {
             stack, gateway, page in
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             for user in ["ada", "bob"] {
                 let answer = try await gateway.call(.put, "/v1/topics/news/members/\(user)", token: service)
                 #expect(answer.status == 204)

@@ -89,6 +89,19 @@ struct OperatorOverviewTests {
         }
     }
 
+    @Test("a dispatcher that lacks an app, or every provider, has a banner")
+    func unequal() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            try await Self.reportDispatchers(stack)
+            try await eventually("the row has both") { try await page.rows("Providers").first?[4] == "2" }
+            try await page.wait(Self.outage("unequal-dispatchers"), counts: 0)
+            let now = Timestamp(seconds: 4_000_000_000)
+            try await Live(stack.connection).providerBoard.put([], dispatcher: "two", now: now)
+            try await page.wait(Self.outage("unequal-dispatchers"), shows: "two lacks FCM for app shop")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("on a phone the rows of wide tables become cards, which keep the roles of a table")
     func cards() async throws {
         try await Stack.withOperator(startsDispatcher: false, size: (500, 900)) { stack, _, page in

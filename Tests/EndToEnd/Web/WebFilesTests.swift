@@ -96,8 +96,8 @@ struct WebFilesTests {
     func statistics() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let admin = try await Stack.token(user: "root", scope: .admin)
-            let ada = try await Stack.token(user: "ada")
+            let admin = Stack.token(user: "root", scope: .admin)
+            let ada = Stack.token(user: "ada")
             try await gateway.register(user: "ada", platform: "android", token: "good-phone")
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "one")])
             try await stack.append([
@@ -117,7 +117,7 @@ struct WebFilesTests {
                 guard reach == [3, 1, 2, 0], body["complete"]?.bool == true else { return false }
                 return count("fcm", "accepted") == 2 && count("in_app", "waiting") == 3
             }
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let job = try await gateway.call(.get, "/v1/jobs/pair", token: service).body
             #expect(job["recipients"]?["sent"]?.integer == 2)
             #expect(

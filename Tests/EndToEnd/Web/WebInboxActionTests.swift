@@ -19,7 +19,7 @@ struct WebInboxActionTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for title in ["n1", "n2", "n3"] { try await stack.notify("ada", title) }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(3)
             try await page.open(user: "ada")
             try await page.waitForTitles(["n3", "n2", "n1"])
@@ -53,7 +53,7 @@ struct WebInboxActionTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for title in ["n1", "n2", "n3"] { try await stack.notify("ada", title) }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(3)
             try await page.open(user: "ada")
             try await page.choose("archive", of: "n1")
@@ -86,7 +86,7 @@ struct WebInboxActionTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             try await stack.notify("ada", "n1")
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(1)
             try await page.open(user: "ada")
             try await page.waitForTitles(["n1"])
@@ -109,7 +109,7 @@ struct WebInboxActionTests {
             let page = InboxPage(browser, gateway)
             try await stack.notify("ada", "invoice")
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "payment")])
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(2)
             try await page.open(user: "ada")
             let tab = InboxPage.part("[data-filter='category:payments']")
@@ -128,7 +128,7 @@ struct WebInboxActionTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for number in 1...20 { try await stack.notify("ada", "n\(number)") }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(20)
             try await page.open(user: "ada")
             try await eventually("all are listed") { try await page.titles().count == 20 }
@@ -201,7 +201,7 @@ struct WebInboxActionTests {
     func address() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await page.open(user: "ada")
             let form = InboxPage.part(".address-form")
             try await browser.wait(for: "the form is there", form)
@@ -222,7 +222,7 @@ struct WebInboxActionTests {
         try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
             stack, gateway, browser in
             let url = "http://127.0.0.1:\(gateway.port)"
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let html = """
                 <!DOCTYPE html><html lang="en"><head><title>Shop</title>
                 <script type="module" src="\(url)/carillon.js"></script>
@@ -248,7 +248,7 @@ struct WebInboxActionTests {
                     try await browser.wait(
                         for: "\(id) is online", "\(root(id))?.querySelector('.panel')?.dataset.state === 'online'")
                 }
-                let operators = try await Stack.token(user: "operator", scope: .admin)
+                let operators = Stack.token(user: "operator", scope: .admin)
                 let presence = try await gateway.call(.get, "/v1/admin/presence/ada", token: operators).body
                 #expect(presence["connections"]?.array?.count == 1)
                 try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "€ 5")])

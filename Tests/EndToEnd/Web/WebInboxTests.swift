@@ -51,7 +51,7 @@ struct WebInboxTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             try await page.open(user: "ada")
-            let token = try await Stack.token(user: "operator", scope: .admin)
+            let token = Stack.token(user: "operator", scope: .admin)
             func isOnline() async throws -> Bool? {
                 try await gateway.call(.get, "/v1/admin/presence/ada", token: token).body["online"]?.bool
             }
@@ -71,7 +71,7 @@ struct WebInboxTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for number in 1...4 { try await stack.notify("ada", "n\(number)") }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(4)
             let first = try await browser.tab()
             try await page.open(user: "ada")
@@ -107,7 +107,7 @@ struct WebInboxTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for number in 1...45 { try await stack.notify("ada", "n\(number)") }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(45)
             try await page.open(user: "ada")
             try await eventually("a page is listed") { try await page.titles().count == 30 }
@@ -162,7 +162,7 @@ struct WebInboxTests {
                 form.querySelectorAll("[name=day]")[6].click();
                 """)
             try await browser.click(InboxPage.part(".quiet-form button"))
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await eventually("they are saved") {
                 let settings = try await ada.get("/v1/settings").body
                 return settings["zone"]?.string == "Europe/Berlin"
@@ -192,7 +192,7 @@ struct WebInboxTests {
     func missingAddress() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await page.open(user: "ada")
             let note = InboxPage.part(".email-missing")
             let toggle =
@@ -223,7 +223,7 @@ struct WebInboxTests {
                 for: "the service worker is ready",
                 "await navigator.serviceWorker.ready.then((one) => one.active.state === 'activated')")
             try await browser.grantNotifications()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
             let message =
@@ -256,7 +256,7 @@ struct WebInboxTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for number in 1...3 { try await stack.notify("ada", "n\(number)") }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(3)
             try await page.open(user: "ada")
             try await page.waitForTitles(["n3", "n2", "n1"])
@@ -311,7 +311,7 @@ struct WebInboxTests {
                 <!DOCTYPE html><html lang="en"><head><title>Shop</title><meta http-equiv="Content-Security-Policy"
                 content="default-src 'none'; script-src \(url); connect-src \(url) \(socket); img-src https:">
                 <script type="module" src="\(url)/carillon.js"></script></head>
-                <body><carillon-inbox token="\(try await Stack.token(user: "ada"))"></carillon-inbox></body></html>
+                <body><carillon-inbox token="\(Stack.token(user: "ada"))"></carillon-inbox></body></html>
                 """
             try await HTTPStub.with(HTTPStub.Answer(body: html), port: host) { stub in
                 try await browser.open(stub.url)
@@ -366,12 +366,12 @@ struct WebInboxTests {
             try await browser.click("document.querySelector('.sign-in button')")
             try await browser.wait(
                 for: "it says why", "document.getElementById('token-fault').textContent.includes('three parts')")
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             try await browser.run("document.getElementById('token').value = ''")
             try await browser.type(token, into: "document.getElementById('token')")
             try await browser.click("document.querySelector('.sign-in button')")
             try await page.waitUntilOnline()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             #expect(try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service).status == 200)
             try await browser.wait(
                 for: "the form is back", "document.querySelector('.sign-in .fault')?.textContent.includes('refused')")
@@ -385,13 +385,13 @@ struct WebInboxTests {
             let page = InboxPage(browser, gateway)
             try await browser.open(page.url)
             try await browser.click("document.querySelector('.sign-in [name=remember]')")
-            try await browser.type(try await Stack.token(user: "ada"), into: "document.getElementById('token')")
+            try await browser.type(Stack.token(user: "ada"), into: "document.getElementById('token')")
             try await browser.click("document.querySelector('.sign-in button')")
             try await page.waitUntilOnline()
             let kept = "localStorage.getItem('carillon.inbox.token')"
-            let fresh = try await Stack.token(user: "eve")
+            let fresh = Stack.token(user: "eve")
             try await browser.run("localStorage.setItem('carillon.inbox.token', '\(fresh)')")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             #expect(try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service).status == 200)
             try await browser.wait(for: "it names eve", "document.getElementById('name').textContent === 'eve'")
             try await page.waitUntilOnline()
@@ -457,7 +457,7 @@ struct WebInboxTests {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             for number in 1...20 { try await stack.notify("ada", "n\(number)", [("category", "TASK_ACTIONABLE")]) }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(20)
             try await page.open(user: "ada")
             try await eventually("all are listed") { try await page.titles().count == 20 }
@@ -498,7 +498,7 @@ struct WebInboxTests {
     func noDay() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let hours = #"{"start":"21:00","end":"06:00","weekdays":[1]}"#
             #expect(try await ada.send(.put, "/v1/preferences/quiet-hours", hours).status == 200)
             try await page.open(user: "ada")
@@ -544,7 +544,7 @@ struct WebInboxTests {
             stack, gateway, browser in
             let gatewayURL = "http://127.0.0.1:\(gateway.port)"
             try await stack.notify("ada", "Invoice 9")
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(1)
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
@@ -579,7 +579,7 @@ struct WebInboxTests {
                     for: "the click is kept",
                     "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 1)")
                 #expect(try await ada.get("/v1/notifications/unread-count").body["unread"]?.integer == 1)
-                let token = try await Stack.token(user: "ada")
+                let token = Stack.token(user: "ada")
                 let html = """
                     <!DOCTYPE html><html lang="en"><head><title>Shop</title>
                     <script type="module" src="\(gatewayURL)/carillon.js"></script></head>

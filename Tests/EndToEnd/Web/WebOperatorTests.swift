@@ -33,7 +33,7 @@ struct WebOperatorTests {
                 """)
             #expect(narrow == .number("0"), "cards are as wide as the page, which is no wider than the window")
 
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
             try await stack.query(
@@ -221,7 +221,7 @@ struct WebOperatorTests {
             let dispatcher = try await stack.startDispatcher(environment: settings)
             try await stack.query(
                 "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             let job = #"{"all":true,"type":"invoice_created","title":"To all","id":"b1","org":"ops"}"#
             #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: job).status == 202)
             func state() async throws -> String? {
@@ -261,7 +261,7 @@ struct WebOperatorTests {
                 )
                 #expect(try await page.complaints() == [])
 
-                let user = try await Stack.token(user: "ada")
+                let user = Stack.token(user: "ada")
                 try await browser.open("http://127.0.0.1:\(gateway.port)/#")
                 try await browser.run("sessionStorage.clear()")
                 try await page.follow(token: user)

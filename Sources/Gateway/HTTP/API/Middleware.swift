@@ -152,8 +152,6 @@ struct RequestMiddleware: RouterMiddleware {
     private static let header = HTTPField.Name("X-Request-ID")
     private static let longestID = 128
 
-    init() {}
-
     func handle(
         _ request: Request,
         context: APIContext,

@@ -125,7 +125,8 @@ extension Schema {
                 "email": Schema.latency.orNull("From the job to the mail relay's answer, `email_after` included."),
             ]),
             "held": .count("Steps that wait for their time, up to 200,000: quiet hours, attention, e-mail."),
-            "late": .count("Steps whose time passed more than a minute ago, up to 200,000."),
+            "late": .count(
+                "Steps, digests and schedules whose time passed more than a minute ago, up to 200,000 of each."),
             "dead_letters": .count("Up to 200,000."),
             "organisations": .list(
                 of: .object(["org_id": .string, "stored": .count]), max: 20)("The largest, of all notifications."),

@@ -124,6 +124,7 @@ private struct PersonOverview {
         writer.member("user_id", self.person.user)
         writer.member("created_at", self.person.createdAt.rfc3339)
         writer.member("last_seen", self.person.lastSeen?.rfc3339)
+        writer.member("email_fault", self.person.emailFault)
         writer.key("settings")
         SettingsJSON.write(self.settings, isEmailMissing: self.preferences.isEmailMissing, to: &writer)
         writer.key("inbox")
@@ -142,10 +143,11 @@ private struct PersonOverview {
         writer.array("topics", self.topics) { $0.string($1) }
         writer.array("waiting", self.waiting) { writer, step in
             writer.beginObject()
-            writer.member("notification_id", step.notification.description)
+            writer.member("notification_id", step.notification?.description)
             writer.member("kind", step.kind)
             writer.member("due_at", step.dueAt.rfc3339)
             writer.member("reason", step.reason)
+            writer.member("job_id", step.job)
             writer.endObject()
         }
     }
@@ -198,6 +200,7 @@ extension Schema {
             "user_id": .text(JobLimits.user),
             "created_at": .time,
             "last_seen": .time.orNull,
+            "email_fault": .string.orNull("Why mail to the address comes back; null if it does not."),
             "settings": .settings,
             "inbox": .inboxState,
             "presence": .presenceState,
@@ -206,11 +209,13 @@ extension Schema {
             "topics": .list(of: .string, max: 1_000),
             "waiting": .list(
                 of: .object([
-                    "notification_id": .uuid,
-                    "kind": .choice("release", "attention", "email"),
+                    "notification_id": .uuid.orNull("Null for a scheduled job."),
+                    "kind": .choice("release", "attention", "email", "summary", "snooze", "schedule"),
                     "due_at": .time,
                     "reason": .string.orNull,
-                ]), max: 100)("Postponed steps, the first ones due."),
+                    "job_id": .string.orNull("Of a scheduled job."),
+                ]), max: 100)(
+                    "Postponed steps, digests, and jobs that are scheduled for this user alone, the first ones due."),
         ])
 
     static let personNotification = Schema("PersonNotification", Self.operatorNotification)

@@ -64,7 +64,9 @@ struct ProviderRoutes {
                                 ]), max: 100_000)(
                                     "The outcomes by app, summed over running dispatchers since their starts."
                                 ),
-                        ]), max: 100)
+                        ]), max: 100),
+                    "dispatchers": .list(of: .string, max: 100_000)(
+                        "The dispatchers that reported, even those without providers."),
                 ]))
         ])
 
@@ -90,6 +92,7 @@ struct ProviderRoutes {
                 writer.array("counts", report.counts.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
                 writer.endObject()
             }
+            writer.array("dispatchers", report.dispatchers.sorted()) { $0.string($1) }
         }
     }
 

@@ -23,7 +23,7 @@ const count = (value, one, many) => `${number(value)} ${value === 1 ? one : many
  * Returns the faults that an operator must see. Each has a `key`, a `kind`, a `title`, and a `text`
  * of nodes. Answers that could not be read are null.
  */
-export function outages({ counts, processes, streams, providers, statistics, errors }) {
+export function outages({ counts, processes, streams, providers, dispatchers, statistics, errors }) {
   return [
     ...errors.map(([name, error]) => ({
       key: `unread-${name}`, kind: "bad", title: `The gateway cannot tell ${name}.`, text: [`${error.message}.`.replace(/\.\.$/, ".")],
@@ -34,6 +34,7 @@ export function outages({ counts, processes, streams, providers, statistics, err
     ...lateSteps(counts),
     ...deadLetters(counts),
     ...versions(processes ?? []),
+    ...unequalDispatchers(dispatchers ?? [], providers ?? []),
   ];
 }
 
@@ -94,7 +95,7 @@ function lateStreams(streams, providers, statistics) {
 /** Whether a stream's oldest entry waits too long; the limits are those of the alerts. */
 export function isLate(stream, statistics) {
   const age = stream.oldest_waiting_seconds ?? 0;
-  if (stream.name.endsWith(":bulk")) return age > 3_600;
+  if (/:(bulk|\{overflow\})$/.test(stream.name)) return age > 3_600;
   if (isJobs(stream)) return age > 60;
   if (age <= 120) return false;
   const waiting = stream.length + stream.retries;
@@ -111,7 +112,8 @@ function acceptsNow(provider, statistics) {
 function lateSteps(counts) {
   if (!counts?.late) return [];
   return [{ key: "late-steps", kind: "bad", title: `${count(counts.late, "step is", "steps are")} late.`,
-    text: ["Pushes after quiet hours, calls for attention or e-mails were due more than a minute ago. Do dispatchers run?"] }];
+    text: ["Pushes after quiet hours, calls for attention, e-mails, digests or scheduled jobs were due more than a minute ago. ",
+      "Do dispatchers run? Their log names what they retry."] }];
 }
 
 function deadLetters(counts) {
@@ -130,6 +132,21 @@ function versions(processes) {
     [index ? ", " : "", `${role} `, h("code", null, name), ` (${version})`]);
   return [{ key: "versions", kind: "warn", title: "Not all processes have the same version.",
     text: [`Most have ${most}; these do not: `, ...names, others.length > 5 ? ` and ${number(others.length - 5)} more.` : "."] }];
+}
+
+/** The running dispatchers that lack a provider or an app that another has. */
+function unequalDispatchers(dispatchers, providers) {
+  const reports = providers.flatMap(({ provider, ways }) =>
+    ways.map(({ app, dispatcher }) => ({ dispatcher, way: `${channelName(provider)} for app ${app}` })));
+  const all = [...new Set(reports.map(({ way }) => way))];
+  const gaps = dispatchers.flatMap((name) => {
+    const own = reports.filter(({ dispatcher }) => dispatcher === name).map(({ way }) => way);
+    return all.filter((way) => !own.includes(way)).map((way) => ({ name, way }));
+  });
+  if (!gaps.length) return [];
+  const names = gaps.slice(0, 5).flatMap(({ name, way }, index) => [index ? ", " : "", h("code", null, name), ` lacks ${way}`]);
+  return [{ key: "unequal-dispatchers", kind: "warn", title: "Not all dispatchers have the same providers and apps.",
+    text: [...names, gaps.length > 5 ? ` and ${number(gaps.length - 5)} more` : "", ". Pushes that it routes end as no_provider."] }];
 }
 
 /** Returns the version of most living processes; of two that are as many, the newer. */

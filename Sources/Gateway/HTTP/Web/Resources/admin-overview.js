@@ -69,7 +69,7 @@ export function overview(page, _, query) {
     const all = mergeProcesses(counts.value, survey.value);
     const found = outages({
       counts: counts.value, processes: all, streams: waiting.value?.streams, providers: known.value?.providers,
-      statistics: statistics.value, errors: names.filter(([answer]) => answer.error).map(([answer, name]) => [name, answer.error]),
+      dispatchers: known.value?.dispatchers, statistics: statistics.value, errors: names.filter(([answer]) => answer.error).map(([answer, name]) => [name, answer.error]),
     });
     fill(banners, [found, counts.value, waiting.value, known.value], () => found.map(bannerOf));
     const titles = found.map(({ title }) => title).join(" ");

@@ -115,14 +115,15 @@ class Person {
       return this.#devices.get(device.id).element;
     });
     fill(devices, found.devices.map(({ id }) => id), () => (views.length ? views : none("No devices.")));
-    fill(settings, [found.settings, localTime(found.settings.zone)], () => settingsOf(found.settings));
+    fill(settings, [found.settings, found.email_fault, localTime(found.settings.zone)], () =>
+      settingsOf(found.settings, found.email_fault));
     fill(refused, [found.preferences, found.settings], () => refusals(found));
     fill(topics, found.topics, () => (found.topics.length
       ? h("ul", { class: "tags" }, found.topics.map((topic) => h("li", null, h("code", null, topic)))) : none("No topics.")));
     fill(waiting, [found.waiting, minute()], () => table("What waits", ["What", "Due", "Reason", "Notification"],
-      found.waiting.map(({ kind, due_at: due, reason, notification_id: id }) => [
+      found.waiting.map(({ kind, due_at: due, reason, notification_id: id, job_id: job }) => [
         followUpName(kind), reason === "handed_on" ? "–" : [until(due), h("div", { class: "hint" }, dateTime(due))],
-        reason ? reasonWords(reason) : "–", traceLink(id, this.id),
+        reason ? reasonWords(reason) : "–", id ? traceLink(id, this.id) : job ? ["job ", h("code", null, job)] : "–",
       ]), "Nothing waits."));
     this.#history.offer(found.preferences.types.map(({ type }) => type));
     return true;
@@ -147,14 +148,15 @@ function headOf({ user_id: id, created_at: created, last_seen: seen, settings, i
   ].filter(Boolean);
 }
 
-function settingsOf(settings) {
-  const fault = settings.email ? "mail to it comes back" : "e-mail is on for some types, but there is no address";
+function settingsOf(settings, emailFault) {
+  const missing = settings.email_missing ? "e-mail is on for some types, but there is no address" : null;
+  const fault = emailFault ? `mail to it comes back: ${emailFault}` : missing;
   return facts([
     ["Time zone", settings.zone ? `${settings.zone} (${localTime(settings.zone)})` : "not set, so the default applies"],
     ["Locale", settings.locale ?? "not set"], ["Quiet hours", quietHoursWords(settings.quiet_hours)],
     ["Opted out of", settings.opted_out ? "everything" : settings.email_opted_out ? "all e-mail" : "nothing"],
     ["E-mail address", settings.email ?? "none"],
-    ...(settings.email_missing ? [["Problem", h("span", { class: "bad" }, fault)]] : []),
+    ...(fault ? [["Problem", h("span", { class: "bad" }, fault)]] : []),
   ], "facts");
 }
 

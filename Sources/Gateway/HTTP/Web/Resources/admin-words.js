@@ -22,7 +22,10 @@ export const channelList = (channels) => channels.map(channelName).join(", ") ||
 /** Returns the title of a step of a trace or simulation. */
 export const stepName = (id) => (Object.hasOwn(channelNames, id) ? channelNames[id] : readable(id));
 
-const followUps = { release: "Push after quiet hours", attention: "Push to a connected user", email: "E-mail if unread" };
+const followUps = {
+  release: "Push after quiet hours", attention: "Push to a connected user", email: "E-mail if unread",
+  schedule: "Scheduled job", snooze: "Back after a snooze", summary: "Summary of a digest",
+};
 
 /** Returns what waits for its time, in words. */
 export const followUpName = (kind) => (Object.hasOwn(followUps, kind) ? followUps[kind] : readable(kind));
@@ -34,12 +37,15 @@ export const statusKinds = {
 };
 
 const reasons = {
+  already_accepted: "this device or address had it already",
+  already_delivered: "a client had it already",
   cancelled: "the job was cancelled",
   cancelled_too_late: "cancelled too late: a provider had accepted it",
   capped_by_category: "the user has reached the cap of this category",
   capped_by_type: "the user has reached the cap of this type",
   capped_by_user: "the user has reached the cap",
   deleted: "the user archived or deleted it first",
+  device_inactive: "the device was removed or switched off, or is another user's",
   digest: "a digest holds it until its window ends",
   dispatchers_died: "dispatchers died while they sent it",
   expired: "it expired",
@@ -51,24 +57,28 @@ const reasons = {
   no_channel: "job, type and delivery have no channel in common",
   no_device: "no active device of a configured provider",
   no_provider: "no provider is configured for it",
+  no_turn: "the dispatcher had too much to send first",
   not_in_quiet_hours: "quiet hours, in which its type is not pushed",
   not_opted_in: "the type is off unless the user switches a channel on",
   offline: "the user was offline",
   opened: "the user opened it first",
   opted_out: "the user has opted out",
   opted_out_of_type: "the user has switched off every channel of this type",
+  out_of_use: "its provider is not called for now",
   presence_unknown: "presence was unknown",
   push_when_online: "the type is pushed to connected users too",
   queued: "queued for a provider",
   quiet_hours: "quiet hours",
+  rate: "the app's rate is used up",
   read: "the user read it first",
   replaced: "a newer one with its collapse key replaced it",
   stale: "not seen for too long",
   summarised: "in a summary",
   too_many_devices: "the user has registered too many newer devices",
   type_disabled: "the type is switched off in the catalog",
+  under_way: "it is being sent already",
   unproven: "no proof of receipt",
-  unread: "still unread",
+  unread: "still unread, or unread again",
 };
 
 /** Returns a reason in words, or as it is if it is a provider's own. */
