@@ -66,7 +66,10 @@ struct GatewayTests {
 
     @Test(
         "an address that is none of a gateway is refused",
-        arguments: ["ftp://a", "https://", "https://u:p@a", "https://a?token=t", "https://a#b", "a"])
+        arguments: [
+            "ftp://a", "https://", "https://u:p@a", "https://a?token=t", "https://a#b", "a", "https://a:0",
+            "https://127.0.0.1:70000",
+        ])
     func addresses(_ text: String) throws {
         let url = try #require(URL(string: text))
         #expect(throws: GatewayError.self) { try Self.gateway(FakeGateway(), url) { _ in "t" } }

@@ -135,6 +135,19 @@ struct InboxTests {
         inbox.close()
     }
 
+    @Test(
+        "keeps a socket whose token ends in a time that no clock reaches",
+        arguments: [#""exp":1e300"#, #""iat":2e19,"exp":1800000000"#])
+    func endlessToken(claims: String) async throws {
+        let token = Self.token(claims: claims)
+        let gateway = FakeGateway(.open([sync(0)]))
+        let inbox = try self.inbox(gateway) { _ in token }
+        inbox.connect()
+        try await self.time.pass(.seconds(1_000_000_000))
+        try await inbox.connected()
+        inbox.close()
+    }
+
     @Test("ends when it is displaced, and connects again when it is told to")
     func displaced() async throws {
         let gateway = FakeGateway(.close(4409, [sync(0), arrival(1)]), .open([sync(1)]))
@@ -234,7 +247,11 @@ struct InboxTests {
     }
 
     private static func token(issue: Int, expiry: Int) -> String {
-        let claims = Data(#"{"sub":"ada","iat":\#(issue),"exp":\#(expiry)}"#.utf8).base64EncodedString()
+        self.token(claims: #""iat":\#(issue),"exp":\#(expiry)"#)
+    }
+
+    private static func token(claims: String) -> String {
+        let claims = Data(#"{"sub":"ada",\#(claims)}"#.utf8).base64EncodedString()
         return "e30.\(claims.replacingOccurrences(of: "=", with: "")).s"
     }
 }

@@ -35,7 +35,8 @@ public struct Gateway: Sendable {
         tokenProvider: @escaping TokenProvider
     ) throws(GatewayError) {
         guard let parts = URLComponents(url: url, resolvingAgainstBaseURL: true),
-            ["http", "https"].contains(parts.scheme), !(parts.host ?? "").isEmpty
+            ["http", "https"].contains(parts.scheme), !(parts.host ?? "").isEmpty,
+            (1...65_535).contains(parts.port ?? 443)
         else { throw .invalidArgument("url: must be the http or https address of a gateway") }
         guard parts.user == nil, parts.query == nil, parts.fragment == nil else {
             throw .invalidArgument("url: must not have a user, a query or a fragment; the token has a provider")

@@ -21,6 +21,8 @@ actor InboxConnection {
     /// The device's clock may be ahead, so a fresh token is kept for a while even if it looks
     /// expired.
     private static let renewalSpacing: TimeInterval = 30
+    /// In seconds; a much longer time does not fit in a `Duration`.
+    private static let longestPause: TimeInterval = 1_000_000_000
     private static let shortestBackoff = 0.5
     private static let longestBackoff = 30.0
     private static let unauthorized = 4401
@@ -191,7 +193,7 @@ actor InboxConnection {
             let left = lifetime.end.timeIntervalSince(self.timing.now())
             // A token that lives shorter than twice the lead is renewed at half of its time.
             let half = lifetime.length / 2
-            let pause = max(1, left - min(Self.renewalLead, half), min(shortest, half))
+            let pause = min(Self.longestPause, max(1, left - min(Self.renewalLead, half), min(shortest, half)))
             guard (try? await self.timing.sleep(.seconds(pause))) != nil,
                 let fresh = try? await self.gateway.tokens.token(replacing: token),
                 TokenSource.lifetime(of: fresh).map({ $0.end > lifetime.end }) ?? true
