@@ -6,6 +6,7 @@ import Clients
 import Core
 import Foundation
 import Storage
+import Support
 
 /// Measures stored notifications a second on one connection; the yardsticks are plain C programs on
 /// libpq.
@@ -29,7 +30,7 @@ struct PersistCommand: AsyncParsableCommand {
     }
 
     private func measure(_ database: ScratchDatabase) async throws {
-        let folder = try TemporaryFolder()
+        let folder = try TemporaryDirectory("bench")
         let work = PersistWork(rows: self.rows, users: self.users)
         let same = "\(folder.path)/store.statements"
         let plain = "\(folder.path)/plain.statements"

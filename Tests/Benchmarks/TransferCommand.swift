@@ -5,6 +5,7 @@ import ArgumentParser
 import Clients
 import Foundation
 import Logging
+import Support
 
 /// Measures the transfer client; the yardstick is `Yardsticks/transfer.c`, both against nghttpd.
 struct TransferCommand: AsyncParsableCommand {
@@ -100,14 +101,14 @@ final class LibcurlYardstick {
     let url: String
     let certificate: String
     private let program: String
-    private let folder: TemporaryFolder
+    private let folder: TemporaryDirectory
     private let server: ChildProgram
 
     /// Starts the server.
     ///
     /// - Parameter program: the compiled `Yardsticks/transfer.c`.
     init(program: String) async throws {
-        let folder = try TemporaryFolder()
+        let folder = try TemporaryDirectory("bench")
         let key = "\(folder.path)/key.pem"
         self.certificate = "\(folder.path)/certificate.pem"
         _ = try Tool.run(

@@ -68,14 +68,7 @@ package final class Browser: Sendable {
             .dictionary([("capabilities", .dictionary([("alwaysMatch", capabilities)]))]))
         guard let id = made["sessionId"]?.string else { throw FixtureError("chromedriver started no session: \(made)") }
         let browser = Browser(driver: driver, http: http, session: "http://127.0.0.1:\(port)/session/\(id)")
-        do {
-            let value = try await body(browser)
-            await browser.quit()
-            return value
-        } catch {
-            await browser.quit()
-            throw error
-        }
+        return try await withCleanUp({ await browser.quit() }) { try await body(browser) }
     }
 
     private func quit() async {
@@ -99,16 +92,13 @@ package final class Browser: Sendable {
             timeout: longestWait,
             maximumResponseBytes: 16 * 1024 * 1024
         )
-        switch await http.perform(request) {
-        case .answered(let response):
-            let value = try JSONParser.parse(response.body)["value"] ?? .null
-            guard response.status == 200 else {
-                let message = value["message"]?.string?.prefix(400) ?? ""
-                throw FixtureError("\(value["error"]?.string ?? "\(response.status)"): \(message)")
-            }
-            return value
-        case .unanswered(let failure): throw FixtureError("chromedriver did not answer: \(failure)")
+        let response = try await http.answer(request)
+        let value = try JSONParser.parse(response.body)["value"] ?? .null
+        guard response.status == 200 else {
+            let message = value["message"]?.string?.prefix(400) ?? ""
+            throw FixtureError("\(value["error"]?.string ?? "\(response.status)"): \(message)")
         }
+        return value
     }
 
     @discardableResult

@@ -16,7 +16,7 @@ package final class ChildProcess: Sendable {
     }
 
     /// The user to run as; only root may change it.
-    struct Account: Sendable {
+    package struct Account: Sendable {
         let user: uid_t
         let group: gid_t
     }
@@ -50,24 +50,15 @@ package final class ChildProcess: Sendable {
     /// - Parameters:
     ///   - program: a path, or a name to find in PATH.
     ///   - environment: added to this process's environment; an empty value removes a variable.
+    ///   - account: nil for that of this process.
+    ///   - deathSignal: the kernel's signal to it when this process dies.
     package static func spawn(
         _ program: String,
         _ arguments: [String] = [],
         name: String? = nil,
         environment: [String: String] = [:],
-        directory: String
-    ) async throws -> ChildProcess {
-        try await Self.spawn(
-            program, arguments, name: name, environment: environment, directory: directory, account: nil)
-    }
-
-    static func spawn(
-        _ program: String,
-        _ arguments: [String],
-        name: String?,
-        environment: [String: String],
         directory: String,
-        account: Account?,
+        account: Account? = nil,
         deathSignal: String = "KILL"
     ) async throws -> ChildProcess {
         let name = name ?? URL(fileURLWithPath: program).lastPathComponent
@@ -96,6 +87,21 @@ package final class ChildProcess: Sendable {
         }
         return ChildProcess(
             name: name, identifier: identifier, outputFile: files.output, errorFile: files.errors, life: life)
+    }
+
+    /// Runs `program` until it ends.
+    ///
+    /// - Throws: ``FixtureError`` with its last lines unless it ends with exit code 0.
+    package static func run(
+        _ program: String,
+        _ arguments: [String],
+        directory: String,
+        account: Account? = nil
+    ) async throws {
+        let process = try await Self.spawn(program, arguments, directory: directory, account: account)
+        guard try await process.waitForExit() == .code(0) else {
+            throw FixtureError("\(process.name) failed: \(process.tail())")
+        }
     }
 
     /// How the process ended; nil while it runs.

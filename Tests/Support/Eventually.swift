@@ -50,6 +50,24 @@ package func eventualValue<Value>(
     }
 }
 
+/// Runs `body`, then `cleanUp`, also if `body` throws.
+///
+/// - Throws: the error of `body`, or else that of `cleanUp`.
+package func withCleanUp<Value>(
+    _ cleanUp: () async throws -> Void,
+    _ body: () async throws -> Value
+) async throws -> Value {
+    let value: Value
+    do {
+        value = try await body()
+    } catch {
+        try? await cleanUp()
+        throw error
+    }
+    try await cleanUp()
+    return value
+}
+
 /// Holds tasks back until it is opened, once.
 package actor Gate {
     private var isOpen = false

@@ -1,6 +1,7 @@
 // Carillon · HTTPStub.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Foundation
 import NIOCore
 import NIOPosix
@@ -100,14 +101,7 @@ package final class HTTPStub: Sendable {
             }
             .bind(host: "127.0.0.1", port: port).get()
         let stub = HTTPStub(channel: channel, memory: memory)
-        do {
-            let result = try await body(stub)
-            try? await channel.close().get()
-            return result
-        } catch {
-            try? await channel.close().get()
-            throw error
-        }
+        return try await withCleanUp({ try? await channel.close().get() }) { try await body(stub) }
     }
 
     /// Sets the answer to all later requests.
@@ -157,6 +151,25 @@ package final class HTTPStub: Sendable {
             if answer.keepsConnection { return context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil) }
             let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
             context.writeAndFlush(self.wrapOutboundOut(bytes)).whenComplete { _ in bound.value.close(promise: nil) }
+        }
+    }
+}
+
+extension TransferClient {
+    /// Returns the answer to a request.
+    ///
+    /// - Parameter what: the request in words, for the error; nil for its method and its host.
+    /// - Throws: ``FixtureError`` if there is no answer.
+    package func answer(
+        _ request: TransferRequest,
+        to what: String? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) async throws -> TransferResponse {
+        switch await self.perform(request) {
+        case .answered(let response): return response
+        case .unanswered(let failure):
+            throw FixtureError("\(what ?? request.description): \(failure)", file: file, line: line)
         }
     }
 }

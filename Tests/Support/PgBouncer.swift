@@ -45,8 +45,8 @@ package final class PgBouncer: Sendable {
         let account = try PostgresServer.unprivilegedAccount()
         if let account { chown(self.directory.path, account.user, account.group) }
         let process = try await ChildProcess.spawn(
-            "/usr/sbin/pgbouncer", [self.directory.file("pgbouncer.ini")], name: "pgbouncer", environment: [:],
-            directory: self.directory.path, account: account)
+            "/usr/sbin/pgbouncer", [self.directory.file("pgbouncer.ini")], directory: self.directory.path,
+            account: account)
         self.process.withLock { $0 = process }
         try await eventually("pgbouncer takes connections") {
             if process.exit != nil { throw FixtureError("pgbouncer ended: \(process.tail())") }

@@ -44,17 +44,13 @@ package final class PostgresServer: Sendable {
     }
 
     private func initialise() async throws {
-        let account = try self.own()
-        let process = try await ChildProcess.spawn(
+        try await ChildProcess.run(
             self.programs + "/initdb",
             [
                 "-D", self.directory.file("data"), "-U", "carillon", "--auth=trust", "--encoding=UTF8",
                 "--locale=C.UTF-8", "--no-sync", "--no-instructions",
             ],
-            name: nil, environment: [:], directory: self.directory.path, account: account)
-        guard try await process.waitForExit() == .code(0) else {
-            throw FixtureError("initdb failed: \(process.tail())")
-        }
+            directory: self.directory.path, account: try self.own())
     }
 
     // MARK: Standbys
@@ -62,16 +58,13 @@ package final class PostgresServer: Sendable {
     /// Starts a standby that follows this server.
     package func startStandby() async throws -> PostgresServer {
         let standby = try PostgresServer()
-        let process = try await ChildProcess.spawn(
+        try await ChildProcess.run(
             self.programs + "/pg_basebackup",
             [
                 "--dbname=\(self.url)", "--pgdata=\(standby.directory.file("data"))", "--write-recovery-conf",
                 "--checkpoint=fast", "--no-sync",
             ],
-            name: nil, environment: [:], directory: standby.directory.path, account: try standby.own())
-        guard try await process.waitForExit() == .code(0) else {
-            throw FixtureError("pg_basebackup failed: \(process.tail())")
-        }
+            directory: standby.directory.path, account: try standby.own())
         try await standby.start()
         return standby
     }
@@ -121,8 +114,8 @@ package final class PostgresServer: Sendable {
                 return state.starts
             }
             let process = try await ChildProcess.spawn(
-                self.programs + "/postgres", arguments, name: "postgres-\(number)", environment: [:],
-                directory: self.directory.path, account: self.account, deathSignal: "QUIT")
+                self.programs + "/postgres", arguments, name: "postgres-\(number)", directory: self.directory.path,
+                account: self.account, deathSignal: "QUIT")
             self.state.withLock { $0.process = process }
             try await eventually("postgres starts or ends") {
                 process.exit != nil || process.errors().contains("ready to accept")
@@ -197,10 +190,7 @@ package final class PostgresServer: Sendable {
     }
 
     private func run(_ program: String, _ arguments: [String]) async throws {
-        let process = try await ChildProcess.spawn(program, arguments, directory: self.directory.path)
-        guard try await process.waitForExit() == .code(0) else {
-            throw FixtureError("\(program) failed: \(process.tail())")
-        }
+        try await ChildProcess.run(program, arguments, directory: self.directory.path)
     }
 
     /// Signals the server first, so that it starts no more children, then the children, which have

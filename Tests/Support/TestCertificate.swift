@@ -35,9 +35,6 @@ package final class TestCertificate: Sendable {
     }
 
     private func openssl(_ arguments: [String]) async throws {
-        let process = try await ChildProcess.spawn("openssl", arguments, directory: self.directory.path)
-        guard try await process.waitForExit() == .code(0) else {
-            throw FixtureError("openssl failed: \(process.tail())")
-        }
+        try await ChildProcess.run("openssl", arguments, directory: self.directory.path)
     }
 }

@@ -48,14 +48,7 @@ package final class TestDatabase: Sendable {
         _ body: (TestDatabase) async throws -> Result
     ) async throws -> Result {
         let database = try await Self.make(isMigrated: isMigrated, configure)
-        do {
-            let result = try await body(database)
-            try await database.drop()
-            return result
-        } catch {
-            try? await database.drop()
-            throw error
-        }
+        return try await withCleanUp({ try await database.drop() }) { try await body(database) }
     }
 
     /// Closes the pool and drops the database, even if others are connected.

@@ -54,13 +54,8 @@ package enum TestRedis {
         configure(&configuration)
         let prefix = Self.prefix()
         return try await Self.with(configuration) { redis in
-            do {
-                let result = try await body(redis, prefix)
-                try await Self.deleteKeys(prefix: prefix, redis)
-                return result
-            } catch {
-                try? await Self.deleteKeys(prefix: prefix, redis)
-                throw error
+            try await withCleanUp({ try await Self.deleteKeys(prefix: prefix, redis) }) {
+                try await body(redis, prefix)
             }
         }
     }
@@ -71,14 +66,7 @@ package enum TestRedis {
         _ body: (RedisClient) async throws -> Result
     ) async throws -> Result {
         let redis = try Self.connect(configuration)
-        do {
-            let result = try await body(redis)
-            await redis.close()
-            return result
-        } catch {
-            await redis.close()
-            throw error
-        }
+        return try await withCleanUp({ await redis.close() }) { try await body(redis) }
     }
 
     /// Runs `body` with a connection for a fixture, which waits longer for a busy machine.

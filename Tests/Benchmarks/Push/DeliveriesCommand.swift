@@ -238,13 +238,11 @@ struct DeliveryLoad {
     func drain(by dispatcher: ChildProgram) async throws {
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
-            // Read the held count before and after: a held delivery comes from the stream and
-            // returns to it.
-            let held = try await self.held()
-            let rest = try await self.stack.redis.connection.send("XLEN", .text(self.stream)).integer()
-            if held == 0, rest == 0, try await self.held() == 0 { return }
+            // Read twice: one read misses a held delivery that returns to the stream meanwhile.
+            let waiting = try await self.waiting()
+            if waiting == 0, try await self.waiting() == 0 { return }
             guard dispatcher.exit == nil, ContinuousClock.now < deadline else {
-                throw ValidationError("\(rest) pushes are not recorded: \(dispatcher.log.suffix(500))")
+                throw ValidationError("\(waiting) pushes are not recorded: \(dispatcher.log.suffix(500))")
             }
             // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(20))
@@ -253,17 +251,7 @@ struct DeliveryLoad {
 
     /// Returns the number of deliveries in the stream and in the sets of held deliveries.
     func waiting() async throws -> Int {
-        let rest = try await self.stack.redis.connection.send("XLEN", .text(self.stream)).integer()
-        return Int(rest) + (try await self.held())
-    }
-
-    private func held() async throws -> Int {
-        let connection = self.stack.redis.connection
-        let retries = try await Live(connection).retries
-            .count(provider: self.provider, lane: .normal)
-        let held = try await Live(connection).heldSets
-            .waiting(provider: self.provider, lane: .normal)
-        return retries + held.count
+        Int(try await Live(self.stack.redis.connection).waitingDeliveries(of: [self.provider], lane: .normal))
     }
 
     /// Returns the number of deliveries recorded as accepted.

@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// Measures requests a second for a page of an inbox and for the unread count; the yardstick is a
 /// plain NIO server that returns the same bytes.
@@ -111,11 +112,9 @@ struct RestCommand: AsyncParsableCommand {
         configuration.allowPlainHTTP = true
         let client = try TransferClient(configuration: configuration, logger: Environment.logger)
         let request = TransferRequest(.get, url: url, headers: [("authorization", "Bearer \(token)")])
-        switch await client.perform(request) {
-        case .answered(let response) where response.status == 200: return response.body
-        case .answered(let response): throw ValidationError("the gateway answered \(response.status)")
-        case .unanswered(let failure): throw ValidationError("the gateway did not answer: \(failure)")
-        }
+        let response = try await client.answer(request)
+        guard response.status == 200 else { throw ValidationError("the gateway answered \(response.status)") }
+        return response.body
     }
 }
 

@@ -85,8 +85,9 @@ struct FrameTarget: Sendable {
         let known: [LoadUser]
         switch kind {
         case .gateway:
-            // One user may own all sockets.
-            server = try await stack.gateway(core: core, settings: ["USER_CONNECTIONS": "100000"])
+            // One user may own all sockets, and opens them at once.
+            let settings = ["USER_CONNECTIONS": "100000", "USER_MESSAGES_PER_SECOND": "0"]
+            server = try await stack.gateway(core: core, settings: settings)
             channel = Keyspace().nodeChannel(try await stack.node())
             known = try LoadUser.named(users)
         case .bare:

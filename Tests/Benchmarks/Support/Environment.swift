@@ -107,19 +107,3 @@ enum Tool {
         return value
     }
 }
-
-/// A folder that is removed with this object.
-final class TemporaryFolder: Sendable {
-    let path: String
-
-    init() throws {
-        let base = FileManager.default.temporaryDirectory
-        let url = base.appendingPathComponent("carillon-bench-\(UUID().uuidString.lowercased())")
-        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true)
-        self.path = url.path
-    }
-
-    deinit {
-        try? FileManager.default.removeItem(atPath: self.path)
-    }
-}

@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// A result as a line of JSON.
 struct Report {
@@ -164,10 +165,8 @@ struct MetricsPage {
 
     private func text() async throws -> String {
         let request = TransferRequest(.get, url: self.url, maximumResponseBytes: 8 << 20)
-        switch await self.client.perform(request) {
-        case .answered(let response) where response.status == 200: return String(decoding: response.body, as: UTF8.self)
-        case .answered(let response): throw ValidationError("\(self.url) answered \(response.status)")
-        case .unanswered(let failure): throw ValidationError("\(self.url) did not answer: \(failure)")
-        }
+        let response = try await self.client.answer(request)
+        guard response.status == 200 else { throw ValidationError("\(self.url) answered \(response.status)") }
+        return String(decoding: response.body, as: UTF8.self)
     }
 }

@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// A client for the control calls of the provider sandbox.
 final class SandboxControl: Sendable {
@@ -83,10 +84,8 @@ final class SandboxControl: Sendable {
 
     private func get(_ path: String) async throws -> Data {
         let request = TransferRequest(.get, url: self.url + path, maximumResponseBytes: 64 << 20)
-        switch await self.client.perform(request) {
-        case .answered(let response) where response.status == 200: return Data(response.body)
-        case .answered(let response): throw ValidationError("the sandbox answered \(response.status)")
-        case .unanswered(let failure): throw ValidationError("the sandbox did not answer: \(failure)")
-        }
+        let response = try await self.client.answer(request)
+        guard response.status == 200 else { throw ValidationError("the sandbox answered \(response.status)") }
+        return Data(response.body)
     }
 }

@@ -5,6 +5,7 @@ import ArgumentParser
 import Clients
 import Foundation
 import Storage
+import Support
 
 /// Separate services on temporary databases, which a benchmark may kill and measure.
 ///
@@ -27,17 +28,11 @@ final class ScratchStack: Sendable {
         _ programs: ProgramOptions,
         _ body: (ScratchStack) async throws -> Void
     ) async throws {
-        let folder = try TemporaryFolder()
+        let folder = try TemporaryDirectory("bench")
         try await ScratchDatabase.use { database in
             let redis = try await ScratchRedis.make()
-            do {
-                let stack = ScratchStack(database, redis, folder: folder.path, programs: programs)
-                try await body(stack)
-            } catch {
-                try? await redis.drop()
-                throw error
-            }
-            try await redis.drop()
+            let stack = ScratchStack(database, redis, folder: folder.path, programs: programs)
+            try await withCleanUp({ try await redis.drop() }) { try await body(stack) }
         }
     }
 
@@ -203,13 +198,7 @@ struct ScratchDatabase {
     /// Runs `body` with a new database and drops it afterwards.
     static func use(_ body: (ScratchDatabase) async throws -> Void) async throws {
         let database = try await self.make()
-        do {
-            try await body(database)
-        } catch {
-            try? await database.drop()
-            throw error
-        }
-        try await database.drop()
+        try await withCleanUp({ try await database.drop() }) { try await body(database) }
     }
 
     private static func make() async throws -> ScratchDatabase {

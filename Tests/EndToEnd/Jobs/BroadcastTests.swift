@@ -170,7 +170,7 @@ struct BroadcastTests {
     func pause() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             try await Self.makeUsers(in: stack)
             _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
             try await Self.expandHalf("b1", gateway, in: stack)
@@ -199,7 +199,7 @@ struct BroadcastTests {
             #expect(try await stack.deadReasons().values.first?.hasPrefix("id: was used before") == true)
             let stored = "SELECT count(*) FROM carillon.notifications WHERE type = 'breaking_news'"
             #expect(try await Broadcasts.number(stack, stored) == 2_401)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let page = try await gateway.call(.get, "/v1/admin/broadcasts?limit=1", token: admin)
             #expect(page.body["broadcasts"]?.array?.compactMap { $0["job_id"]?.string } == ["b2"])
             let cursor = try #require(page.body["next_cursor"]?.string)
@@ -264,7 +264,7 @@ struct BroadcastTests {
     func cancel() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             try await Self.makeUsers(in: stack)
             #expect(
                 try await gateway.call(.delete, "/v1/jobs/b0", token: service).body["status"]?.string == "pending")
@@ -306,7 +306,7 @@ struct BroadcastTests {
     func confirmation() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             try await Self.makeUsers(30, in: stack)
             _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
             #expect(
@@ -316,7 +316,7 @@ struct BroadcastTests {
             #expect(waiting["broadcast"]?["stored"]?.integer == 0)
             #expect(try await gateway.call(.post, "/v1/jobs/b1/pause", token: service).status == 409)
             #expect(try await gateway.call(.post, "/v1/jobs/nothing/confirm", token: service).status == 404)
-            let user = try await Stack.token(user: "u1")
+            let user = Stack.token(user: "u1")
             #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: user).status == 403)
             for _ in 0..<2 {
                 #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 200)
@@ -330,7 +330,7 @@ struct BroadcastTests {
     func interruptedCancel() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             try await Self.makeUsers(30, in: stack)
             let dispatcher = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
@@ -379,7 +379,7 @@ struct BroadcastTests {
     func uncountable() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             try await Self.makeUsers(30, in: stack)
             for statement in [
                 """
@@ -414,7 +414,7 @@ struct BroadcastTests {
             let gateway = try await stack.startGateway()
             try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 30) n")
             _ = try await stack.startDispatcher()
-            let service = try await Broadcasts.service()
+            let service = Broadcasts.service()
             let entry = try await stack.append([
                 ("all", "true"), ("type", "invoice_created"), ("title", "Morning"),
                 ("deliver_local", "2099-06-01T08:30"),
@@ -576,7 +576,7 @@ struct BroadcastTextTests {
             try await first.stop()
             try stack.catalog(Self.catalog(german: "Hallo {{name}}"))
             _ = try await stack.startDispatcher(name: "second", environment: environment)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let replayed = try await gateway.call(
                 .post, "/v1/admin/dead-letters/replay", token: admin, json: #"{"all":true}"#)
             #expect(replayed.body["count"]?.integer == Int64(letters.count))
@@ -622,8 +622,8 @@ struct BroadcastTextTests {
                 """,
                 "DELETE FROM carillon.broadcast_pages",
                 """
-                UPDATE carillon.broadcast_chains
-                SET pages = 0, reached = '', is_done = false, claimed_by = NULL, claimed_until = NULL
+                INSERT INTO carillon.broadcast_chains (broadcast, part)
+                SELECT id, part FROM carillon.broadcasts, generate_series(0, 15) part
                 """,
                 "UPDATE carillon.broadcasts SET state = 'expanding'",
             ] { try await stack.query(statement) }

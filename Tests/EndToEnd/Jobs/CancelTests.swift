@@ -16,7 +16,7 @@ struct CancelTests {
     func before() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             try await gateway.register(user: "ada", platform: "android", token: "phone")
             let entry = try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "by entry")])
             let whole = try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "by stream")])
@@ -52,7 +52,7 @@ struct CancelTests {
                 #expect(answer.body["too_late"]?.integer == 0)
                 #expect(answer.body["final"]?.bool == true)
             }
-            let list = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+            let list = try await gateway.call(.get, "/v1/notifications", token: Stack.token(user: "ada"))
             #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["kept"])
             #expect(list.body["unread"]?.integer == 1)
         }
@@ -62,7 +62,7 @@ struct CancelTests {
     func sameEntry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             func add(_ title: String, _ entry: String, to stream: String) async throws {
                 try await stack.connection.send(
                     "XADD", .text(stream), .text(entry), "user", "ada", "type", "payment_received", "title",
@@ -111,7 +111,7 @@ struct CancelTests {
         configuration.retryAfter = 600
         try await Stack.with(sandbox: configuration) { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             try await gateway.register(user: "retry", platform: "android", token: "unavailable-once-phone")
             try await gateway.register(user: "mute", platform: "android", token: "mute-phone")
             var behaviour = TestSocket.Behaviour()
@@ -136,7 +136,7 @@ struct CancelTests {
             #expect(deleted["version"]?.integer == 2)
             #expect(deleted["unread"]?.integer == 0)
             for user in ["retry", "mute", "nobody"] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 let list = try await gateway.call(.get, "/v1/notifications", token: token)
                 #expect(list.body["notifications"]?.array?.isEmpty == true, "\(user)")
                 #expect(list.body["unread"]?.integer == 0, "\(user)")
@@ -170,7 +170,7 @@ struct CancelTests {
         configuration.slowPause = pause
         try await Stack.with(sandbox: configuration) { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             try await gateway.register(user: "quick", platform: "android", token: "quick-phone")
             try await gateway.register(user: "slow", platform: "android", token: "slow-phone")
             try await stack.append([
@@ -206,7 +206,7 @@ struct CancelTests {
     func read() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             for user in ["ada", "bob"] {
                 try await gateway.register(user: user, platform: "android", token: "unavailable-\(user)")
             }
@@ -221,7 +221,7 @@ struct CancelTests {
                 ).count == 2
             }
             for user in ["ada", "bob"] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 let read = try await gateway.call(
                     .post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
                 #expect(read.status == 200)
@@ -239,7 +239,7 @@ struct CancelTests {
             let reasons = try await stack.query("SELECT status_reason FROM carillon.notifications")
             #expect(try reasons.map { try $0.text(0) } == ["read", "read"])
             for user in ["ada", "bob"] {
-                let inbox = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: user))
+                let inbox = try await gateway.call(.get, "/v1/notifications", token: Stack.token(user: user))
                 #expect(inbox.body["notifications"]?.array?.count == 1)
             }
         }
@@ -249,7 +249,7 @@ struct CancelTests {
     func deviceRemoved() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             var devices: [String: String] = [:]
             for (user, channels) in [("ada", #"["in_app","push"]"#), ("bob", #"["push"]"#)] {
                 devices[user] = try await gateway.register(
@@ -266,7 +266,7 @@ struct CancelTests {
             }
             for (user, device) in devices {
                 let removed = try await gateway.call(
-                    .delete, "/v1/devices/\(device)", token: try await Stack.token(user: user))
+                    .delete, "/v1/devices/\(device)", token: Stack.token(user: user))
                 #expect(removed.status == 204)
             }
             // Without an inbox it failed.
@@ -287,9 +287,9 @@ struct CancelTests {
     func unwanted() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             let refusal = try await gateway.call(
-                .put, "/v1/preferences", token: try await Stack.token(user: "ada"),
+                .put, "/v1/preferences", token: Stack.token(user: "ada"),
                 json: #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#)
             #expect(refusal.status == 200)
             try await stack.append([("user", "ada"), ("type", "breaking_news"), ("title", "Extra"), ("id", "j1")])
@@ -308,8 +308,8 @@ struct CancelTests {
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let user = try await Stack.token(user: "ada")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let user = Stack.token(user: "ada")
+            let service = Stack.token(user: "backend", scope: .service)
             for method in [TransferRequest.Method.get, .delete] {
                 #expect(try await gateway.call(method, "/v1/jobs/j1", token: nil).status == 401)
                 #expect(try await gateway.call(method, "/v1/jobs/j1", token: user).status == 403)

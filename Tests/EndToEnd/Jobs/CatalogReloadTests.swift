@@ -32,7 +32,7 @@ struct CatalogReloadTests {
             let one = try await stack.startGateway(name: "one", environment: environment)
             let other = try await stack.startGateway(name: "other", environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let before = try await one.call(.get, "/v1/admin/catalog", token: admin)
             #expect(before.status == 200)
             #expect(before.body["types"]?.texts("name") == ["hello"])
@@ -95,7 +95,7 @@ struct CatalogReloadTests {
             let environment = try stack.catalog(Self.catalog("Hello"))
             let gateway = try await stack.startGateway(environment: environment)
             let dispatcher = try await stack.startDispatcher(environment: environment)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             try stack.catalog("types:\n  a: {lane: slow}\n  b: {code: x}\n")
             let answer = try await gateway.call(.post, "/v1/admin/catalog/reload", token: admin)
             #expect(answer.status == 422)
@@ -128,7 +128,7 @@ struct CatalogReloadTests {
             }
             let later = try await gateway.call(.get, "/metrics", token: nil).response.body
             #expect(Self.sum(String(decoding: later, as: UTF8.self), "carillon_catalog_refused") == 0)
-            let user = try await Stack.token(user: "ada")
+            let user = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/admin/catalog", token: user).status == 403)
             #expect(try await gateway.call(.post, "/v1/admin/catalog/reload", token: user).status == 403)
         }
@@ -177,8 +177,8 @@ struct CatalogBroadcastTests {
             let environment = try stack.catalog(catalog)
             let gateway = try await stack.startBoth(environment: environment)
             try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('eve')")
-            let service = try await Stack.token(user: "backend", scope: .service)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let service = Stack.token(user: "backend", scope: .service)
+            let admin = Stack.token(user: "root", scope: .admin)
             for (id, words) in [
                 ("b1", #""type":"hello","vars":{"n":7}"#), ("b2", #""type":"plain","title":"Own","body":"words""#),
             ] {
@@ -205,7 +205,7 @@ struct CatalogBroadcastTests {
     }
 
     private static func state(_ gateway: Gateway) async throws -> JSONValue? {
-        let service = try await Stack.token(user: "backend", scope: .service)
+        let service = Stack.token(user: "backend", scope: .service)
         return try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
     }
 
@@ -290,7 +290,7 @@ struct CatalogBroadcastTests {
 
             try stack.catalog(Self.catalog("Hello"))
             try await Self.reload("Hello", dispatcher, stack)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             try await eventually("the dead letter is replayed") {
                 let answer = try await gateway.call(
                     .post, "/v1/admin/dead-letters/replay", token: admin, json: #"{"type":"hello"}"#)

@@ -111,7 +111,7 @@ struct BadInputTests {
 /// Dead letters are listed, replayed and discarded, through the API and by command.
 @Suite(.timeLimit(.minutes(10)))
 struct DeadLetterTests {
-    private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
+    private static func admin() async throws -> String { Stack.token(user: "root", scope: .admin) }
 
     private static func letters(_ gateway: Gateway, _ query: String = "") async throws -> [JSONValue] {
         let answer = try await gateway.call(.get, "/v1/admin/dead-letters\(query)", token: try await Self.admin())
@@ -180,7 +180,7 @@ struct DeadLetterTests {
             #expect(discarded.body["count"]?.integer == number)
             #expect(discarded.body["count"]?.integer == 4)
             #expect(try await Self.letters(gateway).count == 1)
-            let user = try await Stack.token(user: "ada", scope: .service)
+            let user = Stack.token(user: "ada", scope: .service)
             #expect(try await gateway.call(.get, "/v1/admin/dead-letters", token: user).status == 403)
             let refused = try await stack.spawn("dispatcher", ["dead", "discard"], name: "refused")
             #expect(try await refused.waitForExit() == .code(64))

@@ -70,7 +70,7 @@ struct DeliveryTests {
                     "fcm": "sent", "apns": "sent", "gone": "failed", "flaky": "sent", "cut": "sent", "nobody": "sent",
                 ]
             }
-            let devices = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "gone"))
+            let devices = try await gateway.call(.get, "/v1/devices", token: Stack.token(user: "gone"))
             #expect(devices.body["devices"]?.array?.first?["active"]?.bool == false)
             #expect(devices.body["devices"]?.array?.first?["deactivated_reason"]?.string == "UNREGISTERED")
         }
@@ -105,7 +105,7 @@ struct DeliveryTests {
     func readWithoutProof() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let token = try await Stack.token(user: "mute")
+            let token = Stack.token(user: "mute")
             try await gateway.register(user: "mute", platform: "android", token: "mute-phone")
             let socket = try await TestSocket.synced(
                 port: gateway.port,

@@ -56,7 +56,7 @@ struct DigestTests {
                 return titles.count == 4 && titles.contains("4 notifications") && titles.contains("other")
             }
             let list = try await gateway.call(
-                .get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+                .get, "/v1/notifications", token: Stack.token(user: "ada"))
             let notifications = try #require(list.body["notifications"]?.array)
             #expect(notifications.count == 4)
             let summary = notifications.first { $0["title"]?.string == "4 notifications" }
@@ -85,7 +85,7 @@ struct DigestTests {
 
     /// Waits for the only notification in a user's inbox.
     private static func only(_ gateway: Gateway, _ user: String) async throws -> JSONValue {
-        let token = try await Stack.token(user: user)
+        let token = Stack.token(user: user)
         return try await eventualValue("a notification of \(user)") {
             let list = try await gateway.call(.get, "/v1/notifications", token: token)
             let notifications = list.body["notifications"]?.array ?? []
@@ -213,7 +213,7 @@ struct DigestTests {
             #expect(notification["image"]?.string == "https://example.org/9.png")
             #expect(notification["severity"]?.string == "warning")
             #expect(notification["category"]?.string == "news")
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             let report = try await eventualValue("its job is done") {
                 let report = try await gateway.call(.get, "/v1/jobs/j9", token: service)
                 return report.body["final"]?.bool == true ? report : nil
@@ -235,7 +235,7 @@ struct DigestTests {
                 }
             }
             try await stack.closeDigests()
-            let token = try await Stack.token(user: "mia")
+            let token = Stack.token(user: "mia")
             try await eventually("the last one is in the inbox alone") {
                 let list = try await gateway.call(.get, "/v1/notifications", token: token)
                 return list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["c3"]
@@ -277,7 +277,7 @@ struct DigestTests {
     @Test("a cancelled job's items leave the summary, and a held id with different content is rejected")
     func cancel() async throws {
         try await Self.with { stack, gateway in
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             let early = try await gateway.call(.delete, "/v1/jobs/c0", token: service)
             #expect(early.body["status"]?.string == "pending")
             try await stack.append([
@@ -359,7 +359,7 @@ struct DigestTests {
             let removed = try #require(socket.all("deleted").first)
             #expect(removed["change"]?["ids"]?.array?.first?.string == first["notification"]?["id"]?.string)
             #expect(removed["unread"]?.integer == 1)
-            let token = try await Stack.token(user: "ben")
+            let token = Stack.token(user: "ben")
             let list = try await gateway.call(.get, "/v1/notifications", token: token)
             #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["2:0"])
             #expect(list.body["unread"]?.integer == 1)
@@ -412,9 +412,9 @@ struct DigestTests {
             try await gateway.register(user: "cleo", platform: "android", token: "cleo-phone")
             try await stack.append([("user", "cleo"), ("type", "score"), ("title", "3:0")])
             try await eventually("pushed") { try await stack.statuses(user: "cleo") == ["3:0": "sent"] }
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let list = try await gateway.call(
-                .get, "/v1/notifications", token: try await Stack.token(user: "cleo"))
+                .get, "/v1/notifications", token: Stack.token(user: "cleo"))
             let id = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
             for query in ["", "?user=cleo"] {
                 let trace = try await gateway.call(
@@ -428,7 +428,7 @@ struct DigestTests {
                 #expect(trace.body["steps"]?.array?.last?["outcome"]?.string == "accepted")
             }
             let foreign = try await gateway.call(
-                .get, "/v1/admin/notifications/\(id)/trace", token: try await Stack.token(user: "cleo"))
+                .get, "/v1/admin/notifications/\(id)/trace", token: Stack.token(user: "cleo"))
             #expect(foreign.status == 403)
             let simulated = try await gateway.call(
                 .post, "/v1/admin/simulate", token: admin,

@@ -29,7 +29,7 @@ struct EventTests {
             #expect(delivered["channel"] == "in_app")
             #expect(delivered["at"].flatMap { Timestamp(rfc3339: $0) } != nil)
             #expect(socket.titles == ["one"])
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             for _ in 0..<2 {
                 for step in ["opened", "read", "delivered"] {
                     let answer = try await gateway.call(.post, "/v1/notifications/\(id)/\(step)", token: token)
@@ -47,7 +47,7 @@ struct EventTests {
             let device = try await gateway.register(user: "offline", platform: "android", token: "token-offline")
             let gone = try await gateway.register(user: "gone", platform: "android", token: "unregistered-1")
             let answer = try await gateway.call(
-                .put, "/v1/preferences", token: try await Stack.token(user: "refuser"),
+                .put, "/v1/preferences", token: Stack.token(user: "refuser"),
                 json: #"{"types":[{"type":"payment_received","push":false,"in_app":false}]}"#)
             #expect(answer.status < 300)
             _ = try await stack.startDispatcher()
@@ -96,7 +96,7 @@ struct EventTests {
                 try await stack.events().filter { $0["event"] == "sent" }.count == 4
             }
             for user in ["ada", "ben"] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 let list = try await gateway.call(.get, "/v1/notifications", token: token)
                 let id = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
                 for step in ["delivered", "opened"] {
@@ -260,7 +260,7 @@ struct LifecycleEventTests {
     @Test("a cancelled notification is reported as cancelled once, before or after it was stored")
     func cancelled() async throws {
         try await Self.with { stack, gateway in
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             #expect(try await gateway.call(.delete, "/v1/jobs/early", token: service).status == 200)
             for job in ["early", "late"] {
                 try await stack.append([("user", "dora"), ("type", "news"), ("title", job), ("id", job)])

@@ -134,7 +134,8 @@ struct LaneTests {
             // Each of these calls times out after 30 s.
             let board = Live(stack.connection).providerBoard
             try await eventually("bulk has all that it may have") {
-                try await board.states(now: Timestamp(seconds: 0)).contains { $0.provider == .fcm && $0.inFlight == 6 }
+                try await board.report(now: Timestamp(seconds: 0)).states
+                    .contains { $0.provider == .fcm && $0.inFlight == 6 }
             }
             try await stack.append(
                 [("user", "urgent"), ("type", "alarm"), ("title", "fire")], stream: "carillon:jobs:critical")
@@ -321,7 +322,7 @@ struct OverflowTests {
     func full() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "shop", scope: .service)
+            let token = Stack.token(user: "shop", scope: .service)
             func post(org: String) async throws -> (status: Int, detail: String?) {
                 let answer = try await gateway.call(
                     .post, "/v1/jobs", token: token,

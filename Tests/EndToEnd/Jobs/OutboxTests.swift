@@ -221,9 +221,7 @@ struct OutboxTests {
                 environment: catalog.merging(["OVERFLOW_BACKLOG": "0"]) { $1 })
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
             func held() async throws -> Double {
-                guard case .answered(let response) = await stack.http.perform(.init(.get, url: "\(metrics)/metrics"))
-                else { throw FixtureError("no metrics") }
-                let samples = try MetricsText(String(decoding: response.body, as: UTF8.self)).samples
+                let samples = try await MetricsText.page("\(metrics)/metrics", stack).samples
                 return samples.filter { $0.key.hasPrefix("carillon_outbox_held{") }.values.reduce(0, +)
             }
             let pool = try #require(stack.database?.pool)

@@ -33,7 +33,7 @@ struct QuietHoursTests {
     }
 
     private static func set(_ gateway: Gateway, _ path: String, user: String, _ json: String) async throws {
-        let answer = try await gateway.call(.put, path, token: try await Stack.token(user: user), json: json)
+        let answer = try await gateway.call(.put, path, token: Stack.token(user: user), json: json)
         #expect(answer.status == 200, "\(path): \(answer.body)")
     }
 
@@ -58,7 +58,7 @@ struct QuietHoursTests {
             let id = NotificationID(try #require(rows.first).uuid(0))
             let trace = try await gateway.call(
                 .get, "/v1/admin/notifications/\(id)/trace?user=ada",
-                token: try await Stack.token(user: "root", scope: .admin))
+                token: Stack.token(user: "root", scope: .admin))
             let steps = trace.body["steps"]?.array ?? []
             #expect(steps.compactMap { $0["event"]?.string } == ["enqueued", "stored", "deferred", "push"])
             let deferral = steps.first { $0["event"]?.string == "deferred" }
@@ -72,7 +72,7 @@ struct QuietHoursTests {
     @Test("more than five deferred notifications become one summary without those read or outside the inbox")
     func summary() async throws {
         try await Self.with { stack, gateway in
-            let token = try await Stack.token(user: "ben")
+            let token = Stack.token(user: "ben")
             try await gateway.register(user: "ben", platform: "android", token: "ben-phone")
             try await Self.set(gateway, "/v1/settings", user: "ben", QuietNow.settings)
             for number in 1...7 {
@@ -127,7 +127,7 @@ struct QuietHoursTests {
             try await eventually("the next one is over the cap") { try await capped().count == 3 }
             #expect(stack.pushed()["gil-phone"]?.count == 2)
             let unread = try await gateway.call(
-                .get, "/v1/notifications/unread-count", token: try await Stack.token(user: "gil"))
+                .get, "/v1/notifications/unread-count", token: Stack.token(user: "gil"))
             #expect(unread.body["unread"]?.integer == 5)
         }
     }
@@ -210,7 +210,7 @@ struct QuietHoursTests {
                 }
                 try await gateway.set(QuietNow.over, of: user)
             }
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             for (user, org) in [("kim", "acme"), ("lea", "")] {
                 try await eventually("the summary is sent") {
                     stack.pushed()["\(user)-phone"] == ["6 notifications"]
@@ -286,7 +286,7 @@ struct QuietHoursTests {
     @Test("a type over its cap stays in the inbox with the reason; a category and a device can be switched off")
     func switches() async throws {
         try await Self.with { stack, gateway in
-            let token = try await Stack.token(user: "dora")
+            let token = Stack.token(user: "dora")
             let phone = try await gateway.register(user: "dora", platform: "android", token: "dora-phone")
             for number in 1...3 {
                 try await stack.append([("user", "dora"), ("type", "offer"), ("title", "o\(number)")])
@@ -332,7 +332,7 @@ struct QuietHoursTests {
     @Test("a notification that an idle user reads within the delay is not pushed")
     func attentionRead() async throws {
         try await Self.with { stack, gateway in
-            let token = try await Stack.token(user: "gil")
+            let token = Stack.token(user: "gil")
             try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "gil")
             try await stack.makeIdle(socket, user: "gil")

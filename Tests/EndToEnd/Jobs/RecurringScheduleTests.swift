@@ -16,7 +16,7 @@ struct RecurringScheduleTests {
     func recurring() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             func create(_ title: String, zone: String) async throws -> String {
                 let answer = try await gateway.call(
                     .post, "/v1/schedules", token: service,
@@ -73,7 +73,7 @@ struct RecurringScheduleTests {
     func changedLaw() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let zones = try TemporaryDirectory("zones")
             func install(_ zone: String, version: String) throws {
                 for name in ["Asia/Tokyo", "UTC"] {
@@ -104,7 +104,7 @@ struct RecurringScheduleTests {
                     """#
             )
             #expect(answer.status == 201)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"Asia/Tokyo"}"#)
             // Quiet hours for another user that hold now, with the old and the new time-zone data.
             func clock(_ minutes: Int) -> String { LocalTime(minutes: minutes % 1_440)?.description ?? "" }
@@ -192,7 +192,7 @@ struct RecurringScheduleTests {
             let minute = Schedules.now().seconds / 60 + 30
             let local = (minute + 540) % 1_440
             let answer = try await gateway.call(
-                .post, "/v1/schedules", token: try await Stack.token(user: "app", scope: .service),
+                .post, "/v1/schedules", token: Stack.token(user: "app", scope: .service),
                 json: #"""
                     {"cron":"\#(local % 60) \#(local / 60) * * *","zone":"Asia/Tokyo",
                      "job":{"user":"ada","type":"invoice_created","title":"daily"}}
@@ -232,7 +232,7 @@ struct RecurringScheduleTests {
     func recipients() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             // A full hour that is still to come in UTC but may have come in the first zone, so
             // splitting is due.
             let wall = Timestamp(seconds: (Schedules.now().seconds / 3_600 + 10) * 3_600)
@@ -248,7 +248,7 @@ struct RecurringScheduleTests {
             #expect(answer.status == 201)
             #expect(answer.body["next_at"] == .null)
             #expect(answer.body["next_local"]?.string?.hasSuffix("T\(clock)") == true)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"America/New_York"}"#)
             try await stack.query(
                 "UPDATE carillon.schedules SET due_at = $1::timestamptz - interval '15 hours', wake_at = now()",

@@ -24,7 +24,7 @@ struct RetractionTests {
     }
 
     private static func readAll(_ gateway: Gateway) async throws {
-        let token = try await Stack.token(user: "ada")
+        let token = Stack.token(user: "ada")
         let answer = try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
         #expect(answer.status == 200)
     }

@@ -16,7 +16,7 @@ struct SystemScenarioTests {
     func allowance() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let child = try await CompatibilityClient(gateway, user: "child")
+            let child = CompatibilityClient(gateway, user: "child")
             try await stack.append([
                 ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
                 ("entity_type", "Transaction"), ("entity_id", "7"),
@@ -48,7 +48,7 @@ struct SystemScenarioTests {
     func allowanceSound() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let child = try await CompatibilityClient(gateway, user: "child")
+            let child = CompatibilityClient(gateway, user: "child")
             #expect(try await child.send(.post, "/api/v1/devices", #"{"token":"phone","platform":2}"#).status < 300)
             try await stack.append([
                 ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
@@ -64,7 +64,7 @@ struct SystemScenarioTests {
     func news() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let device = #"{"fcm_token":"phone","platform":"ios"}"#
             #expect(try await ada.send(.post, "/device-token/register", device).status == 200)
             try await stack.append([
@@ -127,16 +127,16 @@ struct SystemScenarioTests {
 /// Scheduled notifications of the five replaced systems, with the shipped catalog.
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduleScenarioTests {
-    private static func service() async throws -> String { try await Stack.token(user: "app", scope: .service) }
+    private static func service() -> String { Stack.token(user: "app", scope: .service) }
 
     private static func schedule(_ gateway: Gateway, _ json: String) async throws -> JSONValue {
-        let answer = try await gateway.call(.post, "/v1/schedules", token: try await Self.service(), json: json)
+        let answer = try await gateway.call(.post, "/v1/schedules", token: Self.service(), json: json)
         #expect(answer.status == 201, "\(answer.body)")
         return answer.body
     }
 
     private static func post(_ gateway: Gateway, _ json: String) async throws {
-        let answer = try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)
+        let answer = try await gateway.call(.post, "/v1/jobs", token: Self.service(), json: json)
         #expect(answer.status == 202, "\(answer.body)")
     }
 
@@ -179,7 +179,7 @@ struct ScheduleScenarioTests {
             // The digest's next occurrence is tomorrow at the same time.
             let id = try #require(digest["id"]?.string)
             try await eventually("the next one is tomorrow") {
-                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
+                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: Self.service())
                 return next.body["next_at"]?.string == (moment + .seconds(86_400)).rfc3339
             }
         }
@@ -235,14 +235,14 @@ struct ScheduleScenarioTests {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             for number in 0..<12 {
-                let reader = try await CompatibilityClient(gateway, user: "reader-\(number)")
+                let reader = CompatibilityClient(gateway, user: "reader-\(number)")
                 let device = #"{"fcm_token":"phone-\#(number)","platform":"ios"}"#
                 #expect(try await reader.send(.post, "/device-token/register", device).status == 200)
             }
             for number in 0..<3 {
                 let refusal = #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#
                 let answer = try await gateway.call(
-                    .put, "/v1/preferences", token: try await Stack.token(user: "reader-\(number)"), json: refusal)
+                    .put, "/v1/preferences", token: Stack.token(user: "reader-\(number)"), json: refusal)
                 #expect(answer.status == 200)
             }
             var monitor = Monitor()
@@ -257,7 +257,7 @@ struct ScheduleScenarioTests {
             for story in ["s1", "s2"] {
                 let report = try await eventualValue("\(story) has reached all") {
                     let report = try await gateway.call(
-                        .get, "/v1/jobs/story:\(story)", token: try await Self.service()
+                        .get, "/v1/jobs/story:\(story)", token: Self.service()
                     ).body
                     return report["final"]?.bool == true ? report : nil
                 }
@@ -313,7 +313,7 @@ struct ScheduleScenarioTests {
             let gateway = try await stack.startBoth()
             for member in ["mom", "dad", "kid"] {
                 let answer = try await gateway.call(
-                    .put, "/v1/topics/family-7/members/\(member)", token: try await Self.service())
+                    .put, "/v1/topics/family-7/members/\(member)", token: Self.service())
                 #expect(answer.status == 204)
             }
             try await gateway.register(user: "mom", platform: "android", token: "mom-phone")
@@ -340,7 +340,7 @@ struct ScheduleScenarioTests {
             #expect(try await stack.texts(user: "kid").isEmpty)
             let id = try #require(created["id"]?.string)
             try await eventually("the next one is in a week") {
-                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
+                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: Self.service())
                 return next.body["next_at"]?.string == (moment + .seconds(7 * 86_400)).rfc3339
             }
         }
@@ -354,7 +354,7 @@ struct ScheduleScenarioTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             let preference = #"{"types":[{"type":"system_maintenance","in_app":true}]}"#
             let answer = try await gateway.call(
-                .put, "/v1/preferences", token: try await Stack.token(user: "ada"), json: preference)
+                .put, "/v1/preferences", token: Stack.token(user: "ada"), json: preference)
             #expect(answer.status == 200)
             let later = Schedules.later(.seconds(3_600))
             _ = try await Self.schedule(
@@ -369,7 +369,7 @@ struct ScheduleScenarioTests {
                     """#)
             }
             try await eventually("all wait") { try await Schedules.count(stack) == 3 }
-            let paid = try await gateway.call(.delete, "/v1/jobs/overdue:i1", token: try await Self.service())
+            let paid = try await gateway.call(.delete, "/v1/jobs/overdue:i1", token: Self.service())
             #expect(paid.status == 200)
             try await Schedules.makeDue(stack)
             try await eventually("the user who opted in gets it") { socket.titles == ["Back at three"] }
@@ -434,7 +434,7 @@ struct ButtonTests {
                     }
                 }
             }
-            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let ada = CompatibilityClient(gateway, user: "ada")
             let inbox = try await ada.get("/v1/notifications").body["notifications"]
             #expect(
                 Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"], "the inbox shows the type's category")

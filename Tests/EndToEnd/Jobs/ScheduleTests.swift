@@ -106,7 +106,7 @@ struct ScheduleTests {
     func cancelled() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let at = Schedules.later(.seconds(30 * 24 * 3_600))
             try await stack.append([
                 ("users", #"["ada","bob"]"#), ("type", "invoice_created"), ("id", "j1"), ("deliver_at", at),
@@ -139,7 +139,7 @@ struct ScheduleTests {
     func cancelledEarly() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             try await stack.append([
                 ("user", "ada"), ("type", "invoice_created"), ("title", "later"), ("id", "j1"),
                 ("deliver_local", "2099-01-01T08:00"),
@@ -162,7 +162,7 @@ struct ScheduleTests {
     func calledOffByEntry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let fields = [
                 ("user", "ada"), ("type", "payment_received"), ("deliver_at", Schedules.later(.seconds(3_600))),
             ]
@@ -197,6 +197,51 @@ struct ScheduleTests {
             try await eventually("the inbox has neither") {
                 let inboxes = try await stack.query("SELECT 1 FROM carillon.inboxes WHERE unread > 0 OR total > 0")
                 return inboxes.isEmpty
+            }
+        }
+    }
+
+    @Test("a waiting job with an id can be named by its entry, before it arrives and while it waits")
+    func namedByEntry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = Stack.token(user: "app", scope: .service)
+            func append(_ id: String) async throws -> String {
+                try await stack.append([
+                    ("user", "ada"), ("type", "payment_received"), ("title", id), ("id", id),
+                    ("deliver_at", Schedules.later(.seconds(3_600))),
+                ])
+            }
+            let early = try await append("early")
+            let answer = try await gateway.call(.delete, "/v1/jobs/\(early)", token: service)
+            #expect(answer.body["status"]?.string == "pending")
+            let late = try await append("late")
+            _ = try await stack.startDispatcher()
+            try await eventually("one waits, the other is stored as cancelled") {
+                guard try await Schedules.count(stack) == 1 else { return false }
+                return try await stack.statuses(user: "ada") == ["early": "cancelled"]
+            }
+            let waiting = try await gateway.call(.get, "/v1/jobs/\(late)", token: service)
+            #expect(waiting.body["id"]?.string == "late")
+            #expect(waiting.body["scheduled"]?.integer == 1)
+            #expect(try await gateway.call(.delete, "/v1/jobs/\(late)", token: service).status == 200)
+            try await eventually("it is cancelled, too") {
+                try await stack.statuses(user: "ada") == ["early": "cancelled", "late": "cancelled"]
+            }
+            for name in [early, late] {
+                let report = try await gateway.call(.get, "/v1/jobs/\(name)", token: service)
+                #expect(report.body["recipients"]?["cancelled"]?.integer == 1)
+            }
+            // A broadcast fires as another entry, but its id is cancelled with its first.
+            let topic = try await stack.append([
+                ("topic", "news"), ("type", "payment_received"), ("title", "topic"), ("id", "topic"),
+                ("deliver_at", Schedules.later(.seconds(3_600))),
+            ])
+            try await eventually("it waits") { try await Schedules.count(stack) == 1 }
+            #expect(try await gateway.call(.delete, "/v1/jobs/\(topic)", token: service).status == 200)
+            try await eventually("it is cancelled") {
+                try await gateway.call(.get, "/v1/jobs/topic", token: service)
+                    .body["broadcast"]?["state"]?.string == "cancelled"
             }
         }
     }
@@ -261,7 +306,7 @@ struct ScheduleTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             for (user, zone) in [("tokyo", "Asia/Tokyo"), ("tokyo2", "Asia/Tokyo"), ("york", "America/New_York")] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 let answer = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"\#(zone)"}"#)
                 #expect(answer.status == 200)
             }
@@ -329,7 +374,7 @@ struct ScheduleRestTests {
     func rest() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let at = Schedules.later(.seconds(3_600))
             let json = #"""
                 {"id":"0190b5a2-0000-7000-8000-000000000001","at":"\#(at)",
@@ -358,7 +403,7 @@ struct ScheduleRestTests {
             let own = try await gateway.call(.get, "/v1/schedules?org=o", token: service)
             #expect(own.body["schedules"]?.array?.map { $0["id"] } == [created.body["id"]])
 
-            let user = try await Stack.token(user: "ada")
+            let user = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/schedules", token: user).status == 403)
             #expect(try await gateway.call(.get, "/v1/schedules/x", token: user).status == 403)
             #expect(try await gateway.call(.delete, "/v1/schedules/x", token: user).status == 403)
@@ -388,7 +433,7 @@ struct ScheduleRestTests {
     func sameJob() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let id = "0190b5a2-0000-7000-8000-000000000002"
             func create(_ at: String, title: String) async throws -> String {
                 let answer = try await gateway.call(

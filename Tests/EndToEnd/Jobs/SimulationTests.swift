@@ -28,7 +28,7 @@ struct SimulationTests {
             try install("Asia/Tokyo", as: "Asia/Tokyo")
             let gateway = try await stack.startGateway(environment: ["TZDIR": zones.path])
             try await gateway.set(#"{"zone":"Asia/Tokyo"}"#, of: "ada")
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             func until() async throws -> String? {
                 let answer = try await gateway.call(
                     .post, "/v1/admin/simulate", token: admin,
@@ -66,7 +66,7 @@ struct SimulationTests {
             let gateway = try await stack.startBoth(environment: environment)
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             try await gateway.set(#"{"locale":"de-CH"}"#, of: "ada")
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             func simulate(_ job: String) async throws -> Gateway.Answer {
                 try await gateway.call(
                     .post, "/v1/admin/simulate", token: admin, json: #"{"user":"ada","job":\#(job)}"#)
@@ -108,7 +108,7 @@ struct SimulationTests {
             let gateway = try await stack.startGateway(environment: environment)
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             try await gateway.set(#"{"zone":"Europe/Berlin"}"#, of: "ada")
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             func steps(_ fields: String, type: String = "offer", at: String) async throws -> [JSONValue] {
                 let job = #"{"type":"\#(type)","title":"x",\#(fields)}"#
                 let answer = try await gateway.call(
@@ -169,10 +169,10 @@ struct SimulationTests {
             )
             let gateway = try await stack.startGateway(environment: environment)
             let registered = try await gateway.call(
-                .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                .post, "/v1/devices", token: Stack.token(user: "ada"),
                 json: #"{"platform":"android","token":"ada-phone","name":"phone","app":"nowhere"}"#)
             #expect(registered.status == 201)
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             func simulate() async throws -> JSONValue {
                 try await gateway.call(
                     .post, "/v1/admin/simulate", token: admin,
@@ -209,7 +209,7 @@ struct SimulationTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             func simulate(_ audience: String) async throws -> (reasons: Set<String>, steps: [String]) {
                 let answer = try await gateway.call(
                     .post, "/v1/admin/simulate", token: admin,

@@ -38,16 +38,16 @@ struct TemplateJobTests {
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startBoth(environment: environment)
             for (user, locale) in [("br", "pt-BR"), ("gb", "en-GB"), ("fr", "fr")] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 let json = #"{"locale":"\#(locale)"}"#
                 #expect(try await gateway.call(.put, "/v1/settings", token: token, json: json).status == 200)
             }
             let mail = try await gateway.call(
-                .put, "/v1/preferences", token: try await Stack.token(user: "none"),
+                .put, "/v1/preferences", token: Stack.token(user: "none"),
                 json: #"{"types":[{"type":"paid","email":true}]}"#)
             #expect(mail.status == 200)
             let device = #"{"platform":"android","token":"phone","locale":"pt_BR"}"#
-            let token = try await Stack.token(user: "device")
+            let token = Stack.token(user: "device")
             #expect(try await gateway.call(.post, "/v1/devices", token: token, json: device).status == 201)
             try await stack.append([
                 ("users", #"["br","gb","fr","device","none"]"#), ("type", "paid"), ("vars", Self.vars),
@@ -81,7 +81,7 @@ struct TemplateJobTests {
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startBoth(environment: environment)
             for user in ["hans", "heidi"] {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"locale":"de-CH"}"#)
             }
             let entry = try await stack.append([
@@ -117,7 +117,7 @@ struct TemplateJobTests {
                     "is an object; give text or a number, in template welcome, locale en"
                 ),
             ]
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             var expected: [String: String] = [:]
             for (fields, field, reason) in cases {
                 let entry = try await stack.append([("user", "u")] + fields)

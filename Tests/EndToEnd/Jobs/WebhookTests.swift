@@ -21,7 +21,7 @@ struct WebhookTests {
     }
 
     private static func register(_ gateway: Gateway, _ json: String) async throws -> Hook {
-        let token = try await Stack.token(user: "shop", scope: .service)
+        let token = Stack.token(user: "shop", scope: .service)
         let answer = try await gateway.call(.post, "/v1/webhooks", token: token, json: json)
         #expect(answer.status == 201)
         return Hook(
@@ -29,7 +29,7 @@ struct WebhookTests {
     }
 
     private static func status(_ gateway: Gateway, _ hook: Hook) async throws -> Gateway.Answer {
-        let token = try await Stack.token(user: "shop", scope: .service)
+        let token = Stack.token(user: "shop", scope: .service)
         return try await gateway.call(.get, "/v1/webhooks/\(hook.id)", token: token)
     }
 
@@ -193,7 +193,7 @@ struct WebhookTests {
                     try await stack.connection.send("EXISTS", "carillon:{webhooks}:queue:\(hook.id)").integer() == 0
                 }
                 // Registering the same URL again renews it.
-                let token = try await Stack.token(user: "shop", scope: .service)
+                let token = Stack.token(user: "shop", scope: .service)
                 let renewed = try await gateway.call(
                     .post, "/v1/webhooks", token: token, json: #"{"url":"\#(stub.url)"}"#)
                 #expect(renewed.status == 200)
@@ -228,7 +228,7 @@ struct WebhookTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            let service = try await Stack.token(user: "shop", scope: .service)
+            let service = Stack.token(user: "shop", scope: .service)
             for (json, field) in [
                 (#"{"url":"http://example.com/"}"#, "url"), (#"{"url":"https://user:word@example.com/"}"#, "url"),
                 (#"{"url":"ftp://example.com/"}"#, "url"), (#"{"url":"https://"}"#, "url"), ("{}", "url"),
@@ -239,7 +239,7 @@ struct WebhookTests {
                 #expect(answer.status == 422, "\(json)")
                 #expect(answer.faults == [field], "\(json)")
             }
-            let user = try await Stack.token(user: "ada")
+            let user = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/webhooks", token: user).status == 403)
             let none = try await gateway.call(.get, "/v1/webhooks", token: service)
             #expect(none.body["webhooks"]?.array?.isEmpty == true)

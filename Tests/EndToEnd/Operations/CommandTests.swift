@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Foundation
+import Storage
 import Support
 import Testing
 
@@ -34,7 +35,7 @@ struct CommandTests {
             }
             let told = try await stack.command(["trace", id, "--json"])
             let route = try await gateway.call(
-                .get, "/v1/admin/notifications/\(id)/trace", token: try await Stack.token(user: "root", scope: .admin))
+                .get, "/v1/admin/notifications/\(id)/trace", token: Stack.token(user: "root", scope: .admin))
             #expect(try Self.json(told.output) == route.body)
             let other = try await stack.command(["trace", id, "--user", "bob"])
             #expect(other.code == 1)
@@ -76,7 +77,7 @@ struct CommandTests {
             #expect(unknown.code == 1 && unknown.errors.contains("there is no user cleo"))
 
             // The API has the same for the operator's page.
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             func call(_ path: String) async throws -> Gateway.Answer {
                 try await gateway.call(.get, "/v1/admin/users\(path)", token: admin)
             }
@@ -87,6 +88,15 @@ struct CommandTests {
             #expect(ada["devices"]?.texts("name") == ["Pixel"] && !"\(ada)".contains("secret-token"))
             #expect(ada["settings"]?["zone"]?.string == "Europe/Berlin")
             #expect(ada["preferences"]?["types"]?.array?.isEmpty == false)
+            #expect(ada["email_fault"] == .null)
+            try await stack.query(
+                """
+                UPDATE carillon.user_settings SET email_invalid_at = now(), email_invalid_reason = 'SMTP_550'
+                WHERE user_id = 'ada'
+                """)
+            #expect(try await call("/ada").body["email_fault"]?.string == "SMTP_550")
+            let bounced = try await stack.command(["user", "ada"])
+            #expect(bounced.output.contains("mail to it comes back: SMTP_550"), "\(bounced)")
             let page = try await call("/ada/notifications?limit=1").body
             #expect(page["notifications"]?.texts("title") == ["two"])
             let cursor = try #require(page["next_cursor"]?.string)
@@ -94,7 +104,7 @@ struct CommandTests {
             #expect(next["notifications"]?.texts("title") == ["one"] && next["next_cursor"] == .null)
             #expect(try await call("/cleo").status == 404)
             #expect(try await call("/ada/notifications?status=lost").status == 400)
-            let other = try await Stack.token(user: "ada")
+            let other = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/admin/users/ada", token: other).status == 403)
         }
     }
@@ -334,6 +344,43 @@ struct CommandTests {
             #expect(late.code == 1)
             #expect(late.errors.contains("which is more than 60 s"))
             #expect(try await stack.command(["lag", "--max", "4000000000"]).code == 0)
+        }
+    }
+
+    @Test("lag --max counts the jobs of an overflow, but no deliveries that open circuit breakers keep back")
+    func lagLimit() async throws {
+        try await Stack.with { stack in
+            try await stack.connection.send("ZADD", "carillon:{fcm}:retry:normal", "2000", "overdue")
+            #expect(try await stack.command(["lag", "--max", "60"]).code == 1)
+            // A report of the future does not age during the test.
+            let now = Timestamp(seconds: 4_000_000_000)
+            func report(_ breakers: [(app: String, breaker: ProviderState.Breaker)]) async throws {
+                let states = breakers.map { app, breaker in
+                    ProviderState(
+                        provider: .fcm, app: app, dispatcher: "one", breaker: breaker,
+                        until: breaker == .open ? now : nil, inFlight: 0)
+                }
+                try await Live(stack.connection).providerBoard.put(states, dispatcher: "one", now: now)
+            }
+            try await report([("default", .open)])
+            let calm = try await stack.command(["lag", "--max", "60"])
+            #expect(calm.code == 0 && calm.output.contains("in overflow 0"), "\(calm)")
+            // Retries move for an app with a closed breaker, held-back deliveries of others do not.
+            try await report([("default", .open), ("shop", .closed)])
+            #expect(try await stack.command(["lag", "--max", "60"]).code == 1)
+            try await stack.connection.send("DEL", "carillon:{fcm}:retry:normal")
+            try await stack.connection.send("ZADD", "carillon:{fcm}:held:normal:default", "2000", "held")
+            try await stack.connection.send("SADD", "carillon:{fcm}:held:normal", "default")
+            #expect(try await stack.command(["lag", "--max", "60"]).code == 0)
+            try await report([("default", .closed), ("shop", .open)])
+            #expect(try await stack.command(["lag", "--max", "60"]).code == 1)
+            try await report([("default", .open)])
+            // Moved just now, but appended to its lane long ago.
+            try await stack.connection.send("SADD", "carillon:jobs:{overflow}", "loud")
+            try await stack.connection.send(
+                "XADD", "carillon:jobs:{overflow}:loud", "*", "carillon:origin", "carillon:jobs/1000-1")
+            let late = try await stack.command(["lag", "--max", "60"])
+            #expect(late.code == 1 && late.output.contains("in overflow 1"), "\(late)")
         }
     }
 

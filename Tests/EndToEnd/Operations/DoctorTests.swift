@@ -5,6 +5,7 @@ import Clients
 import Core
 import Foundation
 import Sandbox
+import Storage
 import Support
 import Testing
 
@@ -198,6 +199,24 @@ struct DoctorTests {
         }
     }
 
+    @Test("running dispatchers with other providers or apps are a warning that names what each lacks")
+    func fleet() async throws {
+        try await Stack.with { stack in
+            let alone = try await Self.examine(stack, "dispatcher", [:], ["--offline"])
+            #expect(alone.outcome("dispatchers") == nil, "\(alone.output)")
+            // A report of the future does not age during the test.
+            let now = Timestamp(seconds: 4_000_000_000)
+            let state = ProviderState(
+                provider: .fcm, app: "news", dispatcher: "one", breaker: .closed, until: nil, inFlight: 0)
+            try await Live(stack.connection).providerBoard.put([state], dispatcher: "one", now: now)
+            let examined = try await Self.examine(stack, "dispatcher", [:], ["--offline"])
+            #expect(examined.outcome("dispatchers") == "warn", "\(examined.output)")
+            for words in ["one: no apns of app default, fcm of app default", "these settings: no fcm of app news"] {
+                #expect(examined.found("dispatchers").contains(words), "\(words) in \(examined.output)")
+            }
+        }
+    }
+
     @Test("an outbox must be installed, and the role must be allowed to relay it")
     func outboxes() async throws {
         try await TestDatabase.with { shop in
@@ -209,7 +228,10 @@ struct DoctorTests {
                     func examine(_ url: String) async throws -> Examined {
                         try await Self.examine(stack, "dispatcher", ["OUTBOX_DATABASE_URLS": url], ["--offline"])
                     }
-                    do {
+                    try await withCleanUp {
+                        try await shop.pool.query("DROP OWNED BY \(role)")
+                        try await shop.pool.query("DROP ROLE \(role)")
+                    } _: {
                         let option = "options=-c%20role%3D\(role)"
                         let url = shop.url + (shop.url.contains("?") ? "&" : "?") + option
                         let refused = try await examine(url)
@@ -222,13 +244,7 @@ struct DoctorTests {
                         try await shop.pool.query("GRANT SELECT ON carillon.outbox_database TO \(role)")
                         #expect(try await examine(url).outcome("outbox 1") == "ok")
                         #expect(try await examine(empty.url).found("outbox 1").contains("no outbox"))
-                    } catch {
-                        _ = try? await shop.pool.query("DROP OWNED BY \(role)")
-                        _ = try? await shop.pool.query("DROP ROLE \(role)")
-                        throw error
                     }
-                    try await shop.pool.query("DROP OWNED BY \(role)")
-                    try await shop.pool.query("DROP ROLE \(role)")
                 }
             }
         }
@@ -240,7 +256,10 @@ struct DoctorTests {
             // A role of the whole server.
             let role = "doctor_\(UInt32.random(in: .min ... .max))"
             try await stack.query("CREATE ROLE \(role)")
-            do {
+            try await withCleanUp {
+                try await stack.query("DROP OWNED BY \(role)")
+                try await stack.query("DROP ROLE \(role)")
+            } _: {
                 try await stack.query("GRANT USAGE ON SCHEMA carillon TO \(role)")
                 try await stack.query("GRANT ALL ON ALL TABLES IN SCHEMA carillon TO \(role)")
                 let url = try #require(stack.database?.url)
@@ -249,13 +268,7 @@ struct DoctorTests {
                 let count = Int(examined.found("postgres connections").prefix { $0.isNumber })
                 // The doctor's own at least; its login is another role.
                 #expect((count ?? 0) > 0, "\(examined.output)")
-            } catch {
-                _ = try? await stack.query("DROP OWNED BY \(role)")
-                _ = try? await stack.query("DROP ROLE \(role)")
-                throw error
             }
-            try await stack.query("DROP OWNED BY \(role)")
-            try await stack.query("DROP ROLE \(role)")
         }
     }
 

@@ -30,7 +30,7 @@ struct JobCommandTests {
             #expect(!one.output.contains("ben"))
             let json = try await stack.command(["job", entry, "--org", "shop", "--json"])
             let route = try await gateway.call(
-                .get, "/v1/jobs/\(entry)?org=shop", token: try await Stack.token(user: "root", scope: .admin))
+                .get, "/v1/jobs/\(entry)?org=shop", token: Stack.token(user: "root", scope: .admin))
             #expect(try JSONParser.parse(Array(json.output.utf8)) == route.body)
             let none = try await stack.command(["job", "j1"])
             #expect(none.code == 1)

@@ -35,7 +35,7 @@ struct LogTests {
     func identifiers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             func id(_ given: String?, _ path: String, token: String?) async throws -> String? {
                 let headers = given.map { [(name: "x-request-id", value: $0)] } ?? []
                 return try await gateway.call(.get, path, token: token, headers: headers).header("x-request-id")
@@ -56,8 +56,8 @@ struct LogTests {
     func operators() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["LOG_FORMAT": "json"])
-            let admin = try await Stack.token(user: "root", scope: .admin)
-            let service = try await Stack.token(user: "app", scope: .service)
+            let admin = Stack.token(user: "root", scope: .admin)
+            let service = Stack.token(user: "app", scope: .service)
             // Calls that only read, that act on the operator's own inbox, or that are an app's.
             _ = try await gateway.call(.get, "/v1/admin/dead-letters", token: admin)
             _ = try await gateway.call(.post, "/v1/admin/presence", token: admin, json: #"{"users":["ada"]}"#)
@@ -91,7 +91,7 @@ struct LogTests {
             let answer = try await gateway.call(
                 .post,
                 "/v1/jobs",
-                token: try await Stack.token(user: "app", scope: .service),
+                token: Stack.token(user: "app", scope: .service),
                 json: #"{"id":"order-17","user":"ada","type":"payment_received","title":"Hello"}"#,
                 headers: [(name: "x-request-id", value: "checkout-9")]
             )
@@ -230,7 +230,7 @@ struct DeliveryLogTests {
             for (number, text) in [#"hunter2\u0007"#, #"hunter2\nX-Header: 1"#, #"hunter2\u0085"#].enumerated() {
                 let id = "odd-\(number)"
                 let answer = try await gateway.call(
-                    .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                    .post, "/v1/devices", token: Stack.token(user: "ada"),
                     json: #"{"platform":"android","token":"\#(text)"}"#,
                     headers: [(name: "x-request-id", value: id)])
                 #expect(answer.status == 422)
@@ -253,10 +253,10 @@ struct SecretsTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["LOG_LEVEL": "trace", "AUTH_COOKIE": "session"])
             let tokens = [
-                "header": try await Stack.token(user: "header"), "protocol": try await Stack.token(user: "protocol"),
-                "query": try await Stack.token(user: "query"), "message": try await Stack.token(user: "message"),
-                "connect": try await Stack.token(user: "connect"), "cookie": try await Stack.token(user: "cookie"),
-                "scheme": try await Stack.token(user: "scheme"),
+                "header": Stack.token(user: "header"), "protocol": Stack.token(user: "protocol"),
+                "query": Stack.token(user: "query"), "message": Stack.token(user: "message"),
+                "connect": Stack.token(user: "connect"), "cookie": Stack.token(user: "cookie"),
+                "scheme": Stack.token(user: "scheme"),
                 "ticket": "ticket-secret-of-one-use-0123456789",
             ]
             let canary = "canary-in-the-query"

@@ -112,6 +112,17 @@ struct MetricsTests {
         }
     }
 
+    @Test("a request for a stream or a hub without a credential counts as refused")
+    func refusedCredentials() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            #expect(try await gateway.call(.get, "/v1/stream", token: nil).status == 401)
+            #expect(try await gateway.call(.post, "\(TestSignalR.path)/negotiate", token: nil).status == 401)
+            let page = try await MetricsText.page("http://127.0.0.1:\(gateway.port)/metrics", stack)
+            #expect(page.samples["carillon_sockets_refused"] == 2)
+        }
+    }
+
     @Test("a gateway reports the limit of open files that it has raised")
     func files() async throws {
         try await Stack.with { stack in
@@ -178,7 +189,7 @@ struct MetricsTests {
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
-            let token = try await Stack.token(user: "boss", scope: .admin)
+            let token = Stack.token(user: "boss", scope: .admin)
             func value(_ name: String) async throws -> Double {
                 try await MetricsText.page("\(metrics)/metrics", stack).samples["\(name){provider=\"fcm\"}"] ?? 0
             }
@@ -212,7 +223,7 @@ struct MetricsTests {
                     && way?["open_until"] == .null
             }
 
-            let start = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+            let start = Schedules.now()
             try await push("quota-1")
             let until = try await eventualValue("the breaker is open") { () async throws -> Timestamp? in
                 let way = try await providerRow()?["ways"]?.array?.first
@@ -251,7 +262,7 @@ struct MetricsTests {
                 return waiting.reduce(0, +) >= Double(count)
                     && (samples["carillon_stream_oldest_seconds" + labels] ?? 0) >= 60
             }
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let streams = try await gateway.call(.get, "/v1/admin/streams", token: admin).body["streams"]?.array
             let stream = streams?.first { $0["name"]?.string == "carillon:{fcm}:deliveries:critical" }
             #expect((stream?["oldest_waiting_seconds"]?.integer ?? 0) >= 60)
@@ -272,7 +283,7 @@ struct MetricsTests {
             try write("news")
             let gateway = try await stack.startGateway()
             let answer = try await gateway.call(
-                .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                .post, "/v1/devices", token: Stack.token(user: "ada"),
                 json: #"{"platform":"android","token":"silent-1","name":"phone","app":"news"}"#)
             #expect(answer.status == 201)
             let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
@@ -309,7 +320,7 @@ struct MetricsTests {
         arguments: [
             "max(carillon_stream_oldest_seconds{lane!=\\\"bulk\\\"})",
             "max by (stream) (sum by (instance, stream) (carillon_stream_retries))",
-            "max by (stream) (sum by (instance, stream) (carillon_stream_length{stream!=\\\"jobs\\\"}))",
+            "max by (stream) (sum by (instance, stream) (carillon_stream_length{stream!~\\\"jobs|overflow\\\"}))",
             "max by (provider, app) (carillon_provider_breaker)",
         ])
     func waiting(query: String) throws {

@@ -57,7 +57,7 @@ struct TracingTests {
 
             // Jobs that wait across a restart keep it.
             #expect(try await dispatcher.stop() == .code(0))
-            let token = try await Stack.token(user: "backend", scope: .service)
+            let token = Stack.token(user: "backend", scope: .service)
             let answer = try await gateway.call(
                 .post, "/v1/jobs", token: token,
                 json: #"{"user":"ada","type":"payment_received","title":"by REST"}"#,
@@ -81,7 +81,7 @@ struct TracingTests {
             #expect(later["ignored"] == nil)
             // Clients do not see it.
             let inbox = try await gateway.call(
-                .get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+                .get, "/v1/notifications", token: Stack.token(user: "ada"))
             #expect(!String(decoding: inbox.response.body, as: UTF8.self).contains(Self.trace))
         }
     }
@@ -97,7 +97,7 @@ struct TracingTests {
                 let gateway = try await stack.startGateway(environment: environment)
                 let dispatcher = try await stack.startDispatcher(environment: environment)
                 try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
-                let token = try await Stack.token(user: "backend", scope: .service)
+                let token = Stack.token(user: "backend", scope: .service)
                 for header in [Self.parent, Self.unsampled] {
                     let answer = try await gateway.call(
                         .post, "/v1/jobs", token: token,

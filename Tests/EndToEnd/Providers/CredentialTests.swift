@@ -194,7 +194,7 @@ struct CredentialFileTests {
             let keys = try texts.map { try VAPIDKey(file: Array($0.utf8)).publicKey }
             try write(texts[0])
             let gateway = try await stack.startGateway(environment: ["VAPID_KEY": path])
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             func served() async throws -> String? {
                 try await gateway.call(.get, "/v1/web-push/key", token: token).body["key"]?.string
             }
@@ -243,7 +243,7 @@ struct ProjectTests {
     /// Registers a device whose token is the user's name.
     private static func register(_ gateway: Gateway, _ user: String, app: String) async throws {
         let answer = try await gateway.call(
-            .post, "/v1/devices", token: try await Stack.token(user: user),
+            .post, "/v1/devices", token: Stack.token(user: user),
             json: #"{"platform":"android","token":"\#(user)","app":"\#(app)"}"#)
         #expect(answer.status == 201)
     }
@@ -296,7 +296,10 @@ struct ProjectTests {
             }
             try await eventually("its work is kept") {
                 let rows = try await stack.query(
-                    "SELECT user_id || ' ' || outcome FROM carillon.delivery_attempts WHERE reason = 'no_credential'")
+                    """
+                    SELECT user_id || ' ' || outcome FROM carillon.delivery_attempts
+                    WHERE reason = 'the token endpoint answered 400, invalid_grant'
+                    """)
                 return try rows.map { try $0.text(0) } == ["reader retry"]
             }
             #expect(stack.pushed()["reader"] == ["first"])
@@ -336,7 +339,8 @@ struct ProjectTests {
             try await eventually("the other project's go out") { stack.pushed()["reader"]?.count == 10 }
             let board = Live(stack.connection).providerBoard
             try await eventually("admins see which apps wait") {
-                let states = try await board.states(now: Timestamp(seconds: 0)).filter { $0.provider == .fcm }
+                let report = try await board.report(now: Timestamp(seconds: 0))
+                let states = report.states.filter { $0.provider == .fcm }
                 return states.count { $0.breaker == .open } == 6
                     && states.allSatisfy { ($0.breaker == .open) == ($0.app != "news") }
             }

@@ -18,7 +18,7 @@ import Testing
 struct ProviderTests {
     private static func register(_ gateway: Gateway, _ user: String, app: String, token: String) async throws {
         let answer = try await gateway.call(
-            .post, "/v1/devices", token: try await Stack.token(user: user),
+            .post, "/v1/devices", token: Stack.token(user: user),
             json: #"{"platform":"android","token":"\#(token)","name":"\#(token)","app":"\#(app)"}"#)
         #expect(answer.status == 201)
     }
@@ -41,7 +41,7 @@ struct ProviderTests {
 
     /// The state of the FCM breakers by app.
     private static func breakers(_ gateway: Gateway) async throws -> [String: String] {
-        let token = try await Stack.token(user: "boss", scope: .admin)
+        let token = Stack.token(user: "boss", scope: .admin)
         let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
         #expect(answer.status == 200)
         let fcm = answer.body["providers"]?.array?.first { $0["provider"]?.string == "fcm" }
@@ -178,7 +178,7 @@ struct ProviderTests {
                 for (app, digits) in apps {
                     let phone = String(repeating: digits, count: 32)
                     let answer = try await gateway.call(
-                        .post, "/v1/devices", token: try await Stack.token(user: app),
+                        .post, "/v1/devices", token: Stack.token(user: app),
                         json: #"{"platform":"ios","token":"\#(phone)","app":"\#(app)"}"#)
                     #expect(answer.status == 201)
                     try await Self.push(stack, app, app)
@@ -238,7 +238,7 @@ struct ProviderTests {
     func providers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "boss", scope: .admin)
+            let token = Stack.token(user: "boss", scope: .admin)
             let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
             let names = (answer.body["providers"]?.array ?? []).map { $0["provider"]?.string }
             #expect(names == ["fcm", "apns", "webpush", "email", "webhook"])
@@ -253,7 +253,7 @@ struct ProviderTests {
             try await Self.register(gateway, "bob", app: "default", token: "unregistered-1")
             _ = try await stack.startDispatcher()
             for user in ["ada", "bob"] { try await Self.push(stack, user, "one") }
-            let token = try await Stack.token(user: "boss", scope: .admin)
+            let token = Stack.token(user: "boss", scope: .admin)
             // Dispatchers publish the counts every few seconds.
             let counts = try await eventualValue("both are counted") { () async throws -> JSONValue? in
                 let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
@@ -350,7 +350,7 @@ struct ProviderTests {
             let gateway = try await stack.startBoth()
             let good = try await gateway.register(user: "ada", platform: "android", token: "phone")
             try await gateway.register(user: "bob", platform: "android", token: "unregistered-1")
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             func test(_ json: String, _ token: String) async throws -> Gateway.Answer {
                 try await gateway.call(.post, "/v1/test-sends", token: token, json: json)
             }
@@ -368,7 +368,7 @@ struct ProviderTests {
             // A test send records nothing and keeps the device active.
             #expect(try await stack.query("SELECT 1 FROM carillon.devices WHERE active").count == 2)
             #expect(try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE kind = 'push'").isEmpty)
-            #expect(try await test(#"{"user":"ada"}"#, try await Stack.token(user: "ada")).status == 403)
+            #expect(try await test(#"{"user":"ada"}"#, Stack.token(user: "ada")).status == 403)
             #expect(try await test(#"{"user":"nobody"}"#, service).status == 404)
             #expect(try await test(#"{"title":"x"}"#, service).faults == ["user"])
             #expect(try await test(#"{"user":"ada","title":"","device":"x"}"#, service).faults == ["title", "device"])

@@ -27,17 +27,14 @@ struct UnsubscribeTests {
             body: Array(body.utf8),
             timeout: longestWait
         )
-        switch await stack.http.perform(request) {
-        case .answered(let response): return response
-        case .unanswered(let failure): throw FixtureError("\(failure)")
-        }
+        return try await stack.http.answer(request)
     }
 
     @Test("viewing changes nothing; one click stops that type's e-mail only and may be repeated")
     func oneType() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await Stack.token(user: "ada")
+            let ada = Stack.token(user: "ada")
             let preference = #"{"types":[{"type":"invoice_created","push":true,"email":true}]}"#
             #expect(try await gateway.call(.put, "/v1/preferences", token: ada, json: preference).status == 200)
             let token = Self.links.token(for: .init(user: "ada", type: "invoice_created"))
@@ -77,7 +74,7 @@ struct UnsubscribeTests {
     func all() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let ada = try await Stack.token(user: "ada")
+            let ada = Stack.token(user: "ada")
             #expect(try await gateway.call(.put, "/v1/settings", token: ada, json: #"{"locale":"de"}"#).status == 200)
             let multipart =
                 "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"

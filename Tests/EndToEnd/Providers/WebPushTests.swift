@@ -34,7 +34,7 @@ struct WebPushTests {
     func delivers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let key = try await gateway.call(.get, "/v1/web-push/key", token: try await Stack.token(user: "ada"))
+            let key = try await gateway.call(.get, "/v1/web-push/key", token: Stack.token(user: "ada"))
             #expect(key.status == 200)
             let pem = try String(contentsOfFile: stack.sandbox.vapidKeyPath, encoding: .utf8)
             let publicKey = try P256.Signing.PrivateKey(pemRepresentation: pem).publicKey.x963Representation
@@ -92,7 +92,7 @@ struct WebPushTests {
             try await eventually("all are answered") {
                 try await Self.attempts(stack).count { !$0.hasPrefix("retry") } == 3
             }
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let list = try await gateway.call(.get, "/v1/devices", token: token).body["devices"]?.array ?? []
             let active = list.filter { $0["active"]?.bool == true }.compactMap { $0["name"]?.string }
             #expect(active == ["current"])
@@ -124,29 +124,20 @@ struct WebPushTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            let other = await stack.http.perform(
+            let answer = try await stack.http.answer(
                 .init(.get, url: "\(stack.sandbox.controlURL)/subscriptions?id=other&key=\(Self.otherKey)"))
-            guard case .answered(let answer) = other, answer.status == 200 else {
-                Issue.record("the sandbox made no subscription")
-                return
-            }
+            try #require(answer.status == 200)
             try await gateway.register(
                 user: "ada", platform: "web", token: String(decoding: answer.body, as: UTF8.self))
             try await Self.notify(stack, "Paid")
             try await eventually("it is kept") { try await Self.attempts(stack) == ["retry HTTP_403"] }
-            let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
+            let list = try await gateway.call(.get, "/v1/devices", token: Stack.token(user: "ada"))
             #expect(list.body["devices"]?.array?.first?["active"]?.bool == true)
             try await eventually("the fault is logged") {
                 dispatcher.errors().contains("provider rejected the configuration for some devices")
             }
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
-            let page = await stack.http.perform(
-                .init(.get, url: "\(metrics)/metrics", maximumResponseBytes: 1_048_576))
-            guard case .answered(let response) = page else {
-                Issue.record("the dispatcher shows no metrics")
-                return
-            }
-            let samples = try MetricsText(String(decoding: response.body, as: UTF8.self)).samples
+            let samples = try await MetricsText.page("\(metrics)/metrics", stack).samples
             let count = samples[#"carillon_provider_misconfigured{provider="webpush",app="default"}"#] ?? 0
             #expect(count >= 1)
         }
@@ -204,7 +195,7 @@ struct WebPushTests {
                 let members = [("platform", "web"), ("token", stack.sandbox.subscription(app).json), ("app", app)]
                 let body = JSONValue.object(members.map { JSONMember($0.0, .string($0.1)) })
                 return try await gateway.call(
-                    .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                    .post, "/v1/devices", token: Stack.token(user: "ada"),
                     json: String(decoding: JSONWriter.bytes(of: body), as: UTF8.self)
                 ).status
             }
@@ -231,7 +222,7 @@ struct WebPushTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
                 environment: ["WEBPUSH_ORIGINS": "https://push.example, \(stack.sandbox.url)"])
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let good = stack.sandbox.subscription("ada").json
             let bad = [
                 "nonsense", "{}", #"{"endpoint":"https://push.example/x"}"#,

@@ -86,7 +86,7 @@ struct WebhookProviderTests {
             try await eventually("the dead letter is there") {
                 try await stack.deadReasons().values.contains("webhook refused it: HTTP_400")
             }
-            let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
+            let list = try await gateway.call(.get, "/v1/devices", token: Stack.token(user: "ada"))
             let off = list.body["devices"]?.array?.filter { $0["active"]?.bool == false }
             #expect(off?.map { $0["deactivated_reason"]?.string } == ["HTTP_410"])
         }

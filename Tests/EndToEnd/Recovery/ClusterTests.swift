@@ -44,7 +44,7 @@ struct ClusterTests {
             _ = try await stack.startDispatcher(name: "two")
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
-            let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
+            let producer = Producer(gateway, token: Stack.token(user: "shop", scope: .service))
             async let production: Void = producer.run(width: 8)
             for user in ["online", "offline", "online"] {
                 var before = producer.count
@@ -68,7 +68,7 @@ struct ClusterTests {
             let gateway = try await stack.startBoth()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
-            let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
+            let producer = Producer(gateway, token: Stack.token(user: "shop", scope: .service))
             async let production: Void = producer.run(width: 8)
             let fourth = try await cluster.join()
             for user in ["online", "offline"] {
@@ -105,7 +105,7 @@ struct ClusterTests {
                 }
             }
             let nodes = try await gateway.call(
-                .get, "/v1/admin/nodes", token: try await Stack.token(user: "op", scope: .admin))
+                .get, "/v1/admin/nodes", token: Stack.token(user: "op", scope: .admin))
             #expect(nodes.body["gateways"]?.array?.count == 1 && nodes.body["dispatchers"]?.array?.count == 1)
         }
     }
@@ -118,7 +118,7 @@ struct ClusterTests {
             try await HTTPStub.with(.init(body: "ok")) { stub in
                 let gateway = try await stack.startGateway()
                 let answer = try await gateway.call(
-                    .post, "/v1/webhooks", token: try await Stack.token(user: "shop", scope: .service),
+                    .post, "/v1/webhooks", token: Stack.token(user: "shop", scope: .service),
                     json: #"{"url":"\#(stub.url)/hook"}"#)
                 #expect(answer.status == 201)
                 for name in ["one", "two"] { _ = try await stack.startDispatcher(name: name) }
@@ -165,7 +165,7 @@ struct ClusterTests {
             try await eventually("the push goes out") { stack.pushed()["ada-phone"] == ["before"] }
             let json = #"{"user":"ada","type":"invoice_overdue","title":"after"}"#
             let answer = try await gateway.call(
-                .post, "/v1/jobs", token: try await Stack.token(user: "shop", scope: .service), json: json)
+                .post, "/v1/jobs", token: Stack.token(user: "shop", scope: .service), json: json)
             #expect(answer.status == 202)
             // Parts may have the same entry id, so the answer names the stream.
             #expect(answer.body["entry"]?.string?.hasPrefix("carillon:{") == true)

@@ -20,7 +20,7 @@ struct FailoverTests {
         try await Stack.with(settings: settings) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            let token = try await Stack.token(user: "shop", scope: .service)
+            let token = Stack.token(user: "shop", scope: .service)
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
 
@@ -197,7 +197,7 @@ struct FailoverTests {
             let gateway = try await stack.startBoth()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "online")
-            let producer = Producer(gateway, token: try await Stack.token(user: "shop", scope: .service))
+            let producer = Producer(gateway, token: Stack.token(user: "shop", scope: .service))
             async let production: Void = producer.run(width: 4)
             try await eventually("many are shown") { Producer.shown(socket).count > 100 }
             try await primary.kill()
@@ -243,7 +243,7 @@ struct FailoverTests {
                 let later = socket.titles.filter { $0.hasPrefix("new") }
                 return Set(titles(last) + later) == Set(inbox)
             }
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let page = try await gateway.call(
                 .get, "/v1/notifications?since_version=\(version)", token: token)
             #expect(page.body["reset"]?.bool == true)

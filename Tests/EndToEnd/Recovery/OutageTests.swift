@@ -49,7 +49,7 @@ struct OutageTests {
             }
             func post(_ id: String) async throws -> Gateway.Answer {
                 try await gateway.call(
-                    .post, "/v1/jobs", token: try await Stack.token(user: "shop", scope: .service),
+                    .post, "/v1/jobs", token: Stack.token(user: "shop", scope: .service),
                     json: #"{"id":"\#(id)","user":"ada","type":"payment_received","title":"\#(id)"}"#)
             }
             try await eventually("the dispatcher is ready") { await isReady(200, "ready") }
@@ -146,7 +146,7 @@ struct OutageTests {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
             let gateway = try await stack.startBoth()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             func send(_ title: String) async throws {
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
@@ -303,7 +303,7 @@ struct LongOutageTests {
         try await gateway.call(
             .post,
             "/v1/jobs",
-            token: try await Stack.token(user: "shop", scope: .service),
+            token: Stack.token(user: "shop", scope: .service),
             json: """
                 {"id":"\(number)","user":"\(user)","type":"payment_received","title":"during \(number) \(user)"}
                 """

@@ -71,7 +71,7 @@ struct PartitionTests {
             try await eventually("it works before") { socket.titles == ["before"] }
 
             proxy.lose(.replies)
-            let app = try await Stack.token(user: "app", scope: .service)
+            let app = Stack.token(user: "app", scope: .service)
             let job = #"{"user":"ada","type":"invoice_created","title":"posted","id":"posted"}"#
             // The gateway cannot know whether Redis has the job, so its caller retries.
             #expect(try await gateway.call(.post, "/v1/jobs", token: app, json: job).status == 503)

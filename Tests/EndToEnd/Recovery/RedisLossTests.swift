@@ -39,7 +39,7 @@ struct RedisLossTests {
             try await stack.append([("user", "later"), ("type", "news"), ("title", "later"), ("deliver_at", due)])
             let moment = Schedules.lastMinute()
             let created = try await gateway.call(
-                .post, "/v1/schedules", token: try await Stack.token(user: "app", scope: .service),
+                .post, "/v1/schedules", token: Stack.token(user: "app", scope: .service),
                 json: Schedules.daily(at: moment, job: #"{"user":"daily","type":"news","title":"daily"}"#))
             #expect(created.status == 201)
             try await eventually("all of them wait") {

@@ -31,7 +31,7 @@ struct RetentionTests {
                 "UPDATE carillon.notifications SET keep_until = now() - interval '1 minute' WHERE title = 'kept until'")
             // The first dispatcher noted that nothing was this old.
             _ = try await stack.query("UPDATE carillon.sweep SET retained_from = '-infinity'")
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let read = try await stack.query("SELECT id::text FROM carillon.notifications WHERE title = 'older, read'")
             let readID = try #require(try read.first?.text(0))
             #expect(try await gateway.call(.post, "/v1/notifications/\(readID)/read", token: token).status == 200)

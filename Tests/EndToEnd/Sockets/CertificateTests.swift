@@ -44,7 +44,7 @@ struct CertificateTests {
             try files.put(first)
             let gateway = try await stack.startGateway(
                 environment: ["GATEWAY_TLS_CERT": files.certificate, "GATEWAY_TLS_KEY": files.key])
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             let old = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
             _ = try await old.first("sync")
 
@@ -93,7 +93,7 @@ struct CertificateTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
                 environment: ["GATEWAY_TLS_CERT": certificate.certificateFile, "GATEWAY_TLS_KEY": certificate.keyFile])
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             for version in [TLSVersion.tlsv12, .tlsv13] {
                 let tls = try Self.trusting(certificate, from: version, upTo: version)
                 let socket = try await TestSocket.open(port: gateway.port, token: token, tls: tls)

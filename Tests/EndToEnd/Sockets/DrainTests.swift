@@ -15,7 +15,7 @@ struct DrainTests {
     func drain() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             var sockets: [TestSocket] = []
             for number in 0..<200 {
                 sockets.append(try await TestSocket.synced(port: gateway.port, user: "user-\(number)"))
@@ -59,7 +59,7 @@ struct DrainTests {
     func reused() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             func request(_ path: String, _ fields: String...) -> [UInt8] {
                 let head = ["GET \(path) HTTP/1.1", "host: x", "authorization: Bearer \(token)"] + fields
                 return Array((head.joined(separator: "\r\n") + "\r\n\r\n").utf8)
@@ -124,7 +124,7 @@ struct DrainTests {
 
     private static func tokens(_ count: Int) async throws -> [String] {
         var tokens: [String] = []
-        for number in 0..<count { tokens.append(try await Stack.token(user: "user-\(number)")) }
+        for number in 0..<count { tokens.append(Stack.token(user: "user-\(number)")) }
         return tokens
     }
 

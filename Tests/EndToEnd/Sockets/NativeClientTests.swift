@@ -96,10 +96,10 @@ struct NativeClientTests {
             let prolonged = try await TestSocket.synced(port: gateway.port, user: "ada")
             let stubborn = try await TestSocket.synced(port: gateway.port, user: "ada")
 
-            let fresh = try await Stack.token(user: "ada")
+            let fresh = Stack.token(user: "ada")
             try await prolonged.send(json: #"{"type":"auth","token":"\#(fresh)","ref":1}"#)
             #expect(try await prolonged.first("done")["ref"]?.integer == 1)
-            let eve = try await Stack.token(user: "eve")
+            let eve = Stack.token(user: "eve")
             try await stubborn.send(json: #"{"type":"auth","token":"\#(eve)","ref":2}"#)
             try await stubborn.send(json: #"{"type":"auth","token":"x.y.z","ref":3}"#)
             try await eventually("both are refused") { stubborn.all("error").count == 2 }

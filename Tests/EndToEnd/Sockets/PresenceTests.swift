@@ -58,7 +58,7 @@ struct PresenceStateTests {
             let other = try await stack.startGateway(name: "other")
             _ = try await TestSocket.synced(port: doomed.port, user: "gone")
             _ = try await TestSocket.synced(port: other.port, user: "here")
-            let token = try await Stack.token(user: "app", scope: .admin)
+            let token = Stack.token(user: "app", scope: .admin)
             func isOnline(_ user: String) async throws -> Bool? {
                 try await other.call(.get, "/v1/admin/presence/\(user)", token: token).body["online"]?.bool
             }
@@ -78,8 +78,8 @@ struct PresenceRestTests {
     func presence() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let admin = try await Stack.token(user: "root", scope: .admin)
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let admin = Stack.token(user: "root", scope: .admin)
+            let service = Stack.token(user: "backend", scope: .service)
             let path = "/v1/admin/presence/ada"
             #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
             #expect(try await gateway.call(.get, path, token: service).status == 403)
@@ -123,14 +123,14 @@ struct PresenceRestTests {
     func unseen() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let path = "/v1/admin/presence/ada"
             func counted() async throws -> Double {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 return try MetricsText(String(decoding: page, as: UTF8.self)).samples["carillon_presence_unseen"] ?? 0
             }
             #expect(try await counted() == 0)
-            let service = try await Stack.token(user: "backend", scope: .service)
+            let service = Stack.token(user: "backend", scope: .service)
             #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
             // PostgreSQL refuses the last-seen time and nothing else.
             try await stack.query("ALTER TABLE carillon.users ADD CONSTRAINT refused CHECK (last_seen IS NULL)")
@@ -155,7 +155,7 @@ struct PresenceRestTests {
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let admin = try await Stack.token(user: "root", scope: .admin)
+            let admin = Stack.token(user: "root", scope: .admin)
             let many = (0...1_000).map { "\"u\($0)\"" }.joined(separator: ",")
             let bodies = [
                 (#"{}"#, "users"), (#"{"users":[]}"#, "users"), (#"{"users":"ada"}"#, "users"),

@@ -16,7 +16,7 @@ struct ProtectionTests {
     func sizes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             let field = "x-fill: \(String(repeating: "x", count: 20_000))"
             let many = (0..<200).map { "x-\($0): 1" }.joined(separator: "\r\n")
             for fields in [field, many] {
@@ -35,7 +35,7 @@ struct ProtectionTests {
             let fill = String(repeating: "x", count: 1_100_000)
             let large = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"\#(fill)"}"#)
             #expect(large.status == 413)
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let data = String(repeating: "d", count: 2_500)
             let job = #"{"type":"invoice_created","user":"u","title":"t","data":{"fill":"\#(data)"}}"#
             let jobs = "[" + Array(repeating: job, count: 1_000).joined(separator: ",") + "]"
@@ -53,7 +53,7 @@ struct ProtectionTests {
             let allowed = "https://app.example.com"
             let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": "\(allowed), http://other.test"]
             )
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             for (origin, status) in [
                 (allowed, 101), ("https://APP.example.com", 101), ("http://127.0.0.1:\(gateway.port)", 101),
                 ("https://evil.example", 403), ("null", 403), ("https://app.example.com.evil.example", 403),
@@ -97,7 +97,7 @@ struct ProtectionTests {
         try await Stack.with { stack in
             let allowed = "https://app.example.com"
             let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": allowed])
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             for path in ["/v1/notifications", "/v1/nothing", "/v1/stream"] {
                 // The endpoint refuses the stream; the server answers the others.
                 let bearer = path == "/v1/stream" ? nil : token
@@ -135,7 +135,7 @@ struct ProtectionTests {
     func securityFields() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             for (path, cache) in [
                 ("/v1/notifications", "private, no-cache"), ("/v1/settings", "no-store"), ("/v1/nothing", "no-store"),
                 ("/healthz", "no-store"), ("/openapi.json", "public, max-age=300"),
@@ -168,7 +168,7 @@ struct ProtectionTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
                 environment: ["ADDRESS_CONNECTIONS": "1", "TRUSTED_PROXIES": "127.0.0.0/8"])
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             func open(_ address: String) async throws -> TestSocket {
                 let socket = try await TestSocket.open(
                     port: gateway.port, token: token, headers: ["X-Forwarded-For": "1.1.1.1, \(address)"])
@@ -198,7 +198,7 @@ struct ProtectionTests {
             let refused = try await hub()
             let first = try await TestStream.open(port: gateway.port, user: "u", path: try await hub())
             try await eventually("it is answered") { first.status == 200 }
-            let token = try await Stack.token(user: "u")
+            let token = Stack.token(user: "u")
             let poll = "/socket.io/?EIO=4&transport=polling"
             for path in [refused, poll, "/v1/stream"] {
                 let answer = try await gateway.call(.get, path, token: token)
@@ -219,14 +219,14 @@ struct ProtectionTests {
     func calls() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "2"])
-            let token = try await Stack.token(user: "busy")
+            let token = Stack.token(user: "busy")
             try await eventually("it is too much") {
                 let answer = try await gateway.call(.get, "/v1/settings", token: token)
                 guard answer.status == 429 else { return false }
                 let seconds = answer.header("retry-after").flatMap { Int($0) }
                 return (1...12).contains(seconds ?? 0)
             }
-            let calm = try await gateway.call(.get, "/v1/settings", token: try await Stack.token(user: "calm"))
+            let calm = try await gateway.call(.get, "/v1/settings", token: Stack.token(user: "calm"))
             #expect(calm.status == 200)
             try await eventually("it may call again") {
                 try await gateway.call(.get, "/v1/settings", token: token).status == 200
@@ -239,7 +239,7 @@ struct ProtectionTests {
         try await Stack.with { stack in
             // At most 60 calls at once.
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "10"])
-            let token = try await Stack.token(user: "busy")
+            let token = Stack.token(user: "busy")
             let rows = (0..<100).map { #"{"platform":"android","token":"t\#($0)"}"# }.joined(separator: ",")
             let answer = try await gateway.call(.post, "/rest/v1/user_push_tokens", token: token, json: "[\(rows)]")
             #expect(answer.status == 201)
@@ -257,7 +257,7 @@ struct ProtectionTests {
         try await Stack.with { stack in
             // At most 60 calls at once.
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "10"])
-            let token = try await Stack.token(user: "busy")
+            let token = Stack.token(user: "busy")
             let id = NotificationID.random()
             try await stack.query(
                 """
@@ -307,7 +307,7 @@ struct ProtectionTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             func large(_ path: String, _ user: String) async throws -> TestSocket {
-                let token = try await Stack.token(user: user)
+                let token = Stack.token(user: user)
                 let head = "POST \(path) HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(token)\r\n"
                 let part = [UInt8](repeating: 0x20, count: 250_000)
                 let client = try await TestSocket.connect(port: gateway.port)
@@ -324,12 +324,12 @@ struct ProtectionTests {
             try await eventually("the others are refused") { all.filter { $0.status == 503 }.count >= 90 - 68 }
             #expect(all.allSatisfy { [nil, 503].contains($0.status) })
             try await gateway.register(user: "ben", platform: "android", token: "phone")
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let body = String(repeating: "b", count: 10_000)
             let job = #"{"user":"ben","type":"invoice_created","title":"t","data":{"text":"\#(body)"}}"#
             #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: job).status == 202)
             for client in all { await client.close() }
-            let ben = try await Stack.token(user: "ben")
+            let ben = Stack.token(user: "ben")
             let types = String(repeating: " ", count: 500_000)
             try await eventually("there is room again") {
                 // A refusal may close the connection before all of the body is sent.
@@ -344,7 +344,7 @@ struct ProtectionTests {
     func queries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let paths: [(path: String, name: String)] = [
                 ("/v1/notifications", "limit"), ("/v1/unsubscribe", "token"), ("/v1/stream", "ticket"),
                 ("/v1/stream", "last_event_id"), ("/hubs/notifications", "access_token"), ("/hubs/notifications", "id"),
@@ -380,7 +380,7 @@ struct ProtectionTests {
             for (path, name) in [
                 ("/v1/schedules", "org"), ("/v1/schedules", "cursor"), ("/v1/webhooks", "org"), ("/v1/jobs/x", "org"),
             ] {
-                let service = try await Stack.token(user: "app", scope: .service)
+                let service = Stack.token(user: "app", scope: .service)
                 let answer = try await gateway.call(.get, "\(path)?\(name)=", token: service)
                 #expect(answer.status == 400, "\(path)?\(name)=")
                 #expect(answer.faults == [name])

@@ -38,7 +38,7 @@ struct ReverseProxyTests {
         func open(user: String) async throws -> String {
             let handshake = try JSONParser.parse(Array(try await self.send(.get, "").body.utf8.dropFirst()))
             let sid = try #require(handshake["sid"]?.string)
-            let token = try await Stack.token(user: user)
+            let token = Stack.token(user: user)
             _ = try await self.send(.post, "&sid=\(sid)", body: #"40{"token":"\#(token)"}"#)
             return sid
         }
@@ -103,7 +103,7 @@ struct ReverseProxyTests {
 
             // Calls between upgrades, on connections that the proxy reuses.
             for number in 0..<20 {
-                let token = try await Stack.token(user: "native")
+                let token = Stack.token(user: "native")
                 let headers = [
                     (name: "x-request-id", value: "call-\(number)"), (name: "referer", value: "/?token=in-a-header"),
                 ]
@@ -155,7 +155,7 @@ struct ReverseProxyTests {
             ]
             let directory = try TemporaryDirectory("proxy")
             let proxy = try await ReverseProxy.start(kind, before: gateways, in: directory)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             func open(_ address: String) async throws -> TestSocket {
                 // The gateway recognises its own pages by the host.
                 let headers = ["Origin": "http://127.0.0.1:\(proxy.port)", "X-Forwarded-For": address]
@@ -183,7 +183,7 @@ struct ReverseProxyTests {
             let directory = try TemporaryDirectory("proxy")
             let proxy = try await ReverseProxy.start(kind, before: gateways, in: directory)
             let through = Gateway(process: proxy.process, port: proxy.port, http: stack.http)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             #expect(try await gateways[0].process.stop() == .code(0))
             // At once: a health check may not have noticed yet.
             for _ in 0..<10 {

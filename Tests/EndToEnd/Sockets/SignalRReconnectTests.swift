@@ -16,7 +16,7 @@ struct SignalRReconnectTests {
     private static func open(_ gateway: Gateway, id: String, user: String = "ada") async throws -> TestSocket {
         let socket = try await TestSocket.open(
             port: gateway.port,
-            token: try await Stack.token(user: user),
+            token: Stack.token(user: user),
             query: "?id=\(id)",
             path: TestSignalR.path
         )

@@ -44,7 +44,7 @@ struct SignalRTests {
 
             try await socket.send(opcode: 2, payload: TestSignalR.call("GetUnreadCount", id: "b"))
             try await eventually("it is answered") { socket.messages.completion("b")?["result"]?.integer == 2 }
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             _ = try await gateway.call(.delete, "/v1/notifications/\(first)", token: token)
             try await eventually("the deletion arrives") {
                 socket.messages.arguments("NotificationDeleted") == [.string(first)]
@@ -125,13 +125,13 @@ struct SignalRTests {
             let negotiate = "\(TestSignalR.path)/negotiate?negotiateVersion=1"
             #expect(try await gateway.call(.post, negotiate, token: nil).status == 401)
             #expect(try await gateway.call(.post, negotiate, token: "x.y.z").status == 401)
-            #expect(try await gateway.call(.get, negotiate, token: try await Stack.token(user: "ada")).status == 405)
+            #expect(try await gateway.call(.get, negotiate, token: Stack.token(user: "ada")).status == 405)
             let id = try await TestSignalR.negotiate(gateway, user: "ada")
             let refused = try await TestSocket.open(
                 port: gateway.port, token: nil, query: "?id=\(id)", path: TestSignalR.path)
             try await eventually("it is refused") { refused.status == 401 }
             // A token in the query is as good as one in the header.
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let socket = try await TestSocket.open(
                 port: gateway.port, token: nil, query: "?id=\(id)&access_token=\(token)", path: TestSignalR.path)
             try await eventually("it is accepted") { socket.status == 101 }
@@ -223,7 +223,7 @@ struct SignalRTransportTests {
             try await eventually("it is answered") { stream.signalR.completion("1")?["result"]?.integer == 0 }
             try await gateway.post(TestSignalR.record(#"{"type":7}"#), path, user: "ada")
             try await eventually("it ends") { stream.isOver }
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             #expect(try await gateway.call(.post, path, token: token).status == 404)
         }
     }
@@ -234,7 +234,7 @@ struct SignalRTransportTests {
             let gateway = try await stack.startBoth()
             let id = try await TestSignalR.negotiate(gateway, user: "ada")
             let path = "\(TestSignalR.path)?id=\(id)"
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let first = try await gateway.call(.get, path, token: token)
             #expect(first.status == 200)
             #expect(first.response.body.isEmpty)
@@ -258,7 +258,7 @@ struct SignalRTransportTests {
             #expect(messages.completion("1")?["result"]?.integer == 1)
 
             // Another user cannot use the connection.
-            let other = try await Stack.token(user: "bob")
+            let other = Stack.token(user: "bob")
             #expect(try await gateway.call(.get, path, token: other).status == 404)
             #expect(try await gateway.call(.delete, path, token: token).status == 202)
             #expect(try await gateway.call(.get, path, token: token).status == 404)
@@ -269,7 +269,7 @@ struct SignalRTransportTests {
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": "https://a.example"])
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let path = TestSignalR.path
             #expect(try await gateway.call(.get, path, token: token).status == 400)
             #expect(try await gateway.call(.get, "\(path)?id=none", token: token).status == 404)
@@ -303,13 +303,13 @@ extension Gateway {
     /// Posts records.
     fileprivate func post(_ records: [UInt8], _ path: String, user: String) async throws {
         let text = String(decoding: records, as: UTF8.self)
-        let answer = try await self.call(.post, path, token: try await Stack.token(user: user), json: text)
+        let answer = try await self.call(.post, path, token: Stack.token(user: user), json: text)
         guard answer.status == 200 else { throw FixtureError("POST was answered with \(answer.status)") }
     }
 
     /// Polls once.
     fileprivate func poll(_ path: String, user: String) async throws -> [JSONValue] {
-        let answer = try await self.call(.get, path, token: try await Stack.token(user: user))
+        let answer = try await self.call(.get, path, token: Stack.token(user: user))
         guard answer.status == 200 else { throw FixtureError("GET was answered with \(answer.status)") }
         return TestSignalR.messages(answer.response.body)
     }

@@ -17,7 +17,7 @@ struct SocketIOClientTests {
         transports: String = "websocket",
         _ more: [String] = []
     ) async throws -> PythonClient {
-        let token = try await Stack.token(user: user)
+        let token = Stack.token(user: user)
         return try await PythonClient.start(
             "socketio_client.py",
             ["http://127.0.0.1:\(gateway.port)", "--token", token, "--transports", transports] + more,
@@ -136,7 +136,7 @@ struct SocketIOClientTests {
             #expect(try await none.wait(for: "refused ").contains("auth.token is missing"))
             let header = try await PythonClient.start(
                 "socketio_client.py",
-                [url, "--handshake-token", try await Stack.token(user: "ada"), "--transports", "polling"],
+                [url, "--handshake-token", Stack.token(user: "ada"), "--transports", "polling"],
                 in: stack.directory.path
             )
             _ = try await header.wait(for: "ready polling")
@@ -152,7 +152,7 @@ struct SocketIOClientTests {
     func expiry(_ transports: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let fresh = try await Stack.token(user: "ada")
+            let fresh = Stack.token(user: "ada")
             /// Starts a client with a token that expires soon and returns it once it has joined.
             func start(_ more: [String]) async throws -> PythonClient {
                 try await Stack.withExpiringToken(user: "ada") { token in
@@ -209,7 +209,7 @@ struct SocketIOClientTests {
             let raw = try await TestSocket.open(
                 port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
             try await eventually("the socket is up") { raw.status == 101 }
-            try await raw.send(json: #"40{"token":"\#(try await Stack.token(user: "raw"))"}"#)
+            try await raw.send(json: #"40{"token":"\#(Stack.token(user: "raw"))"}"#)
             try await eventually("it has joined") { raw.texts.contains { $0.hasPrefix("40") } }
             #expect(try await gateway.process.stop() == .code(0))
             for client in clients { _ = try await client.wait(for: "disconnected") }
@@ -266,7 +266,7 @@ struct SocketIOBrowserTests {
         try await Stack.withBrowser { stack, gateway, browser in
             try await stack.notify("ada", "before")
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
-            try await Self.connect(browser, gateway, token: try await Stack.token(user: "ada"), transports: names)
+            try await Self.connect(browser, gateway, token: Stack.token(user: "ada"), transports: names)
             try await browser.wait(for: "the sync is here", "all('sync').length === 1")
             try await browser.wait(for: "the last transport is in use", "client.io.engine.transport.name === '\(last)'")
             let first = try await browser.run("return all('sync')[0].notifications.map((n) => n.title)")
@@ -295,7 +295,7 @@ struct SocketIOBrowserTests {
         let port = "\(try FreePort.next())"
         try await Stack.withBrowser(environment: ["GATEWAY_PORT": port]) { stack, gateway, browser in
             try await Self.connect(
-                browser, gateway, token: try await Stack.token(user: "ada"), transports: ["polling", "websocket"])
+                browser, gateway, token: Stack.token(user: "ada"), transports: ["polling", "websocket"])
             try await browser.wait(for: "the sync is here", "all('sync').length === 1")
             gateway.process.send(SIGKILL)
             try await gateway.process.waitForExit()
@@ -324,7 +324,7 @@ struct SocketIOBrowserTests {
                     return try await browser.run("return all('sync').length").integer == 1 ? true : nil
                 }
             }
-            try await connect(fresh: try await Stack.token(user: "ada"))
+            try await connect(fresh: Stack.token(user: "ada"))
             try await browser.wait(for: "it joins again", "all('sync').length === 2")
             #expect(try await browser.run("return all('refused').length + all('error').length").integer == 0)
             try await stack.notify("ada", "next")

@@ -40,7 +40,7 @@ struct SocketIOProtocolTests {
     func webSocket() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let socket = try await Self.webSocket(gateway)
             let open = try await Self.first(socket, "0{")
             #expect(open.contains(#""upgrades":[]"#))
@@ -112,7 +112,7 @@ struct SocketIOProtocolTests {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
-            try await engine.post(#"40{"token":"\#(try await Stack.token(user: "ada"))"}"#)
+            try await engine.post(#"40{"token":"\#(Stack.token(user: "ada"))"}"#)
             let joined = try await engine.poll(until: #"42["sync""#)
             #expect(joined.first?.hasPrefix(#"40{"sid":""#) == true)
             for number in 0..<40 { try await Self.notify(stack, "n\(number)") }
@@ -148,7 +148,7 @@ struct SocketIOProtocolTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["SOCKETIO_RECOVERY": "on"])
             _ = try await stack.startDispatcher()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let socket = try await Self.webSocket(gateway)
             try await Self.send(socket, #"40{"token":"\#(token)"}"#)
             let granted = try await Self.first(socket, #"40{"sid":""#)
@@ -171,7 +171,7 @@ struct SocketIOProtocolTests {
             try await eventually("it goes on") { Self.titles(back.texts) == ["missed", "too", "next"] }
 
             let eve = try await Self.webSocket(gateway)
-            let other = try await Stack.token(user: "eve")
+            let other = Stack.token(user: "eve")
             try await Self.send(eve, #"40{"token":"\#(other)","pid":"\#(pid)","offset":"1"}"#)
             #expect(try await Self.first(eve, "40{") != granted)
             #expect(try await Self.first(eve, #"42["sync""#) == #"42["sync",{"notifications":[]},"0"]"#)
@@ -183,12 +183,12 @@ struct SocketIOProtocolTests {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
-            try await engine.post(#"40{"token":"\#(try await Stack.token(user: "ada"))"}"#)
+            try await engine.post(#"40{"token":"\#(Stack.token(user: "ada"))"}"#)
             _ = try await engine.poll(until: #"42["sync""#)
             let witness = try await TestSocket.synced(port: gateway.port, user: "ada")
             try await Self.notify(stack, "private")
             _ = try await witness.first("notification")
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             let answer = try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service)
             #expect(answer.status == 200)
             try await eventually("both have ended") {

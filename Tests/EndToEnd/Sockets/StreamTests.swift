@@ -59,7 +59,7 @@ struct StreamTests {
             let ids = try stream.events.filter { $0.name == "notification" }.map { event in
                 try #require(try JSONParser.parse(Array(event.data.utf8))["notification"]?["id"]?.string)
             }
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             let path = "/v1/notifications/\(ids[0])/read"
             #expect(try await gateway.call(.post, path, token: token).status < 300)
             let read = try await stream.first("read")
@@ -144,9 +144,9 @@ struct StreamTests {
             }
             let event = try JSONParser.parse(Array(try await stream.first("notification").data.utf8))
             let id = try #require(event["notification"]?["id"]?.string)
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             #expect(try await gateway.call(.post, "/v1/notifications/\(id)/delivered", token: token).status < 300)
-            let service = try await Stack.token(user: "app", scope: .service)
+            let service = Stack.token(user: "app", scope: .service)
             #expect(try await gateway.call(.delete, "/v1/jobs/withdrawn", token: service).status == 200)
             try await eventually("each has its status") {
                 try await stack.statuses(user: "ada") == ["acknowledged": "delivered", "withdrawn": "cancelled"]
@@ -175,7 +175,7 @@ struct StreamTests {
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada")
+            let token = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/stream", token: nil).status == 401)
             #expect(try await gateway.call(.get, "/v1/stream", token: "x.y.z").status == 401)
             #expect(try await gateway.call(.get, "/v1/stream?ticket=unknown", token: nil).status == 401)

@@ -11,13 +11,13 @@ import Testing
 /// Calls of a gateway for tests of broadcasts.
 enum Broadcasts {
     static func post(_ gateway: Gateway, _ json: String) async throws -> Gateway.Answer {
-        try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)
+        try await gateway.call(.post, "/v1/jobs", token: Self.service(), json: json)
     }
 
-    static func service() async throws -> String { try await Stack.token(user: "backend", scope: .service) }
+    static func service() -> String { Stack.token(user: "backend", scope: .service) }
 
     static func report(_ gateway: Gateway, _ id: String) async throws -> JSONValue {
-        try await gateway.call(.get, "/v1/jobs/\(id)", token: try await Self.service()).body
+        try await gateway.call(.get, "/v1/jobs/\(id)", token: Self.service()).body
     }
 
     static func waitFor(_ state: String, _ gateway: Gateway, _ id: String) async throws -> JSONValue {
@@ -46,7 +46,7 @@ extension Stack {
         // The dispatcher leaves a delivery of an unknown version in the stream; it holds the
         // broadcast back.
         let work = try await self.connection.send("XADD", .text(stream), "*", "d", "99 from the future").string() ?? ""
-        let service = try await Stack.token(user: "backend", scope: .service)
+        let service = Stack.token(user: "backend", scope: .service)
         let answer = try await gateway.call(
             .post, "/v1/jobs", token: service, json: #"{"id":"\#(id)",\#(members)}"#)
         #expect(answer.status == 202)

@@ -175,16 +175,14 @@ struct Workbench {
             atPath: "\(directory)/.build/release", withDestinationPath: TestProducts.directory)
         try Self.addClients(to: directory)
         try Stack.write(variables, into: "\(directory)/.local")
-        variables["USER_TOKEN"] = try await Stack.token(user: "ada")
-        variables["ADMIN_TOKEN"] = try await Stack.token(user: "operator", scope: .admin)
+        variables["USER_TOKEN"] = Stack.token(user: "ada")
+        variables["ADMIN_TOKEN"] = Stack.token(user: "operator", scope: .admin)
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
         variables["PATH"] = "\(TestProducts.directory):\(path)"
         variables["PYTHONUNBUFFERED"] = "1"
         variables["PYTHONPATH"] = Stack.checkout.appending(path: "clients/python/src").path
         // Makes the user of the pages known, so that a broadcast has an audience.
-        let answer = try await gateway.call(
-            .put, "/v1/settings", token: try await Stack.token(user: "ada"), json: #"{"email":"ada@example.com"}"#)
-        guard answer.status == 200 else { throw FixtureError("user not created: \(answer.body)") }
+        try await gateway.set(#"{"email":"ada@example.com"}"#, of: "ada")
         return Workbench(stack: stack, gateway: gateway, directory: directory, variables: variables)
     }
 
@@ -269,7 +267,7 @@ extension Stack {
         variables["SANDBOX_URL"] = self.sandbox.controlURL
         variables["CARILLON_BIN"] = TestProducts.directory
         variables["CARILLON_DATA"] = self.directory.path
-        variables["SERVICE_TOKEN"] = try await Self.token(user: "upstream", scope: .service)
+        variables["SERVICE_TOKEN"] = Self.token(user: "upstream", scope: .service)
         return variables
     }
 

@@ -60,9 +60,7 @@ struct MetricsText {
 
     /// Reads a service's page.
     static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
-        guard case .answered(let response) = await stack.http.perform(.init(.get, url: url)) else {
-            throw FixtureError("no answer from \(url)")
-        }
+        let response = try await stack.http.answer(.init(.get, url: url, maximumResponseBytes: 1_048_576), to: url)
         #expect(response.status == 200)
         return try MetricsText(String(decoding: response.body, as: UTF8.self))
     }

@@ -22,7 +22,7 @@ struct OperatorPage {
 
     /// Signs an operator in by a link with a token, and opens a view.
     func open(_ view: String = "") async throws {
-        try await self.follow(token: try await Stack.token(user: "root", scope: .admin))
+        try await self.follow(token: Stack.token(user: "root", scope: .admin))
         try await self.browser.wait(for: "the page is there", Self.part("#content > .view"))
         if !view.isEmpty { try await self.show(view) }
     }

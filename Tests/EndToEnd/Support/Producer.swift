@@ -67,7 +67,7 @@ final class Producer: Sendable {
 
     /// Returns the titles of a user's inbox, and its version.
     static func inbox(of user: String, _ gateway: Gateway) async throws -> (titles: [String], version: Int64) {
-        let token = try await Stack.token(user: user)
+        let token = Stack.token(user: user)
         var titles: [String] = []
         var cursor = ""
         while true {

@@ -83,9 +83,7 @@ final class PythonClient: Sendable {
     }
 
     static var interpreter: String {
-        if let path = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] { return path }
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
-        return folders.map { "\($0)/python3" }.first { FileManager.default.isExecutableFile(atPath: $0) } ?? "python3"
+        ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? Commands.find("python3") ?? "python3"
     }
 
     /// Whether a module can be imported; reports a missing one.

@@ -55,11 +55,9 @@ extension Stack {
         wanting type: String? = nil,
         by gateway: Gateway
     ) async throws {
-        let token = try await Self.token(user: user)
-        let settings = try await gateway.call(
-            .put, "/v1/settings", token: token, json: #"{"email":"\#(address)"}"#)
-        guard settings.status == 200 else { throw FixtureError("address not set: \(settings.body)") }
+        try await gateway.set(#"{"email":"\#(address)"}"#, of: user)
         guard let type else { return }
+        let token = Self.token(user: user)
         let preferences = try await gateway.call(
             .put, "/v1/preferences", token: token, json: #"{"types":[{"type":"\#(type)","email":true}]}"#)
         guard preferences.status == 200 else { throw FixtureError("preference not set: \(preferences.body)") }

@@ -43,7 +43,7 @@ final class TestSocket: Sendable {
         tls: NIOSSLContext? = nil,
         group: MultiThreadedEventLoopGroup = .singleton
     ) async throws -> TestSocket {
-        let handler = NIOLoopBoundHandlerBox()
+        let holder = SocketHolder()
         let channel = try await ClientBootstrap(group: group)
             .channelOption(.autoRead, value: behaviour.isReading)
             .channelOption(.allowRemoteHalfClosure, value: behaviour.keepsHalfOpen)
@@ -55,13 +55,13 @@ final class TestSocket: Sendable {
                         try channel.pipeline.syncOperations.addHandler(handler)
                     }
                     try channel.pipeline.syncOperations.addHandler(
-                        TestSocketHandler(box: handler, answersPings: behaviour.answersPings)
+                        TestSocketHandler(holder: holder, answersPings: behaviour.answersPings)
                     )
                 }
             }
             .connect(host: "127.0.0.1", port: port).get()
         let socket = TestSocket(channel: channel)
-        handler.socket.withLock { $0 = socket }
+        holder.socket.withLock { $0 = socket }
         return socket
     }
 
@@ -96,7 +96,7 @@ final class TestSocket: Sendable {
     ) async throws -> TestSocket {
         let socket = try await Self.open(
             port: port,
-            token: try await Stack.token(user: user),
+            token: Stack.token(user: user),
             query: query,
             behaviour: behaviour
         )
@@ -222,7 +222,7 @@ final class TestSocket: Sendable {
 }
 
 /// Holds the socket for its handler, which is created first.
-private final class NIOLoopBoundHandlerBox: Sendable {
+private final class SocketHolder: Sendable {
     let socket = Mutex<TestSocket?>(nil)
 }
 
@@ -230,17 +230,17 @@ private final class TestSocketHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    private let box: NIOLoopBoundHandlerBox
+    private let holder: SocketHolder
     private let answersPings: Bool
     private var isUpgraded = false
     private var unread = ByteBuffer()
 
-    init(box: NIOLoopBoundHandlerBox, answersPings: Bool) {
-        self.box = box
+    init(holder: SocketHolder, answersPings: Bool) {
+        self.holder = holder
         self.answersPings = answersPings
     }
 
-    private var socket: TestSocket? { self.box.socket.withLock { $0 } }
+    private var socket: TestSocket? { self.holder.socket.withLock { $0 } }
 
     func channelInactive(context: ChannelHandlerContext) {
         self.socket?.noteClosed()

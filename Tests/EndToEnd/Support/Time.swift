@@ -155,16 +155,14 @@ extension Gateway {
     /// Changes a user's settings.
     func set(_ settings: String, of user: String) async throws {
         let answer = try await self.call(
-            .put, "/v1/settings", token: try await Stack.token(user: user), json: settings)
-        guard answer.status == 200 else { throw FixtureError("settings not changed: \(answer.status)") }
+            .put, "/v1/settings", token: Stack.token(user: user), json: settings)
+        guard answer.status == 200 else { throw FixtureError("settings not changed: \(answer.body)") }
     }
 }
 
 /// Times and queries for tests of schedules.
 enum Schedules {
-    static func now() -> Timestamp {
-        Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-    }
+    static func now() -> Timestamp { .now() }
 
     static func later(_ duration: Duration) -> String { (self.now() + duration).rfc3339 }
 
@@ -247,13 +245,14 @@ final class ShiftedDispatcher: Sendable {
                 for service in services { group.addTask { try? await service.run() } }
             }
         }
-        let result: Result<Void, any Error>
-        do { result = .success(try await body(shifted)) } catch { result = .failure(error) }
-        work.cancel()
-        await work.value
-        await redis.close()
-        pool.close()
-        try result.get()
+        try await withCleanUp {
+            work.cancel()
+            await work.value
+            await redis.close()
+            pool.close()
+        } _: {
+            try await body(shifted)
+        }
     }
 
     private func dispatcher(_ stack: Stack, _ pool: PostgresPool, _ redis: RedisClient) throws -> Dispatcher {
@@ -342,9 +341,8 @@ final class MachineClock: Sendable {
         self.file = directory.file("clock.ahead")
         self.environment = ["LD_PRELOAD": library, "TEST_CLOCK": self.file]
         try Self.source.write(toFile: source, atomically: false, encoding: .utf8)
-        let compiler = try await ChildProcess.spawn(
+        try await ChildProcess.run(
             "clang", ["-shared", "-fPIC", "-O1", "-o", library, source], directory: directory.path)
-        #expect(try await compiler.waitForExit() == .code(0), "\(compiler.tail())")
         try self.set(ahead: 0)
     }
 

@@ -55,7 +55,7 @@ final class TripwireProxy: Sendable {
     /// Listens on a free port and forwards to a server on this machine.
     static func start(port target: Int) async throws -> TripwireProxy {
         let group = MultiThreadedEventLoopGroup.singleton
-        let holder = NIOLoopBoundHolder()
+        let holder = ProxyHolder()
         let server = try await ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 64)
             .childChannelOption(.autoRead, value: false)
@@ -155,7 +155,7 @@ final class TripwireProxy: Sendable {
     }
 
     /// Hands the proxy to handlers that are created before it.
-    private final class NIOLoopBoundHolder: Sendable {
+    private final class ProxyHolder: Sendable {
         private let value = Mutex<TripwireProxy?>(nil)
 
         var proxy: TripwireProxy? { self.value.withLock { $0 } }
