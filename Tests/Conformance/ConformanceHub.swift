@@ -28,21 +28,21 @@ struct ConformanceHub: SignalRHub {
     }
 
     func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {
-        SignalRPermit(owner: "anyone") { ConformanceHubApplication(session: $0) }
+        SignalRPermit(owner: "anyone") { ConformanceHubApplication(connection: $0) }
     }
 }
 
 private final class ConformanceHubApplication: SignalRApplication {
     /// Nil once the connection has closed.
-    private var session: SignalRSession?
+    private var connection: SignalRConnection?
 
-    init(session: SignalRSession) {
-        self.session = session
+    init(connection: SignalRConnection) {
+        self.connection = connection
     }
 
-    func signalROpened(_ session: SignalRSession) {}
-    func signalRIsTooSlow() { self.session?.drop() }
-    func signalRClosed() { self.session = nil }
+    func signalROpened(_ connection: SignalRConnection) {}
+    func signalRIsTooSlow() { self.connection?.drop() }
+    func signalRClosed() { self.connection = nil }
 
     func signalRInvoked(_ call: SignalRCall) {
         let invocation = call.invocation
@@ -56,8 +56,8 @@ private final class ConformanceHubApplication: SignalRApplication {
         }
         switch (method, arguments.count) {
         case ("Echo", 1):
-            self.session?.send(SignalRRecord(.invocation(.init(target: "Receive", arguments: arguments))))
-            self.session?.complete(call.number, .result(arguments[0]))
+            self.connection?.send(SignalRRecord(.invocation(.init(target: "Receive", arguments: arguments))))
+            self.connection?.complete(call.number, .result(arguments[0]))
         case ("Add", 2):
             guard let first = arguments[0].integer, let second = arguments[1].integer else {
                 return self.fail(call, SignalRErrorText.failed(invocation.target, "Add takes whole numbers"))
@@ -66,18 +66,18 @@ private final class ConformanceHubApplication: SignalRApplication {
             guard !isTooLarge else {
                 return self.fail(call, SignalRErrorText.failed(invocation.target, "the sum is too large"))
             }
-            self.session?.complete(call.number, .result(.number(String(sum))))
+            self.connection?.complete(call.number, .result(.number(String(sum))))
         case ("Kick", 1):
-            self.session?.close(error: "kicked", allowReconnect: arguments[0].bool ?? false)
+            self.connection?.close(error: "kicked", allowReconnect: arguments[0].bool ?? false)
         case ("Drop", 0):
-            self.session?.cut()
-            self.session?.complete(call.number, .void)
+            self.connection?.cut()
+            self.connection?.complete(call.number, .void)
         default:
             self.fail(call, SignalRErrorText.failed(invocation.target, "wrong number of arguments"))
         }
     }
 
     private func fail(_ call: SignalRCall, _ error: String) {
-        self.session?.complete(call.number, .error(error))
+        self.connection?.complete(call.number, .error(error))
     }
 }

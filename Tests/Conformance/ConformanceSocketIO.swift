@@ -25,7 +25,7 @@ final class ConformanceSocketIO: SocketIOApplication {
 
     private static let namespaces: Set = ["/", "/custom"]
     private let memory: Memory?
-    private var peer: SocketIOPeer?
+    private var connection: SocketIOConnection?
     private var pids: [String: String] = [:]
 
     private init(memory: Memory?) {
@@ -40,17 +40,17 @@ final class ConformanceSocketIO: SocketIOApplication {
         )
         let memory = options.allowsRecovery ? Memory() : nil
         return EngineIOEndpoint(path: "/socket.io", configuration: options.engineIO) { _, _ in
-            SocketIOPeer(ConformanceSocketIO(memory: memory), configuration: configuration)
+            SocketIOConnection(ConformanceSocketIO(memory: memory), configuration: configuration)
         }
     }
 
-    func socketIOOpened(_ peer: SocketIOPeer) { self.peer = peer }
-    func socketIOIsTooSlow() { self.peer?.drop() }
-    func socketIOClosed(_ reason: EngineIOCloseReason) { self.peer = nil }
+    func socketIOOpened(_ connection: SocketIOConnection) { self.connection = connection }
+    func socketIOIsTooSlow() { self.connection?.drop() }
+    func socketIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
 
     func socketIOConnectRequested(_ request: SocketIOConnectRequest) {
         guard Self.namespaces.contains(request.namespace) else {
-            self.peer?.refuse(request.ticket, message: SocketIOConnection.unknownNamespace)
+            self.connection?.refuse(request.ticket, message: SocketIOStateMachine.unknownNamespace)
             return
         }
         if let recovery = request.recovery, let client = self.memory?.clients.withLock({ $0[recovery.pid] }),
@@ -58,7 +58,7 @@ final class ConformanceSocketIO: SocketIOApplication {
         {
             self.pids[request.namespace] = recovery.pid
             let missed = Array(client.events[(place + 1)...])
-            self.peer?.accept(
+            self.connection?.accept(
                 request.ticket, sid: client.sid, recovery: .init(pid: recovery.pid, missed: missed))
             return
         }
@@ -68,7 +68,7 @@ final class ConformanceSocketIO: SocketIOApplication {
             memory.clients.withLock { $0[pid] = Memory.Client(sid: sid) }
             self.pids[request.namespace] = pid
         }
-        self.peer?.accept(request.ticket, sid: sid, recovery: self.memory == nil ? nil : .init(pid: pid))
+        self.connection?.accept(request.ticket, sid: sid, recovery: self.memory == nil ? nil : .init(pid: pid))
         self.emit("auth", [.json(request.auth)], to: request.namespace)
     }
 
@@ -83,16 +83,16 @@ final class ConformanceSocketIO: SocketIOApplication {
         // Records an event and drops the connection before it can arrive.
         case "lose":
             self.keep("message-back", arguments, namespace)
-            self.peer?.drop()
+            self.connection?.drop()
         case "message-with-ack":
-            if let acknowledgement { self.peer?.acknowledge(acknowledgement, with: arguments, in: namespace) }
+            if let acknowledgement { self.connection?.acknowledge(acknowledgement, with: arguments, in: namespace) }
         default: break
         }
     }
 
     private func emit(_ name: SocketIOEventName, _ arguments: [SocketIOValue], to namespace: String) {
         let offset = self.keep(name, arguments, namespace).map { [SocketIOValue.json(.string($0))] } ?? []
-        self.peer?.emit(name, arguments + offset, to: namespace)
+        self.connection?.emit(name, arguments + offset, to: namespace)
     }
 
     @discardableResult

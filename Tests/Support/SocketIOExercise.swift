@@ -11,8 +11,8 @@ package struct SocketIOExercise {
     private var script: ArraySlice<UInt8>
     private var now: Milliseconds = 0
     private var lastNumber: UInt64 = 0
-    private var session: EngineIOSession
-    private var connection: SocketIOConnection
+    private var session: EngineIOStateMachine
+    private var connection: SocketIOStateMachine
     private var guarantees: SocketIOGuarantees
     private var posts: [EngineIOCarrier] = []
     private var polls: [EngineIOCarrier] = []
@@ -25,15 +25,15 @@ package struct SocketIOExercise {
         let recovering = SocketIOConfiguration(offersRecovery: true)
         let carrier = EngineIOCarrier(0)
         var actions: [EngineIOAction] = []
-        self.connection = SocketIOConnection(configuration: recovering, now: 0)
+        self.connection = SocketIOStateMachine(configuration: recovering, now: 0)
         if self.script.popFirst().map({ $0 % 2 == 0 }) ?? true {
             self.guarantees = SocketIOGuarantees(request: carrier)
-            self.session = EngineIOSession(
+            self.session = EngineIOStateMachine(
                 sid: "S", polling: carrier, configuration: configuration, now: 0, into: &actions)
         } else {
             self.guarantees = SocketIOGuarantees(webSocket: carrier)
             self.webSockets = [carrier]
-            self.session = EngineIOSession(
+            self.session = EngineIOStateMachine(
                 sid: "S", webSocket: carrier, configuration: configuration, now: 0, into: &actions)
         }
         self.perform(actions)
@@ -276,7 +276,7 @@ struct SocketIOGuarantees {
         }
     }
 
-    mutating func check(_ session: EngineIOSession) {
+    mutating func check(_ session: EngineIOStateMachine) {
         self.expect(session.messagesProven <= session.messagesSent, "no more is proven than was sent")
         self.expect(session.waitingBytes >= 0, "the waiting bytes are never negative")
         self.expect(session.waitingBytes <= session.configuration.maximumWaiting + 128, "the waiting bytes are limited")
@@ -284,7 +284,7 @@ struct SocketIOGuarantees {
         self.expect((session.transport == nil) == self.isClosed, "the end is reported")
     }
 
-    mutating func finished(_ session: EngineIOSession) {
+    mutating func finished(_ session: EngineIOStateMachine) {
         self.expect(session.transport == nil && self.isClosed, "a silent client times out")
         self.expect(self.requests.isEmpty, "every request is answered")
         self.expect(self.webSockets.isEmpty, "every WebSocket is closed")

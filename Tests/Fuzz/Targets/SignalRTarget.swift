@@ -37,8 +37,8 @@ struct SignalRTarget: FuzzTarget {
     /// Feeds a connection with a handshake and the input, whole and byte by byte.
     private func converse(_ input: [UInt8]) -> String? {
         let handshake = Array(#"{"protocol":"json","version":1}"#.utf8) + [SignalRRecordSplitter.separator]
-        var whole = SignalRConnection(now: 0)
-        var cut = SignalRConnection(now: 0)
+        var whole = SignalRStateMachine(now: 0)
+        var cut = SignalRStateMachine(now: 0)
         let first = whole.receive(handshake + input, now: 0)
         let second = (handshake + input).flatMap { cut.receive([$0], now: 0) }
         guard whole.isClosed == cut.isClosed else { return "the close depends on how the bytes are split" }

@@ -145,7 +145,7 @@ struct LivenessTests {
 
     @Test("keeps an idle connection small")
     func size() {
-        #expect(MemoryLayout<SignalRConnection>.size <= 256)
+        #expect(MemoryLayout<SignalRStateMachine>.size <= 256)
     }
 }
 

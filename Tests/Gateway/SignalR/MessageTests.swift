@@ -335,7 +335,7 @@ struct RecordSplitterTests {
 
 /// A connection with readable wire texts: `|` stands for the separator.
 struct Wire {
-    var connection: SignalRConnection
+    var connection: SignalRStateMachine
 
     init(
         configuration: SignalRConfiguration = .standard,
@@ -344,7 +344,7 @@ struct Wire {
         version: Int? = 1,
         now: Int64 = 0
     ) {
-        self.connection = SignalRConnection(
+        self.connection = SignalRStateMachine(
             configuration: configuration,
             offersStatefulReconnect: offersStatefulReconnect,
             hasInherentKeepAlive: hasInherentKeepAlive,

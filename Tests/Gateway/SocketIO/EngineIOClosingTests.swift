@@ -249,7 +249,7 @@ struct EngineIOClosingTests {
 
     @Test("keeps an idle session small and without further allocations")
     func size() {
-        #expect(MemoryLayout<EngineIOSession>.size <= 192)
-        #expect(MemoryLayout<SocketIOConnection>.size <= 112)
+        #expect(MemoryLayout<EngineIOStateMachine>.size <= 192)
+        #expect(MemoryLayout<SocketIOStateMachine>.size <= 112)
     }
 }

@@ -14,7 +14,7 @@ struct EngineIOPollingTests {
     func handshake() {
         var actions: [EngineIOAction] = []
         let configuration = EngineIOConfiguration()
-        let session = EngineIOSession(
+        let session = EngineIOStateMachine(
             sid: "S", polling: EngineIOCarrier(7), configuration: configuration, now: 0, into: &actions)
         let json = EngineIOHandshake.json(sid: "S", transport: .polling, configuration: configuration)
         let response = EngineIOResponse(status: 200, contentType: .text, body: [0x30] + json)
@@ -306,13 +306,13 @@ struct EngineIOPollingTests {
 struct SessionTrace {
     static let sid = "abcdefghijklmnopqrst"
 
-    var session: EngineIOSession
+    var session: EngineIOStateMachine
     private var actions: [EngineIOAction] = []
 
     /// A session at time 0, opened by request 0.
     init(polling configuration: EngineIOConfiguration = EngineIOConfiguration(), mark: String? = nil) {
         var actions: [EngineIOAction] = []
-        self.session = EngineIOSession(
+        self.session = EngineIOStateMachine(
             sid: Self.sid, polling: EngineIOCarrier(0), mark: PollMark(mark), configuration: configuration, now: 0,
             into: &actions)
     }
@@ -320,7 +320,7 @@ struct SessionTrace {
     /// A session at time 0, opened on WebSocket 0.
     init(webSocket configuration: EngineIOConfiguration) {
         var actions: [EngineIOAction] = []
-        self.session = EngineIOSession(
+        self.session = EngineIOStateMachine(
             sid: Self.sid, webSocket: EngineIOCarrier(0), configuration: configuration, now: 0, into: &actions)
     }
 
@@ -396,7 +396,7 @@ struct SessionTrace {
         self.run { $0.tick(now: now, into: &$1) }
     }
 
-    private mutating func run(_ call: (inout EngineIOSession, inout [EngineIOAction]) -> Void) -> [String] {
+    private mutating func run(_ call: (inout EngineIOStateMachine, inout [EngineIOAction]) -> Void) -> [String] {
         var actions: [EngineIOAction] = []
         call(&self.session, &actions)
         return actions.map { Self.line($0) }

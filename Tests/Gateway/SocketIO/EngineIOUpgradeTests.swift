@@ -12,7 +12,7 @@ struct EngineIOWebSocketTests {
     @Test("sends the handshake as one text frame without upgrades")
     func handshake() {
         var actions: [EngineIOAction] = []
-        let session = EngineIOSession(
+        let session = EngineIOStateMachine(
             sid: "S", webSocket: EngineIOCarrier(3), configuration: Self.configuration, now: 0, into: &actions)
         let json = EngineIOHandshake.json(sid: "S", transport: .webSocket, configuration: Self.configuration)
         #expect(actions == [.sendText(EngineIOCarrier(3), [0x30] + json)])

@@ -7,7 +7,7 @@ package enum SignalRAction: Sendable, Equatable {
     case write([UInt8])
     /// The handshake is complete: the connection accepts messages from now on.
     case opened(version: Int)
-    /// Run the call, then call ``SignalRConnection/complete(_:_:now:)``, even if the client wants
+    /// Run the call, then call ``SignalRStateMachine/complete(_:_:now:)``, even if the client wants
     /// no answer.
     case invoke(SignalRCall)
     /// No action follows. Close the transport after the written records.
@@ -18,7 +18,7 @@ package enum SignalRAction: Sendable, Equatable {
 package enum SignalREnd: Sendable, Equatable {
     /// The client closed it.
     case client
-    /// The server closed it with ``SignalRConnection/close(error:allowReconnect:now:)``.
+    /// The server closed it with ``SignalRStateMachine/close(error:allowReconnect:now:)``.
     case server
     case handshakeRefused(String)
     case handshakeTimeout

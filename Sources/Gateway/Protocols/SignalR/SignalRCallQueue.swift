@@ -3,7 +3,7 @@
 
 /// An invocation for the server to run.
 package struct SignalRCall: Sendable, Equatable {
-    /// Identifies the call to ``SignalRConnection``, because the client's id may be missing or
+    /// Identifies the call to ``SignalRStateMachine``, because the client's id may be missing or
     /// repeated.
     package let number: UInt64
     package let invocation: SignalRInvocation

@@ -9,7 +9,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
         var transport: SignalRTransport?
         /// Whether a transport is attached now; irrelevant for long polling.
         var isAttached: Bool
-        /// Whether the connection may move to a new socket: ``SignalRConnection/canReattach``.
+        /// Whether the connection may move to a new socket: ``SignalRStateMachine/canReattach``.
         var canReattach: Bool
 
         package init(transport: SignalRTransport?, isAttached: Bool, canReattach: Bool) {

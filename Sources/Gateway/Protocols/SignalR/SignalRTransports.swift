@@ -182,7 +182,7 @@ package enum SignalRPollingAction: Sendable, Equatable {
     /// Answer this GET.
     case answer(poll: UInt64, SignalRResponse)
     /// End the connection: forget its id, so that later requests get 404, and call
-    /// ``SignalRConnection/transportLost(now:)``.
+    /// ``SignalRStateMachine/transportLost(now:)``.
     case end(End)
 
     /// Why a connection ends.

@@ -7,13 +7,13 @@ import Core
 package enum SocketIOAction: Sendable, Equatable {
     /// Send these messages together, with nothing in between.
     case send([EngineIOMessage])
-    /// Decide with ``SocketIOConnection/accept(_:sid:recovery:into:)`` or
-    /// ``SocketIOConnection/refuse(_:message:data:into:)``.
+    /// Decide with ``SocketIOStateMachine/accept(_:sid:recovery:into:)`` or
+    /// ``SocketIOStateMachine/refuse(_:message:data:into:)``.
     case connectRequested(SocketIOConnectRequest)
     /// The request was withdrawn; deciding it has no effect.
     case connectWithdrawn(SocketIOConnectRequest.Ticket)
     /// An event from the client; with an acknowledgement id the client awaits
-    /// ``SocketIOConnection/acknowledge(_:with:in:into:)``.
+    /// ``SocketIOStateMachine/acknowledge(_:with:in:into:)``.
     case event(namespace: String, SocketIOEventName, [SocketIOValue], acknowledgement: UInt64?)
     case left(namespace: String)
     /// Close the underlying session; no action follows.

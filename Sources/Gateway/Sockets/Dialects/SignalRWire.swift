@@ -12,7 +12,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     let dialect = Dialect.signalr
     private let session: SocketSession
     /// Nil before the handshake and after the end.
-    private var transport: SignalRSession?
+    private var transport: SignalRConnection?
     private var isSynced = false
     /// Whether the transport proves receipt; kept after its end.
     private(set) var provesReceipt = false
@@ -35,7 +35,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     /// Takes the valid token of a later request for the connection.
     func renew(_ identity: SocketIdentity) { self.session.renew(identity) }
 
-    func signalROpened(_ transport: SignalRSession) {
+    func signalROpened(_ transport: SignalRConnection) {
         self.transport = transport
         self.provesReceipt = transport.provesReceipt
         self.session.begin(self)

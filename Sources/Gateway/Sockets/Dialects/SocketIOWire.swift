@@ -18,7 +18,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     private let shard: HubShard
     /// The token of the handshake, for clients whose join carries none.
     private let handshakeToken: String?
-    private var peer: SocketIOPeer?
+    private var connection: SocketIOConnection?
     private var session: SocketSession?
     /// The join that waits for its answer.
     private var ticket: SocketIOConnectRequest.Ticket?
@@ -38,7 +38,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     // MARK: The connection
 
-    func socketIOOpened(_ peer: SocketIOPeer) { self.peer = peer }
+    func socketIOOpened(_ connection: SocketIOConnection) { self.connection = connection }
     func socketIOReadComplete() { self.session?.flush() }
     func socketIOProven(_ sequence: UInt64) { self.session?.proven(sequence) }
 
@@ -46,23 +46,23 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         if let session { return session.spend() }
         self.strayMessages += 1
         guard self.strayMessages > self.shard.configuration.messageBurst else { return true }
-        self.peer?.close(.forcedClose)
+        self.connection?.close(.forcedClose)
         return false
     }
 
     func socketIOIsTooSlow() {
         // `socketIOClosed` counts it.
-        if let session { session.close(.tooSlow) } else { self.peer?.close(.tooMuchWaiting) }
+        if let session { session.close(.tooSlow) } else { self.connection?.close(.tooMuchWaiting) }
     }
 
     func socketIOShouldQuiesce() {
-        if self.session == nil { self.peer?.close(.serverShuttingDown) }
+        if self.session == nil { self.connection?.close(.serverShuttingDown) }
     }
 
     func socketIOClosed(_ reason: EngineIOCloseReason) {
         if reason == .tooMuchWaiting { SocketMetrics.slowReaders.increment() }
         self.endSession()
-        self.peer = nil
+        self.connection = nil
     }
 
     private func endSession() {
@@ -77,12 +77,12 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     func socketIOConnectRequested(_ request: SocketIOConnectRequest) {
         guard request.namespace == SocketIOPacket.defaultNamespace else {
-            self.peer?.refuse(request.ticket, message: SocketIOConnection.unknownNamespace)
+            self.connection?.refuse(request.ticket, message: SocketIOStateMachine.unknownNamespace)
             return
         }
         self.joins += 1
         guard self.joins <= Self.maximumJoins else {
-            self.peer?.close(.forcedClose)
+            self.connection?.close(.forcedClose)
             return
         }
         self.endSession()
@@ -109,9 +109,9 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         guard let ticket else { return }
         SocketMetrics.refused.increment()
         let data = JSONValue.object([JSONMember("reason", .string(reason))])
-        self.peer?.refuse(ticket, message: "Not authorized", data: data)
+        self.connection?.refuse(ticket, message: "Not authorized", data: data)
         self.endSession()
-        self.peer?.flush()
+        self.connection?.flush()
     }
 
     /// The token is valid: discards a recovery that belongs to another user.
@@ -133,10 +133,10 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
                 SocketIOMissedEvent(.text(event.name), [.encoded(event.arguments)], offset: offset)
             }
             let pid = SocketIORecovery.pid(id: recovery.id, user: user)
-            self.peer?.accept(ticket, sid: recovery.id, recovery: .init(pid: pid, missed: missed))
+            self.connection?.accept(ticket, sid: recovery.id, recovery: .init(pid: pid, missed: missed))
         } else {
             let pid = self.offersRecovery ? SocketIORecovery.pid(id: session.connection, user: user) : nil
-            self.peer?.accept(ticket, sid: session.connection, recovery: pid.map { .init(pid: $0) })
+            self.connection?.accept(ticket, sid: session.connection, recovery: pid.map { .init(pid: $0) })
             self.begin(snapshot)
         }
         self.recovery = nil
@@ -169,7 +169,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     private func emit(_ event: SocketIODialect.Event, offset: String) {
         let packet = SocketIODialect.packet(event, offset: self.offersRecovery ? offset : nil)
-        self.peer?.emit(frame: WebSocketFraming.text(packet))
+        self.connection?.emit(frame: WebSocketFraming.text(packet))
     }
 
     func change(_ change: LoopFrame) {
@@ -186,7 +186,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         }
         if version > 0 { self.offset = version }
         guard frame.readableBytes > 0 else { return SocketMetrics.dropped.increment() }
-        self.peer?.emit(frame: frame)
+        self.connection?.emit(frame: frame)
     }
 
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
@@ -205,12 +205,12 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     private func acknowledge(_ reference: [UInt8]?, with value: JSONValue) {
         guard let reference, let id = UInt64(String(decoding: reference, as: UTF8.self)) else { return }
-        self.peer?.acknowledge(id, with: [.json(value)])
+        self.connection?.acknowledge(id, with: [.json(value)])
     }
 
-    func requestProof(_ sequence: UInt64) { self.peer?.requestProof(sequence) }
-    func flush() { self.peer?.flush() }
-    func drop() { self.peer?.drop() }
+    func requestProof(_ sequence: UInt64) { self.connection?.requestProof(sequence) }
+    func flush() { self.connection?.flush() }
+    func drop() { self.connection?.drop() }
 
     /// The session of Engine.IO sends its own pings.
     func tick(now: NIODeadline) {}
@@ -219,29 +219,29 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         switch end {
         case .unauthorized(let reason):
             if self.ticket != nil { return self.refuse(reason) }
-            self.peer?.discardWaiting()
+            self.connection?.discardWaiting()
             self.expel("unauthorized", reason)
         case .policyViolation(let reason): self.expel("policy_violation", reason)
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
-        case .tooSlow: self.peer?.close(.tooMuchWaiting)
+        case .tooSlow: self.connection?.close(.tooMuchWaiting)
         // Clients reconnect on their own after a plain close. One that joins with its old token is
         // then refused.
         case .expired:
-            self.peer?.discardWaiting()
-            self.peer?.close(.tokenExpired)
-        case .tryAgainLater: self.peer?.close(.tryAgainLater)
-        case .restart: self.peer?.close(.serverShuttingDown)
+            self.connection?.discardWaiting()
+            self.connection?.close(.tokenExpired)
+        case .tryAgainLater: self.connection?.close(.tryAgainLater)
+        case .restart: self.connection?.close(.serverShuttingDown)
         }
         self.endSession()
-        self.peer?.flush()
+        self.connection?.flush()
     }
 
     /// Sends the reason, disconnects the client so that it does not reconnect, and closes.
     private func expel(_ code: StaticString, _ reason: String) {
         self.emit(SocketIODialect.error(code, reason), offset: String(self.offset))
-        self.peer?.disconnect()
-        self.peer?.close(.forcedClose)
+        self.connection?.disconnect()
+        self.connection?.close(.forcedClose)
     }
 
     // MARK: From the client
@@ -324,7 +324,7 @@ package enum SocketIOEndpoint {
         ) { opening, eventLoop in
             guard let shard = hub.shard(on: eventLoop) else { return nil }
             let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
-            return SocketIOPeer(wire, configuration: connections)
+            return SocketIOConnection(wire, configuration: connections)
         }
     }
 

@@ -74,7 +74,7 @@ package struct SignalREndpoint: TransportEndpoint {
         guard let id = caller.id else { return try self.create(nil, permit) }
         switch self.node.directory.entry(id, owner: permit.owner) {
         case .offer(let offer): return self.begin(id, offer, permit)
-        case .connection(let session, _): return try await self.reattach(id, session, permit)
+        case .connection(let connection, _): return try await self.reattach(id, connection, permit)
         case nil where self.acceptsForeign(id): return try self.create(id, permit)
         case nil: throw self.refusal(SignalRResponse.unknownConnection)
         }
@@ -82,16 +82,16 @@ package struct SignalREndpoint: TransportEndpoint {
 
     /// Admits a new socket of a connection that was opened before.
     private func reattach(
-        _ id: String, _ session: LoopReference<SignalRSession>, _ permit: SignalRPermit
+        _ id: String, _ connection: LoopReference<SignalRConnection>, _ permit: SignalRPermit
     ) async throws -> WebSocketAdmission {
         let request = SignalRHubRequest(method: "GET", id: id, wantsWebSocket: true, accept: nil)
-        let standing = try await session.ask { $0.standing }.get()
+        let standing = try await connection.ask { $0.standing }.get()
         switch request.verdict(standing) {
         case .reattach:
             return self.admission { eventLoop in
                 SignalRSocket(
                     number: self.node.directory.nextNumber(),
-                    session: session,
+                    connection: connection,
                     eventLoop: eventLoop,
                     renewal: permit
                 )
@@ -142,7 +142,7 @@ package struct SignalREndpoint: TransportEndpoint {
     private func begin(_ id: String, _ offer: SignalRDirectory.Offer, _ permit: SignalRPermit) -> WebSocketAdmission {
         self.admission { eventLoop in
             guard
-                let session = self.node.begin(
+                let connection = self.node.begin(
                     id: id,
                     offer: offer,
                     transport: .webSockets,
@@ -152,7 +152,7 @@ package struct SignalREndpoint: TransportEndpoint {
             else { return nil }
             return SignalRSocket(
                 number: self.node.directory.nextNumber(),
-                session: LoopReference(session, eventLoop: eventLoop),
+                connection: LoopReference(connection, eventLoop: eventLoop),
                 eventLoop: eventLoop
             )
         }
@@ -246,26 +246,28 @@ extension SignalREndpoint {
         case nil: self.refuse(request.verdict(nil), exchange)
         case .offer(let offer) where exchange.head.method == .POST:
             // One client sends its first messages before its first poll.
-            guard let session = self.begin(exchange, id, offer, .longPolling, permit) else { return }
+            guard let connection = self.begin(exchange, id, offer, .longPolling, permit) else { return }
             let body = Array(exchange.body.readableBytesView)
-            if let response = session.serve(request, body, number: number, reply: reply) { exchange.respond(response) }
+            if let response = connection.serve(request, body, number: number, reply: reply) {
+                exchange.respond(response)
+            }
         case .offer(let offer):
             let standing = SignalRHubRequest.Standing(transport: nil, isAttached: false, canReattach: false)
             switch request.verdict(standing) {
             case .attach(.serverSentEvents):
-                guard let session = self.begin(exchange, id, offer, .serverSentEvents, permit) else { return }
-                session.stream(to: exchange)
+                guard let connection = self.begin(exchange, id, offer, .serverSentEvents, permit) else { return }
+                connection.stream(to: exchange)
             case .poll:
-                guard let session = self.begin(exchange, id, offer, .longPolling, permit) else { return }
-                session.poll(number, mark: request.mark, reply)
+                guard let connection = self.begin(exchange, id, offer, .longPolling, permit) else { return }
+                connection.poll(number, mark: request.mark, reply)
             case let verdict: self.refuse(verdict, exchange)
             }
-        case .connection(let session, _):
-            exchange.onAbort = { session.call { $0.pollLost(number) } }
+        case .connection(let connection, _):
+            exchange.onAbort = { connection.call { $0.pollLost(number) } }
             let body = Array(exchange.body.readableBytesView)
-            session.ask { session in
-                session.renew(permit)
-                return session.serve(request, body, number: number, reply: reply)
+            connection.ask { connection in
+                connection.renew(permit)
+                return connection.serve(request, body, number: number, reply: reply)
             }.whenComplete { result in
                 switch result {
                 case .success(let response): if let response { reply.call { $0.respond(response) } }
@@ -281,17 +283,17 @@ extension SignalREndpoint {
         _ offer: SignalRDirectory.Offer,
         _ transport: SignalRTransport,
         _ permit: SignalRPermit
-    ) -> SignalRSession? {
+    ) -> SignalRConnection? {
         guard let id else { return nil }
-        let session = self.node.begin(
+        let connection = self.node.begin(
             id: id,
             offer: offer,
             transport: transport,
             permit: permit,
             on: exchange.eventLoop
         )
-        if session == nil { exchange.respond(.refusal(503, "Try again later.")) }
-        return session
+        if connection == nil { exchange.respond(.refusal(503, "Try again later.")) }
+        return connection
     }
 
     private func refuse(_ verdict: SignalRHubRequest.Verdict, _ exchange: HTTPExchange) {
@@ -301,7 +303,7 @@ extension SignalREndpoint {
     }
 }
 
-extension SignalRSession {
+extension SignalRConnection {
     /// Begins the answer that carries everything written from now on.
     func stream(to exchange: HTTPExchange) {
         let headers: HTTPHeaders = [

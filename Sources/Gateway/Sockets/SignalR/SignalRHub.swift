@@ -27,32 +27,33 @@ package struct SignalRPermit: Sendable {
     let owner: String
     /// Opens the hub's side of a connection, on the connection's event loop; nil if the loop cannot
     /// serve it.
-    let open: @Sendable (SignalRSession) -> (any SignalRApplication)?
+    let open: @Sendable (SignalRConnection) -> (any SignalRApplication)?
     /// Gives the owner's connection this caller's credential, on the connection's event loop.
     var renew: @Sendable (any SignalRApplication) -> Void = { _ in }
 
-    package init(owner: String, open: @escaping @Sendable (SignalRSession) -> (any SignalRApplication)?) {
+    package init(owner: String, open: @escaping @Sendable (SignalRConnection) -> (any SignalRApplication)?) {
         self.owner = owner
         self.open = open
     }
 }
 
-/// The hub's side of one connection; confined to its session's event loop.
+/// The hub's side of one connection; confined to its connection's event loop.
 package protocol SignalRApplication: AnyObject {
     /// The handshake is complete. Called once, before any call but ``signalRClosed()``.
-    func signalROpened(_ session: SignalRSession)
-    /// Handles a call and answers it with ``SignalRSession/complete(_:_:)``, now or later.
+    func signalROpened(_ connection: SignalRConnection)
+    /// Handles a call and answers it with ``SignalRConnection/complete(_:_:)``, now or later.
     func signalRInvoked(_ call: SignalRCall)
     /// The client sent something other than a call: a ping, an acknowledgement or part of a
     /// message.
     func signalRHeard()
     /// A batch of input was delivered; flush what it produced.
     func signalRReadComplete()
-    /// The client has everything sent before ``SignalRSession/requestProof(_:)`` with this number.
+    /// The client has everything sent before ``SignalRConnection/requestProof(_:)`` with this
+    /// number.
     func signalRProven(_ sequence: UInt64)
     /// The client ends the connection on purpose; ``signalRClosed()`` follows.
     func signalRStopped()
-    /// Output exceeds the limit; the application closes the session.
+    /// Output exceeds the limit; the application closes the connection.
     func signalRIsTooSlow()
     /// The connection has closed. Called last, and once, even if the handshake never came.
     func signalRClosed()

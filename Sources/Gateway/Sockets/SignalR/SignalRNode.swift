@@ -55,43 +55,43 @@ final class SignalRNode: Sendable {
         transport: SignalRTransport,
         permit: SignalRPermit,
         on eventLoop: any EventLoop
-    ) -> SignalRSession? {
-        let session = SignalRSession(id: id, offer: offer, transport: transport, node: self, eventLoop: eventLoop)
-        let reference = LoopReference(session, eventLoop: eventLoop)
+    ) -> SignalRConnection? {
+        let connection = SignalRConnection(id: id, offer: offer, transport: transport, node: self, eventLoop: eventLoop)
+        let reference = LoopReference(connection, eventLoop: eventLoop)
         guard self.directory.add(reference, id: id, owner: permit.owner) else {
             SignalRMetrics.refused.increment()
             return nil
         }
-        guard let application = permit.open(session) else {
+        guard let application = permit.open(connection) else {
             self.directory.remove(id)
             return nil
         }
-        session.begin(application)
-        self.loop(eventLoop).add(session)
-        return session
+        connection.begin(application)
+        self.loop(eventLoop).add(connection)
+        return connection
     }
 
     /// Removes a closed connection; called on its loop.
-    func end(_ session: SignalRSession, on eventLoop: any EventLoop) {
-        self.directory.remove(session.id)
-        self.loop(eventLoop).remove(session)
+    func end(_ connection: SignalRConnection, on eventLoop: any EventLoop) {
+        self.directory.remove(connection.id)
+        self.loop(eventLoop).remove(connection)
     }
 }
 
 /// The connections of a hub on one event loop, and their one timer; confined to it.
 final class SignalRLoop {
-    private var sessions: [ObjectIdentifier: SignalRSession] = [:]
+    private var connections: [ObjectIdentifier: SignalRConnection] = [:]
 
-    func add(_ session: SignalRSession) {
-        self.sessions[ObjectIdentifier(session)] = session
+    func add(_ connection: SignalRConnection) {
+        self.connections[ObjectIdentifier(connection)] = connection
     }
 
-    func remove(_ session: SignalRSession) {
-        self.sessions[ObjectIdentifier(session)] = nil
+    func remove(_ connection: SignalRConnection) {
+        self.connections[ObjectIdentifier(connection)] = nil
     }
 
     func tick() {
-        for session in self.sessions.values { session.tick() }
+        for connection in self.connections.values { connection.tick() }
     }
 }
 
@@ -106,7 +106,7 @@ final class SignalRDirectory: Sendable {
 
     enum Entry: Sendable {
         case offer(Offer)
-        case connection(LoopReference<SignalRSession>, owner: String)
+        case connection(LoopReference<SignalRConnection>, owner: String)
 
         var owner: String {
             switch self {
@@ -191,19 +191,19 @@ final class SignalRDirectory: Sendable {
 
     /// Adds a connection in place of its offer; false if the id belongs to someone else or there
     /// are too many.
-    func add(_ session: LoopReference<SignalRSession>, id: String, owner: String) -> Bool {
+    func add(_ connection: LoopReference<SignalRConnection>, id: String, owner: String) -> Bool {
         self.state.withLock { state in
             switch state.entries[id] {
             case .connection: return false
             case .offer(let offer):
                 guard ExactText(offer.owner) == ExactText(owner) else { return false }
                 // It counts already.
-                state.entries[id] = .connection(session, owner: owner)
+                state.entries[id] = .connection(connection, owner: owner)
             case nil:
                 guard state.entries.count < self.limit, state.openings(of: owner) < self.openingsPerOwner else {
                     return false
                 }
-                state.add(.connection(session, owner: owner), id: id)
+                state.add(.connection(connection, owner: owner), id: id)
             }
             return true
         }

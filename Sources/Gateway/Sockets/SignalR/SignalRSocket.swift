@@ -4,10 +4,10 @@
 import NIOCore
 import Protocols
 
-/// A WebSocket of a connection; after a reconnect, its session may live on another event loop.
+/// A WebSocket of a connection; after a reconnect, its connection may live on another event loop.
 final class SignalRSocket: WebSocketApplication {
     let number: UInt64
-    private let session: LoopReference<SignalRSession>
+    private let connection: LoopReference<SignalRConnection>
     private let eventLoop: any EventLoop
     /// The credential of a socket that replaces a lost one; nil for a first socket.
     private let renewal: SignalRPermit?
@@ -15,12 +15,12 @@ final class SignalRSocket: WebSocketApplication {
 
     init(
         number: UInt64,
-        session: LoopReference<SignalRSession>,
+        connection: LoopReference<SignalRConnection>,
         eventLoop: any EventLoop,
         renewal: SignalRPermit? = nil
     ) {
         self.number = number
-        self.session = session
+        self.connection = connection
         self.eventLoop = eventLoop
         self.renewal = renewal
     }
@@ -31,10 +31,10 @@ final class SignalRSocket: WebSocketApplication {
         self.socket = socket
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         let number = self.number
-        guard let renewal else { return self.session.call { $0.attach(reference, number) } }
-        self.session.ask { session in
-            guard session.reattach(reference, number) else { return false }
-            session.renew(renewal)
+        guard let renewal else { return self.connection.call { $0.attach(reference, number) } }
+        self.connection.ask { connection in
+            guard connection.reattach(reference, number) else { return false }
+            connection.renew(renewal)
             return true
         }.whenComplete { result in
             // The connection ended meanwhile.
@@ -47,28 +47,28 @@ final class SignalRSocket: WebSocketApplication {
 
     private func receive(_ bytes: [UInt8]) {
         let number = self.number
-        self.session.call { $0.receive(bytes, from: number) }
+        self.connection.call { $0.receive(bytes, from: number) }
     }
 
     func webSocketReceivedPing() -> Bool {
-        self.session.call { $0.heard() }
+        self.connection.call { $0.heard() }
         return true
     }
 
-    func webSocketProven(_ sequence: UInt64) { self.session.call { $0.proven(sequence) } }
+    func webSocketProven(_ sequence: UInt64) { self.connection.call { $0.proven(sequence) } }
 
-    func webSocketReadComplete() { self.session.call { $0.readComplete() } }
-    func webSocketIsTooSlow() { self.session.call { $0.tooSlow() } }
+    func webSocketReadComplete() { self.connection.call { $0.readComplete() } }
+    func webSocketIsTooSlow() { self.connection.call { $0.tooSlow() } }
 
     func webSocketReceivedClose(_ code: UInt16?) {
         let number = self.number
-        self.session.call { $0.socketLeft(code, number) }
+        self.connection.call { $0.socketLeft(code, number) }
     }
 
     func webSocketClosed() {
         self.socket = nil
         let number = self.number
-        self.session.call { $0.socketClosed(number) }
+        self.connection.call { $0.socketClosed(number) }
     }
 
     // MARK: To the client

@@ -13,7 +13,7 @@ package final class EngineIOConnection {
     let sid: String
     private let server: EngineIOServer
     private let registry: EngineIORegistry
-    private var session: EngineIOSession
+    private var state: EngineIOStateMachine
     private var application: (any EngineIOApplication)?
     private var exchanges: [EngineIOExchange] = []
     private var outlets: [EngineIOOutlet] = []
@@ -44,7 +44,7 @@ package final class EngineIOConnection {
         self.registry = registry
         self.sid = sid
         self.exchanges = [exchange]
-        self.session = EngineIOSession(
+        self.state = EngineIOStateMachine(
             sid: sid,
             polling: exchange.carrier,
             mark: mark,
@@ -60,7 +60,7 @@ package final class EngineIOConnection {
         self.registry = registry
         self.sid = server.makeSid()
         self.outlets = [outlet]
-        self.session = EngineIOSession(
+        self.state = EngineIOStateMachine(
             sid: self.sid,
             webSocket: outlet.carrier,
             configuration: server.configuration,
@@ -95,13 +95,13 @@ package final class EngineIOConnection {
 
     /// Sends messages, which stay together and in order.
     package func send(_ messages: [EngineIOMessage]) {
-        self.run { session, _, actions in session.send(messages, into: &actions) }
+        self.run { state, _, actions in state.send(messages, into: &actions) }
     }
 
     /// Sends one message as a WebSocket frame, packet type included, that connections share.
     func send(frame: ByteBuffer) {
         // Actions that wait must go first.
-        if self.pending.isEmpty, let carrier = self.session.writing(messages: 1), let outlet = self.outlet(carrier) {
+        if self.pending.isEmpty, let carrier = self.state.writing(messages: 1), let outlet = self.outlet(carrier) {
             return outlet.say(.frame(frame))
         }
         self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
@@ -109,17 +109,17 @@ package final class EngineIOConnection {
 
     /// Drops what no poll has fetched yet, because the client may not have it any more.
     func discardWaiting() {
-        self.session.discardWaiting()
+        self.state.discardWaiting()
         self.proofs.removeAll()
     }
 
     /// Asks the client to prove that it has everything sent so far, by a WebSocket's pong or by its
     /// next poll.
     package func requestProof(_ sequence: UInt64) {
-        if self.session.transport == .webSocket {
+        if self.state.transport == .webSocket {
             self.outlets.last?.say(.proof(sequence))
         } else {
-            self.proofs.await(sequence, after: self.session.messagesSent)
+            self.proofs.await(sequence, after: self.state.messagesSent)
         }
     }
 
@@ -132,8 +132,8 @@ package final class EngineIOConnection {
     func close(_ reason: EngineIOCloseReason) {
         // Keeps nothing for strangers, or a flood of them would fill the node.
         let lingers = self.isWelcome
-        self.run { session, now, actions in
-            session.close(reason, lingers: lingers, now: now, into: &actions)
+        self.run { state, now, actions in
+            state.close(reason, lingers: lingers, now: now, into: &actions)
         }
         self.flush()
     }
@@ -149,24 +149,24 @@ package final class EngineIOConnection {
 
     func poll(_ exchange: EngineIOExchange, mark: PollMark?) {
         self.exchanges.append(exchange)
-        self.run { session, now, actions in
-            session.pollRequested(exchange.carrier, mark: mark, now: now, into: &actions)
+        self.run { state, now, actions in
+            state.pollRequested(exchange.carrier, mark: mark, now: now, into: &actions)
         }
         self.flush()
     }
 
     func pollAborted(_ carrier: EngineIOCarrier) {
         self.exchanges.removeAll { $0.carrier == carrier }
-        self.run { session, _, actions in session.pollAborted(carrier, into: &actions) }
+        self.run { state, _, actions in state.pollAborted(carrier, into: &actions) }
         self.flush()
     }
 
     /// The head of a POST is here; its body comes by ``postCompleted(_:body:)``.
     func postStarted(_ exchange: EngineIOExchange, contentType: String?, contentLength: Int?) {
         self.exchanges.append(exchange)
-        self.run { session, now, actions in
+        self.run { state, now, actions in
             // The actions also say whether the body is wanted.
-            _ = session.postStarted(
+            _ = state.postStarted(
                 exchange.carrier, contentType: contentType, contentLength: contentLength, now: now, into: &actions)
         }
         self.flush()
@@ -177,13 +177,13 @@ package final class EngineIOConnection {
         for _ in 0..<EngineIOPayload.countWithoutMessage(in: body) {
             guard self.receivedPing() else { break }
         }
-        self.run { session, now, actions in session.postCompleted(carrier, body: body, now: now, into: &actions) }
+        self.run { state, now, actions in state.postCompleted(carrier, body: body, now: now, into: &actions) }
         self.readComplete()
     }
 
     func postAborted(_ carrier: EngineIOCarrier) {
         self.exchanges.removeAll { $0.carrier == carrier }
-        self.run { session, _, actions in session.postAborted(carrier, into: &actions) }
+        self.run { state, _, actions in state.postAborted(carrier, into: &actions) }
         self.flush()
     }
 
@@ -191,7 +191,7 @@ package final class EngineIOConnection {
 
     func attach(_ outlet: EngineIOOutlet) {
         self.outlets.append(outlet)
-        self.run { session, now, actions in session.webSocketOpened(outlet.carrier, now: now, into: &actions) }
+        self.run { state, now, actions in state.webSocketOpened(outlet.carrier, now: now, into: &actions) }
         self.flush()
     }
 
@@ -199,11 +199,11 @@ package final class EngineIOConnection {
         // A packet without a message counts as a WebSocket's ping does, or a client could send them
         // without end.
         guard text.first == UInt8(ascii: "4") || self.receivedPing() else { return }
-        self.run { session, now, actions in session.webSocketText(carrier, text, now: now, into: &actions) }
+        self.run { state, now, actions in state.webSocketText(carrier, text, now: now, into: &actions) }
     }
 
     func received(binary: [UInt8], on carrier: EngineIOCarrier) {
-        self.run { session, now, actions in session.webSocketBinary(carrier, binary, now: now, into: &actions) }
+        self.run { state, now, actions in state.webSocketBinary(carrier, binary, now: now, into: &actions) }
     }
 
     func receivedPing() -> Bool { self.application?.engineIOReceivedPing() ?? false }
@@ -221,20 +221,20 @@ package final class EngineIOConnection {
 
     func closed(_ carrier: EngineIOCarrier, failed: Bool) {
         self.outlets.removeAll { $0.carrier == carrier }
-        self.run { session, _, actions in session.webSocketClosed(carrier, failed: failed, into: &actions) }
+        self.run { state, _, actions in state.webSocketClosed(carrier, failed: failed, into: &actions) }
         self.flush()
     }
 
     // MARK: Time
 
     private var deadline: Milliseconds {
-        min(self.session.nextDeadline ?? .max, self.application?.engineIODeadline ?? .max)
+        min(self.state.nextDeadline ?? .max, self.application?.engineIODeadline ?? .max)
     }
 
     func isDue(_ now: Milliseconds) -> Bool { self.deadline <= now }
 
     func tick(_ now: Milliseconds) {
-        self.run { session, _, actions in session.tick(now: now, into: &actions) }
+        self.run { state, _, actions in state.tick(now: now, into: &actions) }
         if let application, application.engineIODeadline ?? .max <= now {
             application.engineIOTick(now: now)
             self.schedule()
@@ -260,9 +260,9 @@ package final class EngineIOConnection {
 
     // MARK: Actions
 
-    private func run(_ step: (inout EngineIOSession, Milliseconds, inout [EngineIOAction]) -> Void) {
+    private func run(_ step: (inout EngineIOStateMachine, Milliseconds, inout [EngineIOAction]) -> Void) {
         var actions: [EngineIOAction] = []
-        step(&self.session, EngineIORegistry.now(), &actions)
+        step(&self.state, EngineIORegistry.now(), &actions)
         self.pending += actions
         self.perform()
     }
@@ -313,7 +313,7 @@ package final class EngineIOConnection {
     }
 
     private func settleProofs() {
-        if let proven = self.proofs.settle(self.session.messagesProven) { self.application?.engineIOProven(proven) }
+        if let proven = self.proofs.settle(self.state.messagesProven) { self.application?.engineIOProven(proven) }
     }
 
     private func end(_ reason: EngineIOCloseReason) {

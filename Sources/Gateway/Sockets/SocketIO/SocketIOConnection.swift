@@ -1,4 +1,4 @@
-// Carillon · SocketIOPeer.swift
+// Carillon · SocketIOConnection.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -6,13 +6,13 @@ import NIOCore
 import Protocols
 
 /// A Socket.IO client over its Engine.IO connection; confined to the connection's event loop.
-package final class SocketIOPeer: EngineIOApplication {
-    private var connection: SocketIOConnection
+package final class SocketIOConnection: EngineIOApplication {
+    private var state: SocketIOStateMachine
     private var application: (any SocketIOApplication)?
     private var engine: EngineIOConnection?
 
     package init(_ application: any SocketIOApplication, configuration: SocketIOConfiguration) {
-        self.connection = SocketIOConnection(configuration: configuration, now: EngineIORegistry.now())
+        self.state = SocketIOStateMachine(configuration: configuration, now: EngineIORegistry.now())
         self.application = application
     }
 
@@ -23,12 +23,12 @@ package final class SocketIOPeer: EngineIOApplication {
         _ ticket: SocketIOConnectRequest.Ticket, sid: String, recovery: SocketIORecoveryGrant? = nil
     ) {
         self.engine?.welcome()
-        self.run { connection, actions in connection.accept(ticket, sid: sid, recovery: recovery, into: &actions) }
+        self.run { state, actions in state.accept(ticket, sid: sid, recovery: recovery, into: &actions) }
     }
 
     /// Refuses the client's request to join a namespace.
     package func refuse(_ ticket: SocketIOConnectRequest.Ticket, message: String, data: JSONValue? = nil) {
-        self.run { connection, actions in connection.refuse(ticket, message: message, data: data, into: &actions) }
+        self.run { state, actions in state.refuse(ticket, message: message, data: data, into: &actions) }
     }
 
     /// Sends an event; ignored if the namespace is not joined.
@@ -37,32 +37,32 @@ package final class SocketIOPeer: EngineIOApplication {
         _ arguments: [SocketIOValue] = [],
         to namespace: String = SocketIOPacket.defaultNamespace
     ) {
-        self.run { connection, actions in connection.emit(name, arguments, to: namespace, into: &actions) }
+        self.run { state, actions in state.emit(name, arguments, to: namespace, into: &actions) }
     }
 
     /// Sends an event of the default namespace as a WebSocket frame that connections share; ignored
     /// if the namespace is not joined.
     func emit(frame: ByteBuffer) {
-        guard self.connection.hasJoined() else { return }
+        guard self.state.hasJoined() else { return }
         self.engine?.send(frame: frame)
     }
 
     package func acknowledge(
         _ id: UInt64, with arguments: [SocketIOValue], in namespace: String = SocketIOPacket.defaultNamespace
     ) {
-        self.run { connection, actions in connection.acknowledge(id, with: arguments, in: namespace, into: &actions) }
+        self.run { state, actions in state.acknowledge(id, with: arguments, in: namespace, into: &actions) }
     }
 
     /// Disconnects the client from a namespace; it does not reconnect automatically.
     func disconnect(_ namespace: String = SocketIOPacket.defaultNamespace) {
-        self.run { connection, actions in
-            connection.disconnect(namespace, now: EngineIORegistry.now(), into: &actions)
+        self.run { state, actions in
+            state.disconnect(namespace, now: EngineIORegistry.now(), into: &actions)
         }
     }
 
     /// Closes the whole connection.
     func close(_ reason: EngineIOCloseReason) {
-        self.run { connection, actions in connection.close(reason, into: &actions) }
+        self.run { state, actions in state.close(reason, into: &actions) }
     }
 
     /// Drops what the client has not fetched yet; only its secret `sid` protects that.
@@ -72,9 +72,9 @@ package final class SocketIOPeer: EngineIOApplication {
     package func flush() { self.engine?.flush() }
     package func drop() { self.engine?.drop() }
 
-    private func run(_ step: (inout SocketIOConnection, inout [SocketIOAction]) -> Void) {
+    private func run(_ step: (inout SocketIOStateMachine, inout [SocketIOAction]) -> Void) {
         var actions: [SocketIOAction] = []
-        step(&self.connection, &actions)
+        step(&self.state, &actions)
         for action in actions { self.perform(action) }
     }
 
@@ -99,15 +99,15 @@ package final class SocketIOPeer: EngineIOApplication {
 
     package func engineIOReceived(_ message: EngineIOMessage) {
         guard self.application?.socketIOHeard() ?? false else { return }
-        self.run { connection, actions in
-            connection.receive(message, now: EngineIORegistry.now(), into: &actions)
+        self.run { state, actions in
+            state.receive(message, now: EngineIORegistry.now(), into: &actions)
         }
     }
 
-    package var engineIODeadline: Milliseconds? { self.connection.nextDeadline }
+    package var engineIODeadline: Milliseconds? { self.state.nextDeadline }
 
     package func engineIOTick(now: Milliseconds) {
-        self.run { connection, actions in connection.tick(now: now, into: &actions) }
+        self.run { state, actions in state.tick(now: now, into: &actions) }
     }
 
     package func engineIOReadComplete() { self.application?.socketIOReadComplete() }
@@ -117,7 +117,7 @@ package final class SocketIOPeer: EngineIOApplication {
     package func engineIOShouldQuiesce() { self.application?.socketIOShouldQuiesce() }
 
     package func engineIOClosed(_ reason: EngineIOCloseReason) {
-        self.run { connection, actions in connection.sessionClosed(into: &actions) }
+        self.run { state, actions in state.sessionClosed(into: &actions) }
         // The three hold each other until here.
         self.engine = nil
         let application = self.application
@@ -129,12 +129,13 @@ package final class SocketIOPeer: EngineIOApplication {
 /// The application's side of a Socket.IO connection; confined to the connection's event loop.
 package protocol SocketIOApplication: AnyObject {
     /// The connection is up, no namespace joined. Called first, and once.
-    func socketIOOpened(_ peer: SocketIOPeer)
-    /// Answer with ``SocketIOPeer/accept(_:sid:recovery:)`` or
-    /// ``SocketIOPeer/refuse(_:message:data:)``, now or later.
+    func socketIOOpened(_ connection: SocketIOConnection)
+    /// Answer with ``SocketIOConnection/accept(_:sid:recovery:)`` or
+    /// ``SocketIOConnection/refuse(_:message:data:)``, now or later.
     func socketIOConnectRequested(_ request: SocketIOConnectRequest)
     func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket)
-    /// With an acknowledgement id, the client waits for ``SocketIOPeer/acknowledge(_:with:in:)``.
+    /// With an acknowledgement id, the client waits for
+    /// ``SocketIOConnection/acknowledge(_:with:in:)``.
     func socketIOReceived(
         _ name: SocketIOEventName, _ arguments: [SocketIOValue], in namespace: String, acknowledgement: UInt64?)
     func socketIOLeft(_ namespace: String)

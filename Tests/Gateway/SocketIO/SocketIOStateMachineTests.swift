@@ -1,4 +1,4 @@
-// Carillon · SocketIOConnectionTests.swift
+// Carillon · SocketIOStateMachineTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -7,7 +7,7 @@ import Testing
 @testable import Protocols
 
 @Suite("Socket.IO connection", .timeLimit(.minutes(10)))
-struct SocketIOConnectionTests {
+struct SocketIOStateMachineTests {
     @Test("asks the owner about a CONNECT and sends the socket's id on acceptance")
     func connects() {
         var trace = ConnectionTrace()
@@ -27,7 +27,7 @@ struct SocketIOConnectionTests {
         _ = trace.receive("0")
         #expect(trace.refuse(1, "Not authorized") == [#"> 4{"message":"Not authorized"}"#])
         #expect(trace.receive("0/random") == ["join #2 /random {}"])
-        let unknown = SocketIOConnection.unknownNamespace
+        let unknown = SocketIOStateMachine.unknownNamespace
         #expect(trace.refuse(2, unknown) == [#"> 4/random,{"message":"Invalid namespace"}"#])
         #expect(trace.receive("0") == ["join #3 / {}"])
         let data = JSONValue.object([JSONMember("code", .number("7"))])
@@ -256,11 +256,11 @@ struct SocketIORecoveryTests {
 /// `> 0{…}` sends a packet (bytes follow in brackets), `join #1 / {…}` asks the owner, `withdrawn
 /// #1`, `event / a [1] 7` delivers, `left /`, `close reason`. Requests to join are numbered from 1.
 struct ConnectionTrace {
-    var connection: SocketIOConnection
+    var connection: SocketIOStateMachine
     private(set) var requests: [SocketIOConnectRequest] = []
 
     init(_ configuration: SocketIOConfiguration = SocketIOConfiguration()) {
-        self.connection = SocketIOConnection(configuration: configuration, now: 0)
+        self.connection = SocketIOStateMachine(configuration: configuration, now: 0)
     }
 
     /// A connection that has joined these namespaces.
@@ -321,7 +321,7 @@ struct ConnectionTrace {
         self.run { $0.tick(now: now, into: &$1) }
     }
 
-    private mutating func run(_ call: (inout SocketIOConnection, inout [SocketIOAction]) -> Void) -> [String] {
+    private mutating func run(_ call: (inout SocketIOStateMachine, inout [SocketIOAction]) -> Void) -> [String] {
         var actions: [SocketIOAction] = []
         call(&self.connection, &actions)
         for case .connectRequested(let request) in actions { self.requests.append(request) }

@@ -1,4 +1,4 @@
-// Carillon · EngineIOSession.swift
+// Carillon · EngineIOStateMachine.swift
 // SPDX-License-Identifier: Apache-2.0
 
 /// A monotonic time with any origin, or a duration, in milliseconds.
@@ -15,7 +15,7 @@ package typealias Milliseconds = Int64
 ///
 /// Packets that wait for a poll are limited by ``EngineIOConfiguration/maximumWaiting``; beyond it
 /// the session closes with `tooMuchWaiting`. The owner limits what a WebSocket has not written yet.
-package struct EngineIOSession: Sendable {
+package struct EngineIOStateMachine: Sendable {
     enum Phase: UInt8 {
         case polling
         case webSocket
@@ -226,7 +226,7 @@ package struct EngineIOSession: Sendable {
     }
 }
 
-extension EngineIOSession {
+extension EngineIOStateMachine {
     /// Handles a GET, which asks for packets.
     ///
     /// A repeated one ends the session, since the answer to the first was lost.
@@ -409,7 +409,7 @@ extension EngineIOSession {
     }
 }
 
-extension EngineIOSession {
+extension EngineIOStateMachine {
     /// Handles a new WebSocket for the session, which wants to take over.
     ///
     /// Closes it at once if another one is taking over or already has.
@@ -516,7 +516,7 @@ extension EngineIOSession {
     }
 }
 
-extension EngineIOSession {
+extension EngineIOStateMachine {
     /// Closes the session on behalf of the owner.
     ///
     /// A WebSocket closes at once. Over polling the client learns of it with the waiting poll, or

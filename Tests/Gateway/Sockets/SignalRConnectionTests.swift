@@ -1,4 +1,4 @@
-// Carillon · SignalRSessionTests.swift
+// Carillon · SignalRConnectionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
@@ -18,22 +18,24 @@ struct DirectoryTests {
         .init(owner: owner, usesStatefulReconnect: false)
     }
 
-    /// A session on its own loop, and a reference to it.
-    private static func session(_ id: String) -> (session: SignalRSession, reference: LoopReference<SignalRSession>) {
+    /// A connection on its own loop, and a reference to it.
+    private static func connection(
+        _ id: String
+    ) -> (connection: SignalRConnection, reference: LoopReference<SignalRConnection>) {
         let loop = EmbeddedEventLoop()
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
             connection: .standard,
             webSocket: WebSocketLimits(maximumMessage: 1024)
         )
-        let session = SignalRSession(
+        let connection = SignalRConnection(
             id: id,
             offer: Self.offer("ada"),
             transport: .webSockets,
             node: SignalRNode(configuration: configuration),
             eventLoop: loop
         )
-        return (session, LoopReference(session, eventLoop: loop))
+        return (connection, LoopReference(connection, eventLoop: loop))
     }
 
     @Test("shows an offer only to its owner, until it ends")
@@ -56,7 +58,7 @@ struct DirectoryTests {
         let directory = SignalRDirectory(limit: 10)
         #expect(directory.add(Self.offer("\u{E9}"), id: "a", until: 100))
         #expect(directory.entry("a", owner: "e\u{301}") == nil)
-        let (_, reference) = Self.session("a")
+        let (_, reference) = Self.connection("a")
         #expect(!directory.add(reference, id: "a", owner: "e\u{301}"))
         #expect(directory.add(reference, id: "a", owner: "\u{E9}"))
         #expect(directory.entry("a", owner: "e\u{301}") == nil)
@@ -67,7 +69,7 @@ struct DirectoryTests {
     func connections() {
         let directory = SignalRDirectory(limit: 10)
         _ = directory.add(Self.offer("ada"), id: "a", until: 100)
-        let (session, reference) = Self.session("a")
+        let (connection, reference) = Self.connection("a")
         #expect(!directory.add(reference, id: "a", owner: "bob"))
         #expect(directory.add(reference, id: "a", owner: "ada"))
         #expect(!directory.add(reference, id: "a", owner: "ada"))
@@ -76,7 +78,7 @@ struct DirectoryTests {
             Issue.record("the connection is gone")
             return
         }
-        directory.remove(session.id)
+        directory.remove(connection.id)
         #expect(directory.entry("a", owner: "ada") == nil)
     }
 
@@ -85,7 +87,7 @@ struct DirectoryTests {
         let directory = SignalRDirectory(limit: 1)
         #expect(directory.add(Self.offer("ada"), id: "a", until: 100))
         #expect(!directory.add(Self.offer("ada"), id: "b", until: 100))
-        let (_, reference) = Self.session("a")
+        let (_, reference) = Self.connection("a")
         #expect(!directory.add(reference, id: "c", owner: "ada"))
         #expect(directory.add(reference, id: "a", owner: "ada"))
     }
@@ -96,10 +98,10 @@ struct DirectoryTests {
         for id in ["a", "b"] { #expect(directory.add(Self.offer("ada"), id: id, until: 100)) }
         #expect(!directory.hasRoom(for: "ada"))
         #expect(!directory.add(Self.offer("ada"), id: "c", until: 100))
-        let (_, foreign) = Self.session("c")
+        let (_, foreign) = Self.connection("c")
         #expect(!directory.add(foreign, id: "c", owner: "ada"))
         #expect(directory.add(Self.offer("bob"), id: "c", until: 100))
-        let (_, reference) = Self.session("a")
+        let (_, reference) = Self.connection("a")
         #expect(directory.add(reference, id: "a", owner: "ada"))
         #expect(!directory.hasRoom(for: "ada"), "a connection counts like its offer")
         directory.opened("a")
@@ -226,11 +228,11 @@ struct OpeningTests {
     private final class Application: SignalRApplication {
         private(set) var heard: [String] = []
 
-        func signalROpened(_ session: SignalRSession) {
+        func signalROpened(_ connection: SignalRConnection) {
             self.heard.append("opened")
-            session.send(SignalRRecord(target: "Greet", encodedArguments: []))
-            session.requestProof(1)
-            session.flush()
+            connection.send(SignalRRecord(target: "Greet", encodedArguments: []))
+            connection.requestProof(1)
+            connection.flush()
         }
         func signalRInvoked(_ call: SignalRCall) { self.heard.append(call.invocation.target) }
         func signalRHeard() {}
@@ -244,17 +246,17 @@ struct OpeningTests {
 
     private static func record(_ json: String) -> [UInt8] { Array(json.utf8) + [0x1E] }
 
-    private static func session(
+    private static func connection(
         _ transport: SignalRTransport,
         maximumOutbound: Int = 1024 * 1024
-    ) -> (loop: EmbeddedEventLoop, session: SignalRSession, application: Application) {
+    ) -> (loop: EmbeddedEventLoop, connection: SignalRConnection, application: Application) {
         let loop = EmbeddedEventLoop()
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
             connection: .standard,
             webSocket: WebSocketLimits(maximumMessage: 1024, maximumOutbound: maximumOutbound)
         )
-        let session = SignalRSession(
+        let connection = SignalRConnection(
             id: "id",
             offer: .init(owner: "ada", usesStatefulReconnect: false),
             transport: transport,
@@ -262,99 +264,99 @@ struct OpeningTests {
             eventLoop: loop
         )
         let application = Application()
-        session.begin(application)
-        return (loop, session, application)
+        connection.begin(application)
+        return (loop, connection, application)
     }
 
-    private static func poll(_ session: SignalRSession, _ number: UInt64) {
-        session.performPolling { $0.poll(number, now: session.now) }
-        if let proven = session.polling?.recordsProven, proven > 1 { session.proven(1) }
+    private static func poll(_ connection: SignalRConnection, _ number: UInt64) {
+        connection.performPolling { $0.poll(number, now: connection.now) }
+        if let proven = connection.polling?.recordsProven, proven > 1 { connection.proven(1) }
     }
 
     @Test("wait until no request, not even a ping, came for 200 ms after the handshake")
     func quiet() {
-        let (loop, session, application) = Self.session(.longPolling)
-        Self.poll(session, 1)
-        session.receive(Self.handshake)
+        let (loop, connection, application) = Self.connection(.longPolling)
+        Self.poll(connection, 1)
+        connection.receive(Self.handshake)
         #expect(application.heard == ["opened"])
-        Self.poll(session, 2)
-        #expect(session.polling?.recordsAnswered == 1)
+        Self.poll(connection, 2)
+        #expect(connection.polling?.recordsAnswered == 1)
         loop.advanceTime(by: .milliseconds(199))
-        session.receive(Self.ping)
-        Self.poll(session, 3)
+        connection.receive(Self.ping)
+        Self.poll(connection, 3)
         loop.advanceTime(by: .milliseconds(199))
-        #expect(session.polling?.recordsAnswered == 1)
-        #expect(session.holdsRecords)
+        #expect(connection.polling?.recordsAnswered == 1)
+        #expect(connection.holdsRecords)
         loop.advanceTime(by: .milliseconds(1))
-        #expect(session.polling?.recordsAnswered == 2)
-        #expect(!session.holdsRecords)
-        session.drop()
+        #expect(connection.polling?.recordsAnswered == 2)
+        #expect(!connection.holdsRecords)
+        connection.drop()
     }
 
     @Test("wait over Server-Sent Events, too")
     func eventStream() {
-        let (loop, session, application) = Self.session(.serverSentEvents)
-        session.receive(Self.handshake)
+        let (loop, connection, application) = Self.connection(.serverSentEvents)
+        connection.receive(Self.handshake)
         #expect(application.heard == ["opened"])
-        #expect(session.holdsRecords)
+        #expect(connection.holdsRecords)
         loop.advanceTime(by: .milliseconds(200))
-        #expect(!session.holdsRecords)
-        session.drop()
+        #expect(!connection.holdsRecords)
+        connection.drop()
     }
 
     @Test("wait until the handshake's answer was fetched, and are proven by the poll after them")
     func polling() {
-        let (loop, session, application) = Self.session(.longPolling)
-        Self.poll(session, 1)
-        session.receive(Self.handshake)
+        let (loop, connection, application) = Self.connection(.longPolling)
+        Self.poll(connection, 1)
+        connection.receive(Self.handshake)
         loop.advanceTime(by: .seconds(5))
-        #expect(session.holdsRecords)
-        Self.poll(session, 2)
+        #expect(connection.holdsRecords)
+        Self.poll(connection, 2)
         loop.advanceTime(by: .milliseconds(200))
-        #expect(session.polling?.recordsTaken == 2)
-        Self.poll(session, 3)
+        #expect(connection.polling?.recordsTaken == 2)
+        Self.poll(connection, 3)
         #expect(application.heard == ["opened"])
-        Self.poll(session, 4)
+        Self.poll(connection, 4)
         #expect(application.heard == ["opened", "proven"])
-        session.drop()
+        connection.drop()
     }
 
     @Test("are written at once over a WebSocket, and to a client that calls a method")
     func atOnce() {
-        let (_, socket, _) = Self.session(.webSockets)
+        let (_, socket, _) = Self.connection(.webSockets)
         socket.receive(Self.handshake)
         #expect(!socket.holdsRecords)
         socket.drop()
 
-        let (_, session, application) = Self.session(.longPolling)
-        session.receive(Self.handshake)
-        session.receive(Self.record(#"{"type":1,"target":"Echo","arguments":[]}"#))
-        #expect(!session.holdsRecords)
+        let (_, connection, application) = Self.connection(.longPolling)
+        connection.receive(Self.handshake)
+        connection.receive(Self.record(#"{"type":1,"target":"Echo","arguments":[]}"#))
+        #expect(!connection.holdsRecords)
         #expect(application.heard == ["opened", "Echo"])
-        session.drop()
+        connection.drop()
     }
 
     @Test("report a slow client once when they exceed the limit")
     func slowClient() {
-        let (_, session, application) = Self.session(.longPolling, maximumOutbound: 200)
-        session.receive(Self.handshake)
-        for _ in 0..<9 { session.send(SignalRRecord(target: "Greet", encodedArguments: [])) }
+        let (_, connection, application) = Self.connection(.longPolling, maximumOutbound: 200)
+        connection.receive(Self.handshake)
+        for _ in 0..<9 { connection.send(SignalRRecord(target: "Greet", encodedArguments: [])) }
         #expect(application.heard == ["opened", "slow"])
-        session.drop()
+        connection.drop()
     }
 
     @Test("cannot be delayed forever, and are dropped when the client has left")
     func bounds() {
-        let (loop, session, _) = Self.session(.longPolling)
-        session.receive(Self.handshake)
+        let (loop, connection, _) = Self.connection(.longPolling)
+        connection.receive(Self.handshake)
         for _ in 0..<9 {
             loop.advanceTime(by: .milliseconds(100))
-            session.receive(Self.ping)
+            connection.receive(Self.ping)
         }
-        #expect(!session.holdsRecords)
-        session.drop()
+        #expect(!connection.holdsRecords)
+        connection.drop()
 
-        let (other, gone, application) = Self.session(.longPolling)
+        let (other, gone, application) = Self.connection(.longPolling)
         gone.receive(Self.handshake)
         gone.drop()
         other.advanceTime(by: .seconds(1))

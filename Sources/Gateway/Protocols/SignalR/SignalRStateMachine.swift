@@ -1,4 +1,4 @@
-// Carillon · SignalRConnection.swift
+// Carillon · SignalRStateMachine.swift
 // SPDX-License-Identifier: Apache-2.0
 
 /// The limits that all connections share; times are in milliseconds.
@@ -41,7 +41,7 @@ package final class SignalRConfiguration: Sendable {
 /// Times are milliseconds of one monotonic clock of the caller's choice and never go back. A
 /// connection starts with its first transport. With stateful reconnect it can outlive a WebSocket;
 /// otherwise it ends with its transport.
-package struct SignalRConnection: Sendable {
+package struct SignalRStateMachine: Sendable {
     private enum Phase {
         case handshaking
         case open
@@ -271,7 +271,7 @@ package struct SignalRConnection: Sendable {
 
 // MARK: - Messages
 
-extension SignalRConnection {
+extension SignalRStateMachine {
     private mutating func greet(_ record: [UInt8], _ now: Int64, _ actions: inout [SignalRAction]) {
         let handshake = SignalRHandshake(request: record)
         switch handshake {

@@ -1,4 +1,4 @@
-// Carillon · SocketIOConnection.swift
+// Carillon · SocketIOStateMachine.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -41,7 +41,7 @@ package final class SocketIOConfiguration: Sendable {
 /// Pure: no channel, no clock, no task. Each call appends actions to a list; the owner carries them
 /// out in order and calls ``tick(now:into:)`` at ``nextDeadline``. Any protocol violation closes
 /// the whole connection.
-package struct SocketIOConnection: Sendable {
+package struct SocketIOStateMachine: Sendable {
     let configuration: SocketIOConfiguration
     private var decoder: SocketIODecoder
     var memberships = SocketIOMemberships()
@@ -175,7 +175,7 @@ package struct SocketIOConnection: Sendable {
     }
 }
 
-extension SocketIOConnection {
+extension SocketIOStateMachine {
     /// The refusal message for an unknown namespace.
     package static let unknownNamespace = "Invalid namespace"
 

@@ -1,4 +1,4 @@
-// Carillon · SignalRSession.swift
+// Carillon · SignalRConnection.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
@@ -9,7 +9,7 @@ import Protocols
 /// request.
 ///
 /// With stateful reconnect it outlives its WebSocket and can continue over one on another loop.
-package final class SignalRSession {
+package final class SignalRConnection {
     /// The transport's connection to the client.
     enum Link {
         /// Not yet connected, or disconnected.
@@ -30,7 +30,7 @@ package final class SignalRSession {
     let transport: SignalRTransport
     let node: SignalRNode
     package let eventLoop: any EventLoop
-    var connection: SignalRConnection
+    var state: SignalRStateMachine
     private(set) var application: (any SignalRApplication)?
     var link = Link.none
     /// The state of long polling, and the polls that wait for an answer.
@@ -67,7 +67,7 @@ package final class SignalRSession {
         self.node = node
         self.eventLoop = eventLoop
         let now = node.now()
-        self.connection = SignalRConnection(
+        self.state = SignalRStateMachine(
             configuration: node.configuration.connection,
             offersStatefulReconnect: offer.usesStatefulReconnect && transport == .webSockets,
             hasInherentKeepAlive: transport == .longPolling,
@@ -92,7 +92,7 @@ package final class SignalRSession {
 
     /// Answers a call; ignored if the call is no longer running.
     package func complete(_ call: UInt64, _ outcome: SignalRCompletion.Outcome) {
-        self.perform(self.connection.complete(call, outcome, now: self.now))
+        self.perform(self.state.complete(call, outcome, now: self.now))
     }
 
     /// Sends a record with the next ``flush()``.
@@ -110,7 +110,7 @@ package final class SignalRSession {
     }
 
     private func admits(_ record: SignalRRecord) -> Bool {
-        switch self.connection.push(record, now: self.now) {
+        switch self.state.push(record, now: self.now) {
         case .write: return true
         case .refused(.resendBufferFull):
             self.tooSlow()
@@ -167,7 +167,7 @@ package final class SignalRSession {
     ///   - code: The close code of a WebSocket.
     package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
         self.closeCode = code
-        self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: self.now))
+        self.perform(self.state.close(error: error, allowReconnect: allowReconnect, now: self.now))
     }
 
     /// Answers the waiting poll with 401, so that the client polls again with a fresh credential;
@@ -195,7 +195,7 @@ package final class SignalRSession {
 
     /// Ends the connection at once.
     package func drop() {
-        if !self.connection.isClosed { self.close() }
+        if !self.state.isClosed { self.close() }
         self.cut()
         self.finish()
     }
@@ -208,7 +208,7 @@ package final class SignalRSession {
 
     /// Continues over another WebSocket; false if it cannot.
     func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
-        guard !self.isEnding, let actions = self.connection.reattach(now: self.now) else { return false }
+        guard !self.isEnding, let actions = self.state.reattach(now: self.now) else { return false }
         let old = self.link
         // Set first, so that the end of the old socket does not count as the loss of the client.
         self.link = .webSocket(socket, number: number)
@@ -230,12 +230,12 @@ package final class SignalRSession {
     func receive(_ bytes: [UInt8]) {
         self.invocations = 0
         self.delayRelease()
-        self.perform(self.connection.receive(bytes, now: self.now))
+        self.perform(self.state.receive(bytes, now: self.now))
         if self.invocations == 0 { self.heard() }
     }
 
     func heard() {
-        if self.connection.isOpen { self.application?.signalRHeard() }
+        if self.state.isOpen { self.application?.signalRHeard() }
     }
 
     func readComplete() {
@@ -260,7 +260,7 @@ package final class SignalRSession {
     /// they take the connection for lost, and one with stateful reconnect may return.
     func socketLeft(_ code: UInt16?, _ number: UInt64) {
         guard case .webSocket(_, number) = self.link, code == WebSocketCloseCode.goingAway.rawValue,
-            !self.connection.canReattach
+            !self.state.canReattach
         else { return }
         self.application?.signalRStopped()
     }
@@ -273,12 +273,12 @@ package final class SignalRSession {
     func transportLost() {
         self.link = .none
         guard !self.isEnding else { return self.finish() }
-        self.perform(self.connection.transportLost(now: self.now))
+        self.perform(self.state.transportLost(now: self.now))
     }
 
     func tick() {
         if !self.isEnding {
-            self.perform(self.connection.tick(now: self.now))
+            self.perform(self.state.tick(now: self.now))
             self.flush()
         }
         self.performPolling { $0.tick(now: self.now) }
@@ -308,7 +308,7 @@ package final class SignalRSession {
 
     /// Stops reading from a WebSocket while too many calls wait.
     private func adjustReading() {
-        guard case .webSocket(let socket, _) = self.link, self.connection.isCongested != self.isPaused else { return }
+        guard case .webSocket(let socket, _) = self.link, self.state.isCongested != self.isPaused else { return }
         let isPaused = !self.isPaused
         self.isPaused = isPaused
         if isPaused { SignalRMetrics.paused.increment() }
@@ -416,14 +416,14 @@ extension SignalREnd {
 }
 
 /// HTTP requests for a connection: polls, messages, deletion.
-extension SignalRSession {
+extension SignalRConnection {
     /// The connection's state, as far as a request needs it.
     var standing: SignalRHubRequest.Standing {
         let isAttached = if case .none = self.link { false } else { true }
         return SignalRHubRequest.Standing(
             transport: self.transport,
             isAttached: isAttached,
-            canReattach: self.connection.canReattach
+            canReattach: self.state.canReattach
         )
     }
 
