@@ -74,7 +74,7 @@ struct LagCommand: AsyncParsableCommand {
         let streams = try await survey.streams()
         let now = try await survey.time()
         let report = LagReport(
-            streams: streams, unconfirmed: try await survey.unconfirmed(),
+            streams: streams, awaitedProofs: try await survey.awaitedProofs(),
             providers: try await board.report(now: now, removesStale: false), now: now)
         if self.output.json {
             Terminal.object { report.write(to: &$0) }
@@ -84,7 +84,7 @@ struct LagCommand: AsyncParsableCommand {
         if self.watch, Terminal.width != nil { Terminal.clear() }
         table.show()
         if empty > 0 { Terminal.line("and \(empty) empty streams of deliveries") }
-        Terminal.line("waiting for proof \(report.unconfirmed), in overflow \(report.overflow)")
+        Terminal.line("waiting for proof \(report.awaitedProofs), in overflow \(report.overflow)")
         if self.watch { Terminal.line("at \(report.now.rfc3339)") }
         return report
     }
@@ -94,7 +94,7 @@ struct LagCommand: AsyncParsableCommand {
 struct LagReport {
     let streams: [StreamSurvey.Stream]
     /// Notifications that wait for a proof.
-    let unconfirmed: Int
+    let awaitedProofs: Int
     /// The circuit breakers.
     let providers: ProviderReport
     /// Redis's clock, which also dates the entries.
@@ -187,7 +187,7 @@ struct LagReport {
             writer.member("waited_seconds", self.waited(stream)?.components.seconds)
             writer.endObject()
         }
-        writer.member("unconfirmed", self.unconfirmed)
+        writer.member("unconfirmed", self.awaitedProofs)
         writer.member("overflow", self.overflow)
     }
 }

@@ -79,7 +79,7 @@ final class Alarm: Sendable {
 
 /// The alarms of a dispatcher's services.
 struct Alarms: Sendable {
-    /// The deadlines of unconfirmed notifications.
+    /// The deadlines of awaited proofs.
     let proofs = Alarm()
     /// Retries and deliveries that were held back.
     let retries = Alarm()

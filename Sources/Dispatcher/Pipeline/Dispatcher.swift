@@ -179,10 +179,10 @@ package struct Dispatcher: Sendable {
     /// Acknowledges and deletes entries of one stream, and appends their events in the same write.
     ///
     /// Retries until that succeeds.
-    func acknowledge(_ ids: [String], _ group: ConsumerGroup, publishing events: [LifecycleEvent] = []) async throws {
+    func acknowledge(_ ids: [String], _ group: ConsumerGroup, reporting events: [LifecycleEvent] = []) async throws {
         var unpublished = events
         try await self.untilDone("acknowledge entries") {
-            try await self.acknowledgeOnce(ids, group, publishing: &unpublished)
+            try await self.acknowledgeOnce(ids, group, reporting: &unpublished)
         }
     }
 
@@ -192,7 +192,7 @@ package struct Dispatcher: Sendable {
     func acknowledgeOnce(
         _ ids: [String],
         _ group: ConsumerGroup,
-        publishing events: inout [LifecycleEvent]
+        reporting events: inout [LifecycleEvent]
     ) async throws {
         var batch = RedisBatch()
         self.publisher.add(events, in: &batch)
@@ -305,7 +305,7 @@ extension Dispatcher {
     }
 
     /// Appends events that no stream entry waits for; those that Redis does not take are lost.
-    func publish(_ events: [LifecycleEvent]) async {
+    func report(_ events: [LifecycleEvent]) async {
         await self.publisher.publish(events)
     }
 }

@@ -40,7 +40,7 @@ struct LaneReader: Sendable {
     /// Whether the last read returned all that it asked for, so that more waits in the stream.
     var isBehind = false
     /// The rest of the last read, which ``next()`` returns before it reads again.
-    var parts: ArraySlice<LaneBatch> = []
+    var unsent: ArraySlice<LaneBatch> = []
 
     /// The Redis that the reader last read from.
     struct Source {
@@ -79,7 +79,7 @@ struct LaneReader: Sendable {
     ///
     /// Blocks in Redis, so call it within ``interruptible(_:through:_:)``.
     mutating func next() async -> LaneBatch? {
-        if let part = self.parts.popFirst() { return part }
+        if let slice = self.unsent.popFirst() { return slice }
         while isRunning {
             guard self.dispatcher.share.owns(self.group.keys) else {
                 // The share changes with the leases, every few seconds at most, so poll for it.
@@ -104,8 +104,8 @@ struct LaneReader: Sendable {
                 self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
                 batch.replaySafeFrom = self.source.replaySafeFrom
-                self.parts = batch.parts()[...]
-                return self.parts.popFirst()
+                self.unsent = batch.slices()[...]
+                return self.unsent.popFirst()
             } catch {
                 if self.failures == 0 {
                     self.dispatcher.logger.warning(
@@ -132,7 +132,7 @@ struct LaneReader: Sendable {
 
 /// Entries taken together from one lane.
 struct LaneBatch: Sendable {
-    /// The most recipients of a part, unless a single job names more.
+    /// The most recipients of a slice, unless a single job names more.
     static let mostRecipients = 2_000
 
     let lane: Lane
@@ -161,13 +161,13 @@ struct LaneBatch: Sendable {
         return self.with(self.entries.filter { !ids.contains($0.id) })
     }
 
-    /// Splits the batch, in order, into parts with at most ``mostRecipients`` recipients.
+    /// Splits the batch, in order, into slices with at most ``mostRecipients`` recipients.
     ///
-    /// One entry may name a thousand users. Without parts, urgent work would wait for a whole batch
-    /// of such entries.
-    func parts() -> [LaneBatch] {
-        let ranges = Self.parts(of: self.entries, recipients: Self.mostRecipients)
-        // Most batches have one part, so skip the copy.
+    /// One entry may name a thousand users. Without slices, urgent work would wait for a whole
+    /// batch of such entries.
+    func slices() -> [LaneBatch] {
+        let ranges = Self.slices(of: self.entries, recipients: Self.mostRecipients)
+        // Most batches have one slice, so skip the copy.
         guard ranges.count > 1 else { return [self] }
         return ranges.map { self.with(Array(self.entries[$0])) }
     }
@@ -177,22 +177,22 @@ struct LaneBatch: Sendable {
         return time < self.replaySafeFrom
     }
 
-    /// Splits entries so that no part of two or more names more than `limit` recipients.
-    static func parts(of entries: [StreamEntry], recipients limit: Int) -> [Range<Int>] {
-        var parts: [Range<Int>] = []
+    /// Splits entries so that no slice of two or more names more than `limit` recipients.
+    static func slices(of entries: [StreamEntry], recipients limit: Int) -> [Range<Int>] {
+        var slices: [Range<Int>] = []
         var first = 0
         var count = 0
         for (index, entry) in entries.enumerated() {
             let recipients = Self.recipients(entry)
             if index > first, count + recipients > limit {
-                parts.append(first..<index)
+                slices.append(first..<index)
                 first = index
                 count = 0
             }
             count += recipients
         }
-        if first < entries.count { parts.append(first..<entries.count) }
-        return parts
+        if first < entries.count { slices.append(first..<entries.count) }
+        return slices
     }
 
     /// Returns at least the number of users that an entry names; commas inside names count too.

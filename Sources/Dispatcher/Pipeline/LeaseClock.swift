@@ -82,10 +82,10 @@ struct Fence: Sendable {
     }
 
     /// The time left.
-    var rest: Duration { self.until - self.instant() }
+    var timeLeft: Duration { self.until - self.instant() }
 
     /// Whether time is left; enough for claims, which need no lease.
-    var isOpen: Bool { self.rest > .zero }
+    var isOpen: Bool { self.timeLeft > .zero }
 }
 
 extension Dispatcher {

@@ -136,7 +136,7 @@ final class PartShare: Sendable {
     ///
     /// Watch those that still have deadlines again. A visit during the look is remembered.
     func takeShards() -> [Int] {
-        guard self.keys.isSpread else { return Array(0..<self.keys.unconfirmedShards) }
+        guard self.keys.isSpread else { return Array(0..<self.keys.proofShards) }
         return self.state.withLock { state in
             defer { state.visited = [] }
             return state.own.union(state.visited).sorted()

@@ -249,7 +249,7 @@ struct WebhookSender: Sendable {
                 return try await self.queues.finish(id, entries: [], now: self.dispatcher.now())
             }
             let body = WebhookEvent.body(events.map(\.json))
-            guard fence.rest > Self.timeout else { return }
+            guard fence.timeLeft > Self.timeout else { return }
             switch await self.transfer.perform(self.request(webhook, body)) {
             case .answered(let response) where (200..<300).contains(response.status):
                 WebhookMetrics.accepted.increment()

@@ -214,13 +214,13 @@ struct ProofBoard: Sendable {
 
     /// Adds notifications with a deadline that does not pass during the benchmark.
     func expect(_ notifications: [(user: String, id: NotificationID)]) async throws {
-        let set = Live(self.redis).unconfirmed
+        let set = Live(self.redis).proofDeadlines
         let deadline = Timestamp(milliseconds: Int64((Date.now.timeIntervalSince1970 + 86_400) * 1_000))
         var rest = notifications[...]
         while !rest.isEmpty {
             var batch = RedisBatch()
             let waits = rest.prefix(512).map { item in
-                (UnconfirmedNotification(id: item.id, user: item.user, lane: .normal), deadline: deadline)
+                (AwaitedProof(id: item.id, user: item.user, lane: .normal), deadline: deadline)
             }
             set.add(waits, in: &batch)
             rest = rest.dropFirst(512)
@@ -233,8 +233,8 @@ struct ProofBoard: Sendable {
         let deadline = ContinuousClock.now + .seconds(120)
         while true {
             var batch = RedisBatch()
-            for shard in 0..<Keyspace().unconfirmedShards {
-                batch.append("ZCARD", .text(Keyspace().unconfirmed(shard: shard)))
+            for shard in 0..<Keyspace().proofShards {
+                batch.append("ZCARD", .text(Keyspace().proofDeadlines(shard: shard)))
             }
             var left: Int64 = 0
             for reply in try await self.redis.send(batch) { left += try reply.integer() }

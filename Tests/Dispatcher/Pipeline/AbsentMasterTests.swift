@@ -117,17 +117,17 @@ struct AbsentMasterTests {
             let (lost, kept) = try (scene.lost, scene.kept)
             var batch = RedisBatch()
             for user in [try scene.user(in: lost), try scene.user(in: kept)] {
-                let awaited = UnconfirmedNotification(
+                let awaited = AwaitedProof(
                     id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: user,
                     lane: .normal)
-                scene.dispatcher.live.unconfirmed.add([(awaited, deadline: TestDispatcher.now)], in: &batch)
+                scene.dispatcher.live.proofDeadlines.add([(awaited, deadline: TestDispatcher.now)], in: &batch)
             }
             try await scene.redis.run(batch)
             try await scene.loseMaster()
             let shard = try #require(kept.index)
             try await eventually("the deadline of the other master is handled") {
                 await ProofService(dispatcher: scene.dispatcher).poll()
-                let set = RedisArgument.text(scene.keys.unconfirmed(shard: shard))
+                let set = RedisArgument.text(scene.keys.proofDeadlines(shard: shard))
                 return try await scene.redis.send("ZCARD", set).integer() == 0
             }
         }

@@ -192,7 +192,7 @@ struct FencingTests {
             let batch = LaneBatch(
                 lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
             let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
-            #expect(stored.open.count == 2)
+            #expect(stored.toRoute.count == 2)
 
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             #expect(try await rival.claim(entries[1].id, idle: .zero) != nil)

@@ -32,13 +32,13 @@ struct LaneBatchTests {
         ] as [([Int], [Range<Int>])]
     )
     func parts(users: [Int], expected: [Range<Int>]) {
-        #expect(LaneBatch.parts(of: users.map(Self.entry), recipients: 2_000) == expected)
+        #expect(LaneBatch.slices(of: users.map(Self.entry), recipients: 2_000) == expected)
     }
 
     @Test("a deleted entry counts as one recipient")
     func deleted() {
         let entries = [StreamEntry(id: "1-1", fields: nil), Self.entry(1_999), Self.entry(0)]
-        #expect(LaneBatch.parts(of: entries, recipients: 2_000) == [0..<2, 2..<3])
+        #expect(LaneBatch.slices(of: entries, recipients: 2_000) == [0..<2, 2..<3])
     }
 }
 

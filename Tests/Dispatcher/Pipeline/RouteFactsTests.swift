@@ -117,7 +117,7 @@ struct RoutedFrameTests {
             try await Router(dispatcher: dispatcher).route([RoutedNotification(notifications[0], .stored)])
             // The last look comes once Redis has taken the frames.
             let deadline = TestDispatcher.now + .seconds(seconds.withLock { $0 } + 5)
-            let set = RedisArgument.text(keys.unconfirmed(shard: keys.unconfirmedShard(user: "ada")))
+            let set = RedisArgument.text(keys.proofDeadlines(shard: keys.proofShard(user: "ada")))
             let members = try await dispatcher.redis.send("ZRANGE", set, "0", "-1", "WITHSCORES").strings()
             #expect(members.count == 2)
             #expect(members.last == "\(deadline.milliseconds)")
@@ -136,7 +136,7 @@ struct RoutedFrameTests {
                     now: { TestDispatcher.now + passed.withLock { $0 } }, logger: failed.logger)
                 let notification = try await Self.prepare(dispatcher)[0]
                 // Redis refuses the first tries.
-                let set = RedisArgument.text(keys.unconfirmed(shard: keys.unconfirmedShard(user: "ada")))
+                let set = RedisArgument.text(keys.proofDeadlines(shard: keys.proofShard(user: "ada")))
                 try await redis.send("SET", set, "no set")
                 async let routed: Void = Router(dispatcher: dispatcher).route([
                     RoutedNotification(notification, .stored)
@@ -144,7 +144,7 @@ struct RoutedFrameTests {
                 try await eventually("a try fails") { failed.all.contains("publish frames") }
                 passed.withLock { $0 = .milliseconds(5_500) }
                 // Redis has run the first one late: its deadline is over, and later tries keep it.
-                let member = UnconfirmedNotification(id: notification.id, user: "ada", lane: notification.lane)
+                let member = AwaitedProof(id: notification.id, user: "ada", lane: notification.lane)
                 let deadline = TestDispatcher.now + .seconds(5)
                 let late = RedisArgument.text(prefix + "late")
                 try await redis.send("ZADD", late, .integer(deadline.milliseconds), .bytes(member.bytes))
@@ -172,12 +172,12 @@ struct RoutedFrameTests {
             try await eventually("the node listens") { heard.isReady }
             var batch = StoredBatch(
                 group: dispatcher.group(keys.jobs(.normal)), catalog: dispatcher.catalog, fence: dispatcher.fence())
-            batch.shown = notifications.enumerated().compactMap { number, notification in
+            batch.toRedo = notifications.enumerated().compactMap { number, notification in
                 // Reading the first one has raised its version.
-                RoutedNotification(notification, .arrived).shown(
+                RoutedNotification(notification, .arrived).toRedo(
                     after: .known(version: number == 0 ? 3 : 2, unread: 1, status: .pending, isOwned: true))
             }
-            #expect(batch.shown.count == 2)
+            #expect(batch.toRedo.count == 2)
             try await Router(dispatcher: dispatcher).finish(batch)
             try await eventually("a frame is there") { !heard.frames.isEmpty }
             #expect(heard.frames.map(\.id) == [notifications[1].id])

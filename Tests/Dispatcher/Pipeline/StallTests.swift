@@ -84,12 +84,12 @@ struct StallTests {
     func proof() async throws {
         try await Self.with { scene in
             try await scene.append(Self.notification)
-            let set = Live(scene.redis, keys: scene.keys).unconfirmed
-            let awaited = UnconfirmedNotification(id: Self.notification.id, user: "ada", lane: .normal)
+            let set = Live(scene.redis, keys: scene.keys).proofDeadlines
+            let awaited = AwaitedProof(id: Self.notification.id, user: "ada", lane: .normal)
             var batch = RedisBatch()
             set.add([(awaited, deadline: TestDispatcher.now)], in: &batch)
             try await scene.redis.run(batch)
-            let shard = scene.keys.unconfirmedShard(user: "ada")
+            let shard = scene.keys.proofShard(user: "ada")
 
             #expect(try await ProofService(dispatcher: scene.stalled).fallBack(shard) == 1)
             #expect(try await scene.handedOn() == 0)

@@ -61,7 +61,7 @@ struct SweepServiceTests {
                 fence: self.dispatcher.fence())
             let known = NotificationStore.Outcome.known(
                 version: version, unread: 1, status: .pending, isOwned: true)
-            batch.shown = [RoutedNotification(self.notification, .arrived).shown(after: known)].compactMap(\.self)
+            batch.toRedo = [RoutedNotification(self.notification, .arrived).toRedo(after: known)].compactMap(\.self)
             return batch
         }
 
@@ -624,7 +624,7 @@ struct SweepServiceTests {
     func retaken(version: Int64) async throws {
         try await Self.with { scene in
             let batch = scene.repeated(version: version)
-            #expect(batch.shown.count == 1)
+            #expect(batch.toRedo.count == 1)
             try await Router(dispatcher: scene.dispatcher).finish(batch)
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
         }

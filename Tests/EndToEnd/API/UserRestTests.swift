@@ -167,10 +167,10 @@ struct UserRestTests {
             let attempts = Int64(
                 try await stack.query("SELECT FROM carillon.delivery_attempts WHERE user_id = 'ada'").count)
             #expect(attempts >= 2, "the registration and a push")
-            let waiting = UnconfirmedNotification(
+            let waiting = AwaitedProof(
                 id: NotificationID(try #require(unproven.first).uuid(0)), user: "ada", lane: .critical)
             var batch = RedisBatch()
-            Live(stack.connection).unconfirmed
+            Live(stack.connection).proofDeadlines
                 .add([(waiting, deadline: Timestamp(seconds: 4_000_000_000))], in: &batch)
             try await stack.connection.run(batch)
             let retries: RedisArgument = "carillon:{fcm}:retry:critical"

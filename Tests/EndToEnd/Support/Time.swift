@@ -82,8 +82,8 @@ extension Stack {
     /// The deadlines of notifications that clients have not confirmed.
     func proofDeadlines() async throws -> [Timestamp] {
         var deadlines: [Timestamp] = []
-        for shard in 0..<Keyspace().unconfirmedShards {
-            let key = RedisArgument.text(Keyspace().unconfirmed(shard: shard))
+        for shard in 0..<Keyspace().proofShards {
+            let key = RedisArgument.text(Keyspace().proofDeadlines(shard: shard))
             let fields = try await self.connection.send("ZRANGE", key, "0", "-1", "WITHSCORES").strings()
             for index in stride(from: 1, to: fields.count, by: 2) {
                 deadlines.append(Timestamp(milliseconds: try #require(Int64(fields[index]))))
@@ -99,8 +99,8 @@ extension Stack {
                 redis.call('ZADD', KEYS[1], ARGV[1], member)
             end
             """
-        for shard in 0..<Keyspace().unconfirmedShards {
-            let key = RedisArgument.text(Keyspace().unconfirmed(shard: shard))
+        for shard in 0..<Keyspace().proofShards {
+            let key = RedisArgument.text(Keyspace().proofDeadlines(shard: shard))
             try await self.connection.send("EVAL", .text(script), "1", key, .integer(moment.milliseconds))
         }
     }

@@ -92,12 +92,12 @@ struct SocketServiceTests {
                 )
                 let service = try Self.service(base)
                 let proof = try await Self.store(for: "ada", base)
-                let waiting = UnconfirmedNotification(id: proof.id, user: "ada", lane: .normal)
+                let waiting = AwaitedProof(id: proof.id, user: "ada", lane: .normal)
                 var batch = RedisBatch()
-                base.live.unconfirmed.add([(waiting, deadline: Tokens.now)], in: &batch)
+                base.live.proofDeadlines.add([(waiting, deadline: Tokens.now)], in: &batch)
                 try await redis.run(batch)
                 await service.finish(try await service.confirm([proof]))
-                #expect(try await base.live.unconfirmed.remove([waiting]) == 0)
+                #expect(try await base.live.proofDeadlines.remove([waiting]) == 0)
                 let events = try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
                 #expect(events == ["delivered"])
             }

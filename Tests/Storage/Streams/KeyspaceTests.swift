@@ -29,7 +29,7 @@ struct KeyspaceTests {
         #expect(self.keys.dispatcherLease("d1") == "carillon:dispatcher:d1")
         #expect(self.keys.nodeChannel("n1") == "carillon:{node:n1}")
         #expect(self.keys.allNodesChannel == "carillon:all")
-        #expect(self.keys.unconfirmed(shard: 3) == "carillon:unconfirmed:{3}")
+        #expect(self.keys.proofDeadlines(shard: 3) == "carillon:unconfirmed:{3}")
         #expect(Keyspace.group == "dispatchers")
     }
 
@@ -53,7 +53,7 @@ struct KeyspaceTests {
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.held(.apns, .normal),
                 keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm),
                 keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
-                keys.allNodesChannel, keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory,
+                keys.allNodesChannel, keys.proofDeadlines(shard: 0), keys.sweepTurn, keys.memory,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)
@@ -138,13 +138,13 @@ struct KeyspaceTests {
         arguments: [("", 5), ("a", 12), ("foobar", 8), ("u1", 3), ("é", 1)]
     )
     func shards(user: String, shard: Int) {
-        #expect(self.keys.unconfirmedShard(user: user) == shard)
+        #expect(self.keys.proofShard(user: user) == shard)
     }
 
     @Test("spreads users over all shards")
     func spreads() {
-        let counts = Dictionary(grouping: (0..<16_000).map { self.keys.unconfirmedShard(user: "user-\($0)") }) { $0 }
-        #expect(counts.count == self.keys.unconfirmedShards)
+        let counts = Dictionary(grouping: (0..<16_000).map { self.keys.proofShard(user: "user-\($0)") }) { $0 }
+        #expect(counts.count == self.keys.proofShards)
         #expect(counts.values.allSatisfy { (600...1_400).contains($0.count) })
     }
 }
@@ -217,7 +217,7 @@ struct PartTests {
                 groups.filter { !$0.contains(keys.webhooksDue) }.joined() + Lane.allCases.map { part.jobs($0) }
                 + [
                     part.memory, part.events, part.nodeChannel("n"),
-                    keys.unconfirmed(shard: keys.unconfirmedShard(user: user)),
+                    keys.proofDeadlines(shard: keys.proofShard(user: user)),
                 ]
             #expect(Set(all.map(Self.slot)).count == 1, "\(user)")
         }

@@ -143,17 +143,17 @@ struct StreamRedisTests {
     @Test("claims overdue unconfirmed notifications, again and again until they are removed")
     func unconfirmed() async throws {
         try await Self.with { connection, keys in
-            let set = Live(connection, keys: keys).unconfirmed
-            let waiting = UnconfirmedNotification(
+            let set = Live(connection, keys: keys).proofDeadlines
+            let waiting = AwaitedProof(
                 id: NotificationID(high: 1, low: 2),
                 user: "a user with spaces",
                 lane: .critical
             )
-            let shard = keys.unconfirmedShard(user: waiting.user)
+            let shard = keys.proofShard(user: waiting.user)
             var batch = RedisBatch()
             set.add([(waiting, deadline: Timestamp(milliseconds: 1_000))], in: &batch)
             try await connection.send(batch)
-            func claim(at milliseconds: Int64) async throws -> [UnconfirmedNotification] {
+            func claim(at milliseconds: Int64) async throws -> [AwaitedProof] {
                 try await set.claimDue(
                     shard: shard,
                     now: Timestamp(milliseconds: milliseconds),
@@ -175,15 +175,15 @@ struct StreamRedisTests {
     @Test("keeps a deadline that is set, and extends it only while the notification is unconfirmed")
     func unconfirmedDeadlines() async throws {
         try await Self.with { connection, keys in
-            let set = Live(connection, keys: keys).unconfirmed
+            let set = Live(connection, keys: keys).proofDeadlines
             let (waiting, confirmed) = (
-                UnconfirmedNotification(id: NotificationID(high: 1, low: 2), user: "u", lane: .normal),
-                UnconfirmedNotification(id: NotificationID(high: 1, low: 3), user: "u", lane: .normal)
+                AwaitedProof(id: NotificationID(high: 1, low: 2), user: "u", lane: .normal),
+                AwaitedProof(id: NotificationID(high: 1, low: 3), user: "u", lane: .normal)
             )
-            let key = RedisArgument.text(keys.unconfirmed(shard: keys.unconfirmedShard(user: "u")))
+            let key = RedisArgument.text(keys.proofDeadlines(shard: keys.proofShard(user: "u")))
             func deadlines(
                 _ milliseconds: Int64,
-                _ change: (UnconfirmedSet, Timestamp, inout RedisBatch) -> Void
+                _ change: (ProofDeadlines, Timestamp, inout RedisBatch) -> Void
             ) async throws -> [String] {
                 var batch = RedisBatch()
                 change(set, Timestamp(milliseconds: milliseconds), &batch)
@@ -209,10 +209,10 @@ struct StreamRedisTests {
     @Test("claims critical unconfirmed notifications first without starving the oldest")
     func unconfirmedLanes() async throws {
         try await Self.with { connection, keys in
-            let set = Live(connection, keys: keys).unconfirmed
-            func waiting(_ number: UInt64, _ lane: Lane) -> UnconfirmedNotification {
+            let set = Live(connection, keys: keys).proofDeadlines
+            func waiting(_ number: UInt64, _ lane: Lane) -> AwaitedProof {
                 // The user's name must not be taken for the lane.
-                UnconfirmedNotification(
+                AwaitedProof(
                     id: NotificationID(high: 1, low: number), user: "a critical user", lane: lane)
             }
             let bulk = (0..<20).map { waiting($0, .bulk) }
@@ -222,8 +222,8 @@ struct StreamRedisTests {
                 set.add([(notification, deadline: Timestamp(milliseconds: 1_000 + Int64(number)))], in: &batch)
             }
             try await connection.send(batch)
-            let shard = keys.unconfirmedShard(user: "a critical user")
-            func claim() async throws -> [UnconfirmedNotification] {
+            let shard = keys.proofShard(user: "a critical user")
+            func claim() async throws -> [AwaitedProof] {
                 try await set.claimDue(
                     shard: shard, now: Timestamp(milliseconds: 2_000), hold: .seconds(30), limit: 8)
             }

@@ -158,7 +158,7 @@ struct BroadcastExpansion: Sendable {
         page.stored = wanted.count
         guard !wanted.isEmpty else {
             try await self.dispatcher.database.broadcasts.store(page, of: chain)
-            return await self.dispatcher.publish(lifecycle)
+            return await self.dispatcher.report(lifecycle)
         }
         let complete = page
         let fence = self.dispatcher.fence()
@@ -178,12 +178,12 @@ struct BroadcastExpansion: Sendable {
         for (item, outcome) in zip(open, batch.outcomes) {
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             // The sweeper routes what was stored before.
-            if case .stored = outcome, let item = item.open(after: outcome) { fresh.append(item) }
+            if case .stored = outcome, let item = item.toRoute(after: outcome) { fresh.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(fresh, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
-        await self.dispatcher.publish(lifecycle + self.dispatcher.events(of: batch.replacements))
+        await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
     }
 
     /// Stores one dead letter per broadcast whose id users have with other content.

@@ -128,7 +128,7 @@ struct BroadcastWithdrawal: Sendable {
             limit: Self.pageSize
         )
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
-        await self.dispatcher.publish(seen.compactMap { $0.event(at: at) })
+        await self.dispatcher.report(seen.compactMap { $0.event(at: at) })
         let isLast = page.count < Self.pageSize
         // The gateway that cancelled it may have ended before this.
         let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
@@ -150,6 +150,6 @@ struct BroadcastWithdrawal: Sendable {
                 "cannot publish cancellation; sockets resync at the next frame",
                 metadata: ["error": "\(error)"])
         }
-        await self.dispatcher.publish(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
+        await self.dispatcher.report(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }
 }

@@ -49,7 +49,7 @@ struct DeliveryHandover: Sendable {
     func finish(
         _ outcomes: [DeliveryOutcome],
         waiting: [Waiting],
-        publishing events: [LifecycleEvent]
+        reporting events: [LifecycleEvent]
     ) async throws {
         var (owned, unpublished) = (outcomes, events)
         var scheduledIn: Int?
@@ -69,13 +69,13 @@ struct DeliveryHandover: Sendable {
                 for (stream, entries) in Dictionary(grouping: owned, by: \.group.stream)
                 where acknowledgedIn[stream] != session {
                     try await self.dispatcher.acknowledgeOnce(
-                        entries.map(\.entry.id), entries[0].group, publishing: &unpublished)
+                        entries.map(\.entry.id), entries[0].group, reporting: &unpublished)
                     acknowledgedIn[stream] = session
                 }
                 // Redis may have come back with the entries, but without what was scheduled.
             } while self.dispatcher.redis.session != session
         }
-        await self.dispatcher.publish(unpublished)
+        await self.dispatcher.report(unpublished)
     }
 
     /// Schedules deliveries, after their claims are released.

@@ -113,7 +113,7 @@ final class DeliverySender: Sendable {
             if looksUp {
                 item.facts = try await self.lookUp([work]).first ?? nil
                 if let facts = item.facts {
-                    if case .refused(let refusal) = self.gate(facts, work, now: self.dispatcher.now()) {
+                    if case .refused(let refusal) = self.refusal(facts, work, now: self.dispatcher.now()) {
                         result = .refused(refusal)
                     }
                 } else {
@@ -148,8 +148,8 @@ final class DeliverySender: Sendable {
         {
             let reason = RecordedReason.outOfUse.rawValue
             let held = DeliveryOutcome.Result.heldBack(until: until, reason: reason, app: app)
-            for item in items where !item.work.wasSetAside { ended.append(self.outcome(item, batch, held)) }
-            items.removeAll { !$0.work.wasSetAside }
+            for item in items where !item.work.hasWaited { ended.append(self.outcome(item, batch, held)) }
+            items.removeAll { !$0.work.hasWaited }
             guard !items.isEmpty else { return Prepared(batch: batch, items: [], ended: ended) }
         }
         let areClaimed = try await self.claim(items, batch)
@@ -284,7 +284,7 @@ final class DeliverySender: Sendable {
             }
             guard let facts = item.facts else { return self.outcome(item, batch, .gone) }
             let now = self.dispatcher.now()
-            if let refusal = self.gate(facts, item.work, now: now) {
+            if let refusal = self.refusal(facts, item.work, now: now) {
                 return self.outcome(item, batch, refusal)
             }
             guard let found = self.dispatcher.channels.entry(for: facts.device) else {
@@ -428,7 +428,7 @@ final class DeliverySender: Sendable {
     }
 
     /// Returns why a delivery may not go out right before its call; nil if it may.
-    private func gate(
+    private func refusal(
         _ facts: DeliveryStore.Facts,
         _ work: DeliveryWork,
         now: Timestamp
@@ -452,7 +452,7 @@ final class DeliverySender: Sendable {
             gateFacts.releaseAt = self.dispatcher.releaseMoment(
                 of: notification, preferences: facts.preferences, now: now)
         }
-        guard let refusal = Core.gate(gateFacts, now: now) else { return nil }
+        guard let refusal = gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let moment = gateFacts.releaseAt { return .postponed(until: moment) }
         return .refused(refusal)
     }

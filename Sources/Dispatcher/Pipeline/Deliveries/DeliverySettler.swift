@@ -144,7 +144,7 @@ struct DeliverySettler: Sendable {
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.handover.finish(
             owned, waiting: ledger.waiting,
-            publishing: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
+            reporting: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
     }
 
     /// Postpones notifications, with an event for each that another provider has not postponed yet.

@@ -67,7 +67,7 @@ package struct DigestService: Service {
                 "digests took over 30 s; they are due again", metadata: ["count": "\(due.count)"])
             return due.count
         }
-        try await self.publishEvents(of: due, summaries: sent)
+        try await self.reportEvents(of: due, summaries: sent)
         let suppressed = sent.filter { $0.value.status == .suppressed }.map(\.key)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
@@ -108,12 +108,12 @@ package struct DigestService: Service {
             stored.append(Self.stored(item.notification, outcome))
             // A single item keeps its job's id, which may have been cancelled just now.
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
-            if let item = item.open(after: outcome) { open.append(item) }
+            if let item = item.toRoute(after: outcome) { open.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(open, within: fence)
         try await router.publish(batch.replacements)
-        await self.dispatcher.publish(lifecycle + self.dispatcher.events(of: batch.replacements))
+        await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
         return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), stored))
     }
 
@@ -128,7 +128,7 @@ package struct DigestService: Service {
     }
 
     /// Adds the event of each item: the summary that replaces it, or why there is none.
-    private func publishEvents(of due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
+    private func reportEvents(of due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
         guard self.dispatcher.events.isOn else { return }
         let now = self.dispatcher.now()
         let catalog = self.dispatcher.catalog
@@ -138,7 +138,7 @@ package struct DigestService: Service {
         while true {
             let page = try await self.dispatcher.database.digests.held(
                 in: due.map(\.id), after: last, limit: Self.eventsAtOnce)
-            await self.dispatcher.publish(
+            await self.dispatcher.report(
                 page.compactMap { item in
                     guard let window = windows[item.window],
                         let end = Self.end(of: item, summary: summaries[item.window])

@@ -94,7 +94,7 @@ package struct FollowUpService: Service {
         }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
-        await self.dispatcher.publish(plan.lifecycle)
+        await self.dispatcher.report(plan.lifecycle)
         try await self.dispatcher.database.followUps.remember(
             handedOn, takenUntil: until, now: self.dispatcher.now())
         // Follow-ups that were enqueued or postponed have another due time by now, and stay.

@@ -293,10 +293,10 @@ struct JobIntake: Sendable {
         if case .conflict = outcome {
             stored.conflicts[item.notification.jobEntry, default: []].insert(ExactText(item.notification.user))
         }
-        if let open = item.open(after: outcome) {
-            stored.open.append(open)
-        } else if let shown = item.shown(after: outcome) {
-            stored.shown.append(shown)
+        if let routed = item.toRoute(after: outcome) {
+            stored.toRoute.append(routed)
+        } else if let redone = item.toRedo(after: outcome) {
+            stored.toRedo.append(redone)
         }
     }
 }

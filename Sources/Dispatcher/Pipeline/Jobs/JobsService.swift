@@ -126,7 +126,7 @@ package struct JobsService: Service {
                         try await moves.next()
                         moving -= 1
                     }
-                    guard excess.isEmpty, !reader.isBehind, reader.parts.isEmpty else { continue }
+                    guard excess.isEmpty, !reader.isBehind, reader.unsent.isEmpty else { continue }
                     await queue.awaitNeed(of: one.lane)
                 }
                 try await moves.waitForAll()

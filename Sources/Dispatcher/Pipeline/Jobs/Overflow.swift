@@ -309,7 +309,7 @@ struct OverflowReader: Sendable {
             PipelineMetrics.returned.increment(by: entries.count)
             self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: group.stream)
             let batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
-            for part in batch.parts() { await self.queue.send(part, lane: .bulk) }
+            for slice in batch.slices() { await self.queue.send(slice, lane: .bulk) }
         }
         return count
     }

@@ -141,8 +141,8 @@ package struct ClaimService: Service {
         in term: LeaseClock.Term
     ) async throws {
         let batch = LaneBatch(lane: lane, group: group, entries: entries, term: term, areRepeats: true)
-        for part in batch.parts() {
-            let stored = try await JobIntake(dispatcher: self.dispatcher).take(part)
+        for slice in batch.slices() {
+            let stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
             try await Router(dispatcher: self.dispatcher).finish(stored)
         }
     }

@@ -54,7 +54,7 @@ package struct ProofService: Service {
             var shards: [Int] = []
             var kept: [Int] = []
             var next: Timestamp?
-            let deadlines = try await self.dispatcher.live.unconfirmed.earliest(of: watched)
+            let deadlines = try await self.dispatcher.live.proofDeadlines.earliest(of: watched)
             for (shard, result) in zip(watched, deadlines) {
                 switch result {
                 case .success(.none): continue
@@ -92,7 +92,7 @@ package struct ProofService: Service {
     ///
     /// - Returns: how many were due.
     func fallBack(_ shard: Int) async throws -> Int {
-        let set = self.dispatcher.live.unconfirmed
+        let set = self.dispatcher.live.proofDeadlines
         let fence = self.dispatcher.fence(for: Self.hold)
         let due = try await set.claimDue(
             shard: shard,
@@ -108,7 +108,7 @@ package struct ProofService: Service {
         let unproven = notifications.filter { notification in
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
         }
-        try await self.rest(notifications)
+        try await self.settleSeen(notifications)
         let moment = self.dispatcher.now()
         // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return due.count }
@@ -125,7 +125,7 @@ package struct ProofService: Service {
     }
 
     /// Settles notifications that were read or deleted without proof; they need no push.
-    private func rest(_ notifications: [Notification]) async throws {
+    private func settleSeen(_ notifications: [Notification]) async throws {
         let seen = notifications.filter { notification in
             notification.status == .pending && notification.statusReason == nil
                 && (notification.readAt != nil || notification.deletedAt != nil)
@@ -137,6 +137,6 @@ package struct ProofService: Service {
             plan.end(notification, .sent, reason: reason.rawValue, via: socketWay, at: self.dispatcher.now())
         }
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
-        await self.dispatcher.publish(plan.lifecycle)
+        await self.dispatcher.report(plan.lifecycle)
     }
 }

@@ -20,7 +20,7 @@ struct RoutePlan {
     }
 
     /// Notifications to be proven, and how long sockets have from when the frames go out.
-    private(set) var awaited: [(UnconfirmedNotification, within: Duration)] = []
+    private(set) var awaited: [(AwaitedProof, within: Duration)] = []
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [NotificationStore.Mark] = []
     /// Marks to write before anything is sent, because the sender may postpone again at once.
@@ -80,12 +80,12 @@ struct RoutePlan {
     }
 
     mutating func awaitProof(_ notification: Notification, within time: Duration) {
-        let waiting = UnconfirmedNotification(id: notification.id, user: notification.user, lane: notification.lane)
+        let waiting = AwaitedProof(id: notification.id, user: notification.user, lane: notification.lane)
         self.awaited.append((waiting, time))
     }
 
     /// Returns the deadlines of proofs if the frames go out now.
-    func deadlines(at now: Timestamp) -> [(UnconfirmedNotification, deadline: Timestamp)] {
+    func deadlines(at now: Timestamp) -> [(AwaitedProof, deadline: Timestamp)] {
         self.awaited.map { ($0.0, deadline: now + $0.within) }
     }
 

@@ -45,7 +45,7 @@ struct RoutedNotification: Sendable {
 
     /// Returns the notification to route after it was stored; nil if it is final, or another
     /// dispatcher has it.
-    func open(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
+    func toRoute(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
         switch outcome {
         case .stored(let version, let unread):
             self.notification.status == .pending ? self.stored(version, unread, isRepeat: false) : nil
@@ -59,7 +59,7 @@ struct RoutedNotification: Sendable {
     ///
     /// It was stored before, and its owner may have died before it published it, or Redis may have
     /// lost its push.
-    func shown(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
+    func toRedo(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
         guard case .known(let version, let unread, let status, let isOwned) = outcome,
             status == .pending && isOwned || version > 0 && [.sent, .failed, .expired, .deferred].contains(status)
         else { return nil }
@@ -111,10 +111,10 @@ struct StoredBatch: Sendable {
     /// Whether the stored rows still belong to this process.
     let fence: Fence
     /// The notifications to route.
-    var open: [RoutedNotification] = []
+    var toRoute: [RoutedNotification] = []
     var events: [Event] = []
     /// Stored before and owned, but sockets may not have them.
-    var shown: [RoutedNotification] = []
+    var toRedo: [RoutedNotification] = []
     /// Notifications that newer ones replaced.
     var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
@@ -132,7 +132,7 @@ struct StoredBatch: Sendable {
         var batch = self
         batch.finished.removeAll { !entries.contains($0) }
         batch.events.removeAll { !entries.contains($0.entry) }
-        for index in batch.open.indices { batch.open[index].isRepeat = true }
+        for index in batch.toRoute.indices { batch.toRoute[index].isRepeat = true }
         return batch
     }
 }

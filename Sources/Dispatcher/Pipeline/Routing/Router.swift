@@ -31,15 +31,15 @@ struct Router: Sendable {
 
     /// Acknowledges a routed batch, and publishes its events.
     func acknowledge(_ batch: StoredBatch) async throws {
-        try await self.dispatcher.acknowledge(batch.finished, batch.group, publishing: batch.lifecycle)
+        try await self.dispatcher.acknowledge(batch.finished, batch.group, reporting: batch.lifecycle)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
     /// Routes a batch, and returns it with its events, ready to be acknowledged.
     func route(_ batch: StoredBatch) async throws -> StoredBatch {
         var batch = try await self.owned(batch)
-        batch.lifecycle += try await self.advance(batch.open, batch.catalog, within: batch.fence)
-        try await self.redo(batch.shown)
+        batch.lifecycle += try await self.advance(batch.toRoute, batch.catalog, within: batch.fence)
+        try await self.redo(batch.toRedo)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events.map(\.frame))
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(batch.dead)
@@ -60,14 +60,14 @@ struct Router: Sendable {
     ///   - fence: around the rows. Without one, each notification counts as sent before.
     func route(_ open: [RoutedNotification], catalog: Catalog? = nil, within fence: Fence? = nil) async throws {
         let lifecycle = try await self.advance(open, catalog ?? self.dispatcher.catalog, within: fence)
-        await self.dispatcher.publish(lifecycle)
+        await self.dispatcher.report(lifecycle)
     }
 
     /// Falls back to push for notifications without proof of receipt.
     func fallBack(_ unproven: [Notification]) async throws {
         let lifecycle = try await self.advance(
             unproven.map { RoutedNotification($0, .unproven, isRepeat: true) }, self.dispatcher.catalog)
-        await self.dispatcher.publish(lifecycle)
+        await self.dispatcher.report(lifecycle)
     }
 
     /// Decides about each notification and carries out the decisions.
@@ -237,7 +237,7 @@ struct Router: Sendable {
             let effects = try await self.dispatcher.untilDone("record attempts") {
                 try await self.dispatcher.database.deliveries.settle(settlement)
             }
-            await self.dispatcher.publish(self.dispatcher.events(of: effects.ended))
+            await self.dispatcher.report(self.dispatcher.events(of: effects.ended))
         }
         let session = self.dispatcher.redis.session
         try await self.deliver(plan.deliveries, within: fence)
@@ -278,7 +278,7 @@ struct Router: Sendable {
         var messages: [NodeMessages.Message] = []
         let receivers = try await self.dispatcher.untilDone("publish frames") { () async throws -> [Int64] in
             var batch = RedisBatch()
-            self.dispatcher.live.unconfirmed.add(plan.deadlines(at: self.dispatcher.now()), in: &batch)
+            self.dispatcher.live.proofDeadlines.add(plan.deadlines(at: self.dispatcher.now()), in: &batch)
             let firstPublish = batch.count
             messages = plan.messages.add(to: &batch)
             let replies = try await self.dispatcher.redis.send(batch).map { try $0.integer() }
@@ -304,7 +304,7 @@ struct Router: Sendable {
     /// - Parameter end: when the frames were out.
     private func extendDeadlines(of plan: RoutePlan, from end: Timestamp) async throws {
         var batch = RedisBatch()
-        self.dispatcher.live.unconfirmed.extend(plan.deadlines(at: end), in: &batch)
+        self.dispatcher.live.proofDeadlines.extend(plan.deadlines(at: end), in: &batch)
         let request = batch
         try await self.dispatcher.untilDone("extend deadlines of proofs") {
             _ = try await self.dispatcher.redis.run(request)
@@ -344,7 +344,7 @@ struct Router: Sendable {
         }
         // Sockets know those that were read or deleted, whose versions are those of the changes.
         let unseen = Set(stored.filter { $0.readAt == nil && $0.deletedAt == nil }.map(\.id))
-        try await self.show(repeated.filter { unseen.contains($0.notification.id) })
+        try await self.publishAgain(repeated.filter { unseen.contains($0.notification.id) })
         try await self.pushAgain(stored)
     }
 
@@ -398,7 +398,7 @@ struct Router: Sendable {
     /// Publishes frames of the inbox again that a dead dispatcher may not have published.
     ///
     /// Nodes drop repeats. Nothing else is done, because these notifications have an owner.
-    private func show(_ repeated: [RoutedNotification]) async throws {
+    private func publishAgain(_ repeated: [RoutedNotification]) async throws {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)

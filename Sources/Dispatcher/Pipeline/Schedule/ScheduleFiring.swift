@@ -95,8 +95,8 @@ struct ScheduleFiring: Sendable {
         for (firing, entry) in zip(firings, entries) where firing.schedule.source.contains("/") {
             batch.sources[entry.id] = firing.schedule.source
         }
-        for part in batch.parts() {
-            var stored = try await JobIntake(dispatcher: self.dispatcher).take(part)
+        for slice in batch.slices() {
+            var stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
             // No stream waits for an acknowledgement.
             stored.finished = []
             try await Router(dispatcher: self.dispatcher).finish(stored)

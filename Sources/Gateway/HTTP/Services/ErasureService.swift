@@ -20,7 +20,7 @@ struct ErasureService: Sendable {
     private let schedules: ScheduleStore
     private let broadcasts: BroadcastStore
     private let traces: UserTraces
-    private let unconfirmed: UnconfirmedSet
+    private let proofDeadlines: ProofDeadlines
 
     init(_ base: GatewayBase, users: UserStore, revocations: RevocationRegister) {
         self.revocations = revocations
@@ -29,7 +29,7 @@ struct ErasureService: Sendable {
         self.schedules = base.database.schedules
         self.broadcasts = base.database.broadcasts
         self.traces = base.live.userTraces
-        self.unconfirmed = base.live.unconfirmed
+        self.proofDeadlines = base.live.proofDeadlines
     }
 
     /// Revokes the user's tokens, deletes the user's rows, then erases the user from Redis, where
@@ -48,8 +48,8 @@ struct ErasureService: Sendable {
         var unconfirmed = 0
         for start in stride(from: 0, to: erasure.pending.count, by: 1_000) {
             let part = erasure.pending[start..<min(start + 1_000, erasure.pending.count)]
-            unconfirmed += try await self.unconfirmed.remove(
-                part.map { UnconfirmedNotification(id: $0.id, user: user, lane: $0.lane) }
+            unconfirmed += try await self.proofDeadlines.remove(
+                part.map { AwaitedProof(id: $0.id, user: user, lane: $0.lane) }
             )
         }
         let rates = UserRate.Kind.allCases.map(\.rawValue)

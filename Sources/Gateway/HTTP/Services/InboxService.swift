@@ -25,7 +25,7 @@ struct InboxService: Sendable {
     private let catalogs: CatalogRegister
     private let publisher: FramePublisher
     private let retries: FrameRetries
-    private let unconfirmed: UnconfirmedSet
+    private let proofDeadlines: ProofDeadlines
     private let events: EventPublisher
     private let retractions: RetractionService
     private let now: @Sendable () -> Timestamp
@@ -37,7 +37,7 @@ struct InboxService: Sendable {
         self.catalogs = base.catalogs
         self.publisher = base.publisher
         self.retries = retries
-        self.unconfirmed = base.live.unconfirmed
+        self.proofDeadlines = base.live.proofDeadlines
         self.events = base.events
         self.retractions = RetractionService(base)
         self.now = base.now
@@ -185,7 +185,7 @@ struct InboxService: Sendable {
             return false
         }
         await self.publish(.delivered, receipt, at: now)
-        try await self.unconfirmed.remove([UnconfirmedNotification(id: id, user: user, lane: receipt.lane)])
+        try await self.proofDeadlines.remove([AwaitedProof(id: id, user: user, lane: receipt.lane)])
         return true
     }
 

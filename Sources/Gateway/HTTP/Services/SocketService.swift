@@ -34,7 +34,7 @@ package struct SocketService: SocketBackend {
     private let presence: PresenceRegistry
     private let bookmarks: Bookmarks
     private let users: UserStore
-    private let unconfirmed: UnconfirmedSet
+    private let proofDeadlines: ProofDeadlines
     private let events: EventPublisher
     private let redis: RedisClient
     private let catalogs: CatalogRegister
@@ -59,7 +59,7 @@ package struct SocketService: SocketBackend {
         self.presence = base.presence
         self.bookmarks = base.live.bookmarks
         self.users = users
-        self.unconfirmed = base.live.unconfirmed
+        self.proofDeadlines = base.live.proofDeadlines
         self.events = base.events
         self.redis = base.live.connection
         self.catalogs = base.catalogs
@@ -222,10 +222,10 @@ package struct SocketService: SocketBackend {
 
     package func finish(_ recorded: RecordedProofs) async {
         let waiting = recorded.proofs.compactMap { proof in
-            proof.awaitingLane.map { UnconfirmedNotification(id: proof.id, user: proof.user, lane: $0) }
+            proof.awaitingLane.map { AwaitedProof(id: proof.id, user: proof.user, lane: $0) }
         }
         var batch = RedisBatch()
-        self.unconfirmed.remove(waiting, in: &batch)
+        self.proofDeadlines.remove(waiting, in: &batch)
         let waits = batch.count
         self.events.add(recorded.events, in: &batch)
         do throws(RedisError) {

@@ -33,7 +33,7 @@ package struct DeliveryWork: Sendable, Equatable {
     let since: Timestamp?
 
     /// Whether it comes from a retry or held set.
-    package var wasSetAside: Bool { self.since != nil }
+    package var hasWaited: Bool { self.since != nil }
 
     package init(
         notification: NotificationID,

@@ -16,7 +16,7 @@ package struct Keyspace: Sendable {
     package static let schedules = "schedules"
     /// The most parts of an installation.
     package static let mostParts = 256
-    /// The number of sorted sets that share the unconfirmed notifications of one Redis.
+    /// The number of sorted sets that share the deadlines of proofs of one Redis.
     private static let shardsOfOneRedis = 16
 
     /// Shared by all parts, so that a copy is one reference.
@@ -320,13 +320,13 @@ package struct Keyspace: Sendable {
     /// A socket ticket, by its hash.
     package func socketTicket(_ hash: String) -> String { "\(self.prefix)ticket:\(hash)" }
 
-    /// The number of sorted sets that share the unconfirmed notifications.
-    package var unconfirmedShards: Int { self.isSpread ? self.tags.count : Self.shardsOfOneRedis }
+    /// The number of sorted sets that share the deadlines of proofs.
+    package var proofShards: Int { self.isSpread ? self.tags.count : Self.shardsOfOneRedis }
 
-    package func unconfirmed(shard: Int) -> String {
+    package func proofDeadlines(shard: Int) -> String {
         self.isSpread ? "\(self.prefix){\(self.tags[shard])}:unconfirmed" : "\(self.prefix)unconfirmed:{\(shard)}"
     }
 
-    /// The shard of a user's unconfirmed notifications, the same in every process.
-    func unconfirmedShard(user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.unconfirmedShards)) }
+    /// The shard of a user's proofs, the same in every process.
+    func proofShard(user: String) -> Int { Int(FNV1a.hash32(user) % UInt32(self.proofShards)) }
 }

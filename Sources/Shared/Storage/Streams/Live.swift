@@ -104,7 +104,7 @@ package struct Live: Sendable {
     package var accountRateLimit: AccountRateLimit { AccountRateLimit(live: self) }
     package var survey: StreamSurvey { StreamSurvey(live: self) }
     package var testSends: TestSends { TestSends(self) }
-    package var unconfirmed: UnconfirmedSet { UnconfirmedSet(live: self) }
+    package var proofDeadlines: ProofDeadlines { ProofDeadlines(live: self) }
     package var usageCaps: UsageCaps { UsageCaps(live: self) }
     package var userTraces: UserTraces { UserTraces(live: self) }
     package var webhookQueues: WebhookQueues { WebhookQueues(live: self) }

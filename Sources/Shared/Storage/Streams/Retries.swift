@@ -136,7 +136,7 @@ extension Live {
 }
 
 /// A summary of a retry set or of an app's held set.
-struct SetAside: Sendable {
+struct WaitingSummary: Sendable {
     /// The number of members to inspect at each end of a set for the oldest.
     static let sample = 64
     /// The number of commands that read a set.
@@ -171,7 +171,7 @@ struct SetAside: Sendable {
         }
     }
 
-    mutating func add(_ other: SetAside) {
+    mutating func add(_ other: WaitingSummary) {
         self.count += other.count
         self.since = [self.since, other.since].compactMap(\.self).min()
     }

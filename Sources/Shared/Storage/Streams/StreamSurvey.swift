@@ -37,7 +37,8 @@ package struct StreamSurvey: Sendable {
         package var nextRetry: Timestamp? { self.firstDue.values.min() }
         /// Since when the oldest of all has waited, in the stream, for a retry or held back.
         ///
-        /// Inspects only the members due first and last of a set larger than ``SetAside/sample``.
+        /// Inspects only the members due first and last of a set larger than
+        /// ``WaitingSummary/sample``.
         package var waitingSince: Timestamp?
 
         /// Adds the same lane of another part.
@@ -159,13 +160,13 @@ package struct StreamSurvey: Sendable {
     }
 
     /// Counts notifications that wait for a socket's confirmation.
-    package func unconfirmed() async throws(RedisError) -> Int {
-        var unconfirmed = 0
-        for shard in 0..<self.live.keys.unconfirmedShards {
-            let count = try await self.live.connection.send("ZCARD", .text(self.live.keys.unconfirmed(shard: shard)))
-            unconfirmed += Int(try count.integer())
+    package func awaitedProofs() async throws(RedisError) -> Int {
+        var proofs = 0
+        for shard in 0..<self.live.keys.proofShards {
+            let count = try await self.live.connection.send("ZCARD", .text(self.live.keys.proofDeadlines(shard: shard)))
+            proofs += Int(try count.integer())
         }
-        return unconfirmed
+        return proofs
     }
 
     /// A part's stream of the same kind.
@@ -216,7 +217,7 @@ package struct StreamSurvey: Sendable {
                 if try replies.removeFirst().integer() > 0 { share.apps.append(nil) }
                 for app in try replies.removeFirst().strings() { share.apps.append(app) }
                 for app in share.apps {
-                    SetAside.ask(RetrySet.key(place.part, provider, kind.lane, app: app), in: &details)
+                    WaitingSummary.ask(RetrySet.key(place.part, provider, kind.lane, app: app), in: &details)
                 }
             }
             shares.append(share)
@@ -239,10 +240,10 @@ package struct StreamSurvey: Sendable {
             stream.waitingSince = work?.since ?? stream.oldest
         }
         if stream.pending > 0 { stream.oldestPending = try Self.oldest(replies.removeFirst()) }
-        var aside = SetAside()
+        var aside = WaitingSummary()
         for app in share.apps {
-            let set = try SetAside(replies.prefix(SetAside.questions))
-            replies.removeFirst(SetAside.questions)
+            let set = try WaitingSummary(replies.prefix(WaitingSummary.questions))
+            replies.removeFirst(WaitingSummary.questions)
             stream.firstDue[app] = set.firstDue
             aside.add(set)
         }

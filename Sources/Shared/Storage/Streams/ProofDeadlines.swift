@@ -1,4 +1,4 @@
-// Carillon · UnconfirmedSet.swift
+// Carillon · ProofDeadlines.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
@@ -8,7 +8,7 @@ import Core
 ///
 /// Its text is the member of the sorted set: `1 <notification> <lane> <user>`, where 1 is the
 /// format.
-package struct UnconfirmedNotification: Sendable, Hashable {
+package struct AwaitedProof: Sendable, Hashable {
     package let id: NotificationID
     package let user: String
     let lane: Lane
@@ -39,33 +39,33 @@ package struct UnconfirmedNotification: Sendable, Hashable {
     }
 }
 
-/// The deadlines of unconfirmed notifications, in Redis so that they survive any process.
-package struct UnconfirmedSet: Sendable {
+/// The deadlines of awaited proofs, in Redis so that they survive any process.
+package struct ProofDeadlines: Sendable {
     /// The number of due notifications among which critical ones come first.
     private static let lookAhead: Int64 = 2_048
 
     let live: Live
 
     /// Adds deadlines to a batch, with one command for each shard; one that is set already stays.
-    package func add(_ waits: [(UnconfirmedNotification, deadline: Timestamp)], in batch: inout RedisBatch) {
+    package func add(_ waits: [(AwaitedProof, deadline: Timestamp)], in batch: inout RedisBatch) {
         self.set(waits, ["NX"], in: &batch)
     }
 
     /// Adds later deadlines of notifications that still wait to a batch, with one command for each
     /// shard.
-    package func extend(_ waits: [(UnconfirmedNotification, deadline: Timestamp)], in batch: inout RedisBatch) {
+    package func extend(_ waits: [(AwaitedProof, deadline: Timestamp)], in batch: inout RedisBatch) {
         self.set(waits, ["XX", "GT"], in: &batch)
     }
 
     private func set(
-        _ waits: [(UnconfirmedNotification, deadline: Timestamp)],
+        _ waits: [(AwaitedProof, deadline: Timestamp)],
         _ conditions: [RedisArgument],
         in batch: inout RedisBatch
     ) {
         for (shard, members) in self.byShard(waits, user: \.0.user) {
             batch.begin(argumentCount: 2 + conditions.count + 2 * members.count)
             batch.argument("ZADD")
-            batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
+            batch.argument(.text(self.live.keys.proofDeadlines(shard: shard)))
             for condition in conditions { batch.argument(condition) }
             for (notification, deadline) in members {
                 batch.argument(.integer(deadline.milliseconds))
@@ -75,11 +75,11 @@ package struct UnconfirmedSet: Sendable {
     }
 
     /// Adds removals to a batch, with one command for each shard.
-    package func remove(_ notifications: [UnconfirmedNotification], in batch: inout RedisBatch) {
+    package func remove(_ notifications: [AwaitedProof], in batch: inout RedisBatch) {
         for (shard, members) in self.byShard(notifications, user: \.user) {
             batch.begin(argumentCount: 2 + members.count)
             batch.argument("ZREM")
-            batch.argument(.text(self.live.keys.unconfirmed(shard: shard)))
+            batch.argument(.text(self.live.keys.proofDeadlines(shard: shard)))
             for notification in members { batch.argument(.bytes(notification.bytes)) }
         }
     }
@@ -88,7 +88,7 @@ package struct UnconfirmedSet: Sendable {
     ///
     /// - Returns: the number that was still unconfirmed.
     @discardableResult
-    package func remove(_ notifications: [UnconfirmedNotification]) async throws(RedisError) -> Int {
+    package func remove(_ notifications: [AwaitedProof]) async throws(RedisError) -> Int {
         var batch = RedisBatch()
         self.remove(notifications, in: &batch)
         guard !batch.isEmpty else { return 0 }
@@ -98,8 +98,8 @@ package struct UnconfirmedSet: Sendable {
     }
 
     private func byShard<Item>(_ items: [Item], user: KeyPath<Item, String>) -> [(shard: Int, items: [Item])] {
-        var shards = [[Item]](repeating: [], count: self.live.keys.unconfirmedShards)
-        for item in items { shards[self.live.keys.unconfirmedShard(user: item[keyPath: user])].append(item) }
+        var shards = [[Item]](repeating: [], count: self.live.keys.proofShards)
+        for item in items { shards[self.live.keys.proofShard(user: item[keyPath: user])].append(item) }
         return shards.enumerated().filter { !$1.isEmpty }.map { ($0, $1) }
     }
 
@@ -108,7 +108,7 @@ package struct UnconfirmedSet: Sendable {
     /// A shard whose server is away fails at once.
     package func earliest(of shards: [Int]) async throws(RedisError) -> [Result<Timestamp?, RedisError>] {
         try await self.live.firstMomentResults(
-            of: shards.map { self.live.keys.unconfirmed(shard: $0) }, isPatient: false)
+            of: shards.map { self.live.keys.proofDeadlines(shard: $0) }, isPatient: false)
     }
 
     /// Claims up to `limit` due notifications of a shard; they are due again after `hold` unless
@@ -120,15 +120,15 @@ package struct UnconfirmedSet: Sendable {
         now: Timestamp,
         hold: Duration,
         limit: Int
-    ) async throws(RedisError) -> [UnconfirmedNotification] {
+    ) async throws(RedisError) -> [AwaitedProof] {
         let reply = try await self.live.connection.run(
             StreamScripts.claimUnconfirmed,
-            keys: [.text(self.live.keys.unconfirmed(shard: shard))],
+            keys: [.text(self.live.keys.proofDeadlines(shard: shard))],
             arguments: [
                 .integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit)),
                 .integer(Self.lookAhead),
             ]
         )
-        return try reply.strings().compactMap { UnconfirmedNotification($0) }
+        return try reply.strings().compactMap { AwaitedProof($0) }
     }
 }
