@@ -44,6 +44,21 @@ struct SweepServiceTests {
             NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number)
         }
 
+        /// Records that the push has failed on the phone, while a tablet waits for it.
+        func failOnPhone() async throws -> Device {
+            let tablet = try await Database(self.pool).devices.register(TestDispatcher.phone(4, token: "tablet"))
+            try await self.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 hour'")
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: TestDispatcher.now, user: "ada", notification: self.notification.id, device: self.phone.id,
+                    provider: .fcm, kind: "push", attempt: 8, outcome: .failed, reason: "UNAVAILABLE")
+            ]
+            settlement.failed = [("ada", self.notification.id, "UNAVAILABLE", true)]
+            try await self.dispatcher.database.deliveries.settle(settlement)
+            return tablet.device
+        }
+
         /// Stores another notification for the phone, without an owner.
         func store(_ number: UInt64) async throws -> Notification {
             var notification = Notification(
@@ -242,6 +257,55 @@ struct SweepServiceTests {
             try await scene.redis.send("DEL", turn)
             try await sweeper.sweep()
             #expect(try await scene.pool.query(names).map { try $0.text(0) }.contains(last))
+        }
+    }
+
+    @Test("no dispatcher creates the audit's partitions for ten minutes after one could not")
+    func partsPause() async throws {
+        try await Self.with { scene in
+            let names = "SELECT relname::text FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$' ORDER BY 1"
+            let days = try await scene.pool.query(names).map { try $0.text(0) }
+            let last = try #require(days.last)
+            try await scene.pool.query("DROP TABLE carillon.\(last)")
+            let turn = RedisArgument.text(scene.keys.sweepTurn)
+            let failure = RedisArgument.text(scene.keys.partsFailure)
+            try await scene.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.delivery_attempts IN ACCESS SHARE MODE")
+                try await scene.sweeper.sweep()
+            }
+            // The second pause would last too long, because Redis's clock has stepped back.
+            for (pause, isCreated) in [(600_000, false), (3_600_000, true)] as [(Int64, Bool)] {
+                #expect(try await scene.redis.send("PEXPIRE", failure, .integer(pause)).integer() == 1)
+                try await scene.redis.send("DEL", turn)
+                try await scene.sweeper.sweep()
+                #expect(try await scene.pool.query(names).map { try $0.text(0) }.contains(last) == isCreated)
+            }
+        }
+    }
+
+    @Test("renews its turn after it created the audit's partitions")
+    func renewedAfterParts() async throws {
+        try await Self.with { scene in
+            // The next sweep has nothing to repair, which would renew its turn too.
+            try await scene.sweeper.sweep()
+            let turn = RedisArgument.text(scene.keys.sweepTurn)
+            try await scene.redis.send("DEL", turn)
+            let sweeper = scene.sweeper
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    // The sweep cannot look for missing partitions.
+                    try await transaction.query(
+                        "LOCK TABLE carillon.delivery_attempts_default IN ACCESS EXCLUSIVE MODE")
+                    group.addTask { try await sweeper.sweep() }
+                    try await eventually("it has the turn") {
+                        try await scene.redis.send("EXISTS", turn).integer() == 1
+                    }
+                    // Longer than a turn, so that the renewal shows.
+                    try await scene.redis.send("SET", turn, .text(scene.dispatcher.name), "PX", 3_600_000)
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await scene.redis.send("PTTL", turn).integer() <= 19_000)
         }
     }
 
@@ -575,23 +639,35 @@ struct SweepServiceTests {
         arguments: [false, true])
     func failedOnOne(isRepeatedJob: Bool) async throws {
         try await Self.with { scene in
-            let tablet = try await Database(scene.pool).devices.register(TestDispatcher.phone(4, token: "tablet"))
-            try await scene.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 hour'")
-            var settlement = DeliveryStore.Settlement()
-            settlement.attempts = [
-                DeliveryStore.Attempt(
-                    at: TestDispatcher.now, user: "ada", notification: scene.notification.id, device: scene.phone.id,
-                    provider: .fcm, kind: "push", attempt: 8, outcome: .failed, reason: "UNAVAILABLE")
-            ]
-            settlement.failed = [("ada", scene.notification.id, "UNAVAILABLE", true)]
-            try await scene.dispatcher.database.deliveries.settle(settlement)
+            let tablet = try await scene.failOnPhone()
             if isRepeatedJob {
                 try await Router(dispatcher: scene.dispatcher).finish(scene.repeated(version: 1))
             } else {
                 try await scene.forget(beat: 20)
                 try await scene.sweeper.sweep()
             }
-            #expect(try await scene.appended().map(\.device) == [tablet.device.id])
+            #expect(try await scene.appended().map(\.device) == [tablet.id])
+        }
+    }
+
+    @Test(
+        "a notification whose push has failed ends when the other device that waits for it was switched off",
+        arguments: [false, true])
+    func failedOnLast(isRepeatedJob: Bool) async throws {
+        try await Self.with { scene in
+            _ = try await scene.failOnPhone()
+            let waiting = try await scene.dispatcher.database.notifications.load([("ada", scene.notification.id)])
+            #expect(waiting.first?.isQueued == true)
+            try await scene.pool.query("UPDATE carillon.devices SET active = false WHERE token = 'tablet'")
+            if isRepeatedJob {
+                try await Router(dispatcher: scene.dispatcher).finish(scene.repeated(version: 1))
+            } else {
+                try await scene.forget(beat: 20)
+                try await scene.sweeper.sweep()
+            }
+            #expect(try await scene.appended().isEmpty)
+            let ended = try await scene.dispatcher.database.notifications.load([("ada", scene.notification.id)])
+            #expect(ended.first?.status == .failed && ended.first?.statusReason == "UNAVAILABLE")
         }
     }
 

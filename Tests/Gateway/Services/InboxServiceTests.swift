@@ -186,29 +186,29 @@ struct InboxServiceTests {
         try await TestRedis.with(configuration) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: TestRedis.prefix())
-                let readings = Mutex(0)
                 let base = GatewayBase(
                     database: Database(database.pool),
                     live: Live(redis, keys: keys),
                     catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
                     events: EventPublisher(
                         log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
-                    now: {
-                        // The call begins at the first reading; later ones are past its patience.
-                        readings.withLock { count in
-                            count += 1
-                            return count == 1 ? Tokens.now : Tokens.now + .seconds(5)
-                        }
-                    },
+                    now: { Tokens.now },
                     logger: TestLog.logger
                 )
-                let inbox = InboxServices(base)
+                let begin = ContinuousClock.now
+                let readings = Mutex(0)
+                let service = InboxService(base, base.database.inboxes, retries: FrameRetries(base)) {
+                    // The call begins at the first reading; later ones are past its patience.
+                    readings.withLock { count in
+                        count += 1
+                        return count == 1 ? begin : begin + .seconds(5)
+                    }
+                }
                 _ = try await base.database.notifications.store(Self.notifications(1..<2), areRepeats: false)
                 try await server.kill()
                 try await eventually("Redis is known to be away") { redis.isAway }
-                readings.withLock { $0 = 0 }
                 let start = ContinuousClock.now
-                let change = try await inbox.service.markRead(user: "ada", ids: nil)
+                let change = try await service.markRead(user: "ada", ids: nil)
                 #expect(change.unread == 0)
                 #expect(ContinuousClock.now - start < TestRedis.patience)
             }

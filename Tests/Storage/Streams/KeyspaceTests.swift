@@ -53,7 +53,8 @@ struct KeyspaceTests {
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.held(.apns, .normal),
                 keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm),
                 keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
-                keys.allNodesChannel, keys.proofDeadlines(shard: 0), keys.sweepTurn, keys.memory,
+                keys.allNodesChannel, keys.proofDeadlines(shard: 0), keys.sweepTurn, keys.partsFailure,
+                keys.memory,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)
@@ -99,6 +100,7 @@ struct KeyspaceTests {
     func otherTags(name: String) {
         let queue = NotificationID(high: 1, low: 2)
         #expect(Self.slot(self.keys.overflow(name)) == Self.slot(self.keys.overflows))
+        #expect(Self.slot(self.keys.partsFailure) == Self.slot(self.keys.sweepTurn))
         #expect(Self.slot(self.keys.webhookQueue(queue)) == Self.slot(self.keys.webhooksDue))
         #expect(
             Self.slot(self.keys.held(.fcm, .bulk, app: name)) == Self.slot(self.keys.deliveries(.fcm, .bulk)))

@@ -28,7 +28,8 @@ package struct SweepService: Service {
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
     /// The most waiting deliveries that a repair or a sweep remembers, in about 40 MB.
     private static let mostWaiting = 2_000_000
-    /// How often the audit's partitions are created, and when again after a failure.
+    /// How often a dispatcher creates the audit's partitions, and how long none tries after one has
+    /// failed.
     private static let partsInterval: Duration = .seconds(3_600)
     private static let partsPause: Duration = .seconds(600)
 
@@ -57,22 +58,27 @@ package struct SweepService: Service {
         }
     }
 
-    /// Creates the audit's partitions for the days ahead.
+    /// Creates the audit's partitions for the days ahead, unless a dispatcher has just failed to.
     ///
-    /// A dump prevents this while it reads, which does no harm: they exist seven days ahead.
-    private func makeParts() async {
+    /// A dump prevents this while it reads, which does no harm: they exist seven days ahead. Each
+    /// try may keep the audit from being written, so all dispatchers pause after a failure.
+    private func makeParts() async throws {
+        let (redis, failure) = (self.dispatcher.redis, RedisArgument.text(self.dispatcher.keys.partsFailure))
+        let pause = Self.partsPause.inMilliseconds
+        let left = try await redis.send("PTTL", failure).integer()
+        // A longer pause counts as over: Redis's clock has stepped back.
+        guard left <= 0 || left > pause else { return }
         do {
             try await self.dispatcher.database.deliveries.makeAttemptParts()
             self.partsDue.set(in: Self.partsInterval)
         } catch {
             self.dispatcher.logger.warning(
                 "cannot create the audit's partitions; retrying in ten minutes", metadata: ["error": "\(error)"])
-            self.partsDue.set(in: Self.partsPause)
+            try await redis.send("SET", failure, "", "PX", .integer(pause))
         }
     }
 
-    /// Sweeps once, and creates the audit's partitions if it is time; one dispatcher at a time does
-    /// so.
+    /// Sweeps once, and creates the audit's partitions if they are due; one dispatcher at a time.
     ///
     /// All rows are routed in one round, in slices that one statement can read; after a long
     /// outage, or a loss of Redis, there may be millions. The next round finds what still waits for
@@ -86,9 +92,10 @@ package struct SweepService: Service {
         guard try await self.takeTurn() else { return }
         if self.partsDue.isOver {
             let end = ContinuousClock.now + self.turn
-            await self.makeParts()
-            // The turn may be another dispatcher's by then.
+            try await self.makeParts()
+            // Another dispatcher may have the turn by then.
             guard ContinuousClock.now < end else { return }
+            try await self.holdTurn()
         }
         let now = try await self.dispatcher.database.notifications.clock()
         let finding = try await self.look(now: now)
@@ -388,7 +395,7 @@ private final class FirstTime: Sendable {
     func take() -> Bool { !self.isOver.exchange(true, ordering: .relaxed) }
 }
 
-/// A moment at which something is to be done; at first it is now.
+/// The moment at which something is due, at first now.
 private final class DueTime: Sendable {
     private let moment = Mutex(ContinuousClock.now)
 

@@ -29,7 +29,7 @@ struct Router: Sendable {
         try await self.acknowledge(try await self.route(batch))
     }
 
-    /// Acknowledges a routed batch, and publishes its events.
+    /// Acknowledges a routed batch, and reports its events.
     func acknowledge(_ batch: StoredBatch) async throws {
         try await self.dispatcher.acknowledge(batch.finished, batch.group, reporting: batch.lifecycle)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
@@ -356,17 +356,11 @@ struct Router: Sendable {
         // Most batches have no repeats, so skip the lookups.
         guard deliveries.contains(where: { $0.mayWait }) else { return deliveries }
         var rest = deliveries.filter { !$0.mayWait }
-        let repeats = deliveries.filter(\.mayWait)
-        let keys = repeats.map { (user: $0.work.user, notification: $0.work.notification, device: $0.work.device) }
-        let haveFailed = try await self.dispatcher.untilDone("look for failed pushes") {
-            try await self.dispatcher.database.deliveries.haveFailed(keys)
-        }
-        let open: [RoutePlan.Delivery] = zip(repeats, haveFailed).compactMap { $1 ? nil : $0 }
+        let open = try await self.withoutFailed(deliveries.filter(\.mayWait), among: deliveries)
         let groups = Dictionary(grouping: open) { [$0.provider.rawValue, $0.lane.rawValue] }
         let waiting =
             self.waiting
-            ?? WaitingRetries(
-                self.dispatcher.live, most: Self.mostWaiting)
+            ?? WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
         for group in groups.values {
             let areWaiting = try await self.dispatcher.untilDone("look for retries") {
                 try await waiting.contain(group.map(\.work), provider: group[0].provider, lane: group[0].lane)
@@ -374,6 +368,36 @@ struct Router: Sendable {
             rest += zip(group, areWaiting).compactMap { $1 ? nil : $0 }
         }
         return rest
+    }
+
+    /// Drops pushes that have failed for their device.
+    ///
+    /// If a notification has no other delivery, none would end it, so its push fails now. The
+    /// device for which it stayed open may have been switched off since.
+    ///
+    /// - Parameter all: all deliveries of these notifications.
+    private func withoutFailed(
+        _ repeats: [RoutePlan.Delivery],
+        among all: [RoutePlan.Delivery]
+    ) async throws -> [RoutePlan.Delivery] {
+        let keys = repeats.map { (user: $0.work.user, notification: $0.work.notification, device: $0.work.device) }
+        let failures = try await self.dispatcher.untilDone("look for failed pushes") {
+            try await self.dispatcher.database.deliveries.failures(of: keys)
+        }
+        guard failures.contains(where: { $0 != nil }) else { return repeats }
+        let open: [RoutePlan.Delivery] = zip(repeats, failures).compactMap { $1 == nil ? $0 : nil }
+        let goingOn = Set((all.filter { !$0.mayWait } + open).map(\.work.notification))
+        var settlement = DeliveryStore.Settlement()
+        for (delivery, reason) in zip(repeats, failures) {
+            let work = delivery.work
+            guard let reason, !work.callsForAttention, !goingOn.contains(work.notification) else { continue }
+            settlement.failed.append((work.user, work.notification, reason, isPush: true))
+        }
+        let failed = settlement
+        _ = try await self.dispatcher.untilDone("end failed notifications") {
+            try await self.dispatcher.database.deliveries.settle(failed)
+        }
+        return open
     }
 
     private func deliver(_ all: [RoutePlan.Delivery], within fence: Fence?) async throws {

@@ -12,8 +12,8 @@ import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
 ///
-/// A read over a socket does not wait for a Redis server that is away: all sockets of a node share
-/// a few tasks for it. A change by REST waits out a short outage.
+/// Marking as read over a socket does not wait for a Redis server that is away, because all sockets
+/// of a node share a few tasks for it. A change over REST waits out a short outage.
 struct InboxService: Sendable {
     /// The most notifications that a change lists; a larger one gives only its version.
     static let mostNamed = 500
@@ -29,9 +29,15 @@ struct InboxService: Sendable {
     private let events: EventPublisher
     private let retractions: RetractionService
     private let now: @Sendable () -> Timestamp
+    private let uptime: @Sendable () -> ContinuousClock.Instant
     private let logger: Logger
 
-    init(_ base: GatewayBase, _ store: InboxStore, retries: FrameRetries) {
+    init(
+        _ base: GatewayBase,
+        _ store: InboxStore,
+        retries: FrameRetries,
+        uptime: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
         self.store = store
         self.schedules = base.database.schedules
         self.catalogs = base.catalogs
@@ -41,6 +47,7 @@ struct InboxService: Sendable {
         self.events = base.events
         self.retractions = RetractionService(base)
         self.now = base.now
+        self.uptime = uptime
         self.logger = base.logger
     }
 
@@ -56,18 +63,18 @@ struct InboxService: Sendable {
         isPatient: Bool = true
     ) async throws -> InboxStore.Change {
         let now = self.now()
-        let end = now + Self.patience
+        let end = self.uptime() + Self.patience
         return try await self.inPages {
             try await self.store.markRead(user: user, ids: ids, at: now, upTo: $0)
         } publish: { change, upTo in
             let all: (member: StaticString, upTo: Int64)? = ids == nil ? ("all", upTo) : nil
             await self.publish(
-                user, .read, change, all: all, isBulk: isBulk, isPatient: isPatient && self.now() < end)
+                user, .read, change, all: all, isBulk: isBulk, isPatient: isPatient && self.uptime() < end)
         } finish: { page in
             await self.events.publish(
                 zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) },
-                isPatient: isPatient && self.now() < end)
-            await self.retractions.retract(page.labels, isPatient: isPatient && self.now() < end)
+                isPatient: isPatient && self.uptime() < end)
+            await self.retractions.retract(page.labels, isPatient: isPatient && self.uptime() < end)
         }
     }
 

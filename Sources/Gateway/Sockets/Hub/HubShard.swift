@@ -111,7 +111,7 @@ final class HubShard {
     /// Reads a socket's inbox from a version on.
     ///
     /// - Parameter resumption: The client's request that this answers, if there is one.
-    /// - Returns: False if the queue is full.
+    /// - Returns: False if the queue is full, which the caller counts if it does not try again.
     func requestChanges(
         _ socket: SocketSession,
         user: String,
@@ -120,8 +120,7 @@ final class HubShard {
     ) -> Bool {
         var question = InboxQuestion(user: user, dialect: socket.dialect, since: since)
         question.wantsAnswer = resumption != nil
-        return self.hub.offer(
-            (question: question, reference: self.reference(socket), resumption: resumption), to: self.hub.gaps)
+        return self.hub.gaps.offer((question: question, reference: self.reference(socket), resumption: resumption))
     }
 
     func presence(_ socket: SocketSession, user: String) {

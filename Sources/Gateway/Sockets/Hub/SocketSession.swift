@@ -210,7 +210,7 @@ final class SocketSession {
         self.readNext()
     }
 
-    /// Begins the read of the inbox that is wanted most, unless one is under way.
+    /// Begins the most urgent read of the inbox, unless one is under way.
     private func readNext() {
         guard self.phase == .open, !self.isReading, let last = self.sequence.last, let user = self.identity?.user else {
             return
@@ -219,6 +219,7 @@ final class SocketSession {
             // A version below that of any inbox is answered with a reset.
             self.isReading = self.shard.requestChanges(self, user: user, since: -1)
             if !self.isReading {
+                SocketMetrics.overflows.increment()
                 self.wantsReset = false
                 self.close(.tryAgainLater)
             }
@@ -227,12 +228,13 @@ final class SocketSession {
             self.isReading = self.shard.requestChanges(
                 self, user: user, since: resumption.version, answering: resumption)
             if !self.isReading {
+                SocketMetrics.overflows.increment()
                 self.sayBusy(resumption.reference)
                 self.readNext()
             }
         } else if self.wantsChanges {
             self.isReading = self.shard.requestChanges(self, user: user, since: last)
-            // If the queue is full, the next tick tries again.
+            // If the queue is full, the next tick tries again, so nothing overflows.
             self.wantsChanges = !self.isReading
         }
     }

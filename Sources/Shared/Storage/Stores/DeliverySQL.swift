@@ -62,17 +62,19 @@ enum DeliverySQL {
         """
     }
 
-    /// The pushes that have failed for their device, while another may still get its own.
+    /// The pushes that have failed for their device.
     ///
-    /// $1 to $3: users, notifications, devices. Rows: the places of the pushes.
+    /// $1 to $3: users, notifications, devices. Rows: the places of the pushes, and a reason.
     static let failedPushes = """
-        SELECT (k.n - 1)::int4
+        SELECT (k.n - 1)::int4, f.reason
         FROM unnest($1, $2, $3) WITH ORDINALITY AS k (user_id, notification, device, n)
         JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "k", id: "notification"))
-        WHERE EXISTS (
-            SELECT FROM carillon.delivery_attempts a
+        CROSS JOIN LATERAL (
+            SELECT coalesce(max(a.reason), '') AS reason FROM carillon.delivery_attempts a
             WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.kind = 'push'
-                AND a.outcome = 'failed' AND a.at >= \(Self.earliest))
+                AND a.outcome = 'failed' AND a.at >= \(Self.earliest)
+            HAVING count(*) > 0
+        ) f
         """
 
     /// Whether an attempt ends the delivery to its device: no retry or recheck follows, and no
@@ -98,7 +100,7 @@ enum DeliverySQL {
 
     /// The statements that create the audit's missing partitions, first today's.
     ///
-    /// Leaves out days that have rows in the default partition, which could not be created.
+    /// Leaves out days with rows in the default partition: PostgreSQL would refuse theirs.
     static let missingParts = """
         SELECT format(
             'CREATE TABLE carillon.%I PARTITION OF carillon.delivery_attempts FOR VALUES FROM (%L) TO (%L)',
@@ -287,7 +289,7 @@ enum DeliverySQL {
 
     /// A notification that the gate found expired ends as any other that expires.
     ///
-    /// After a push it stays pending while another device may get it: the last device decides.
+    /// After a failed push it stays pending while another device may get it: the last one decides.
     ///
     /// $1 to $4: users, ids, reasons, whether it was a push.
     static let failed = """

@@ -176,20 +176,21 @@ package struct DeliveryStore: Sendable {
         return facts
     }
 
-    /// Whether each of these pushes has failed for its device, in order.
-    package func haveFailed(
-        _ pushes: [(user: String, notification: NotificationID, device: NotificationID)]
-    ) async throws(PostgresError) -> [Bool] {
+    /// The reasons for which these pushes have failed for their devices, in order; nil for one that
+    /// has not failed.
+    package func failures(
+        of pushes: [(user: String, notification: NotificationID, device: NotificationID)]
+    ) async throws(PostgresError) -> [String?] {
         guard !pushes.isEmpty else { return [] }
         let result = try await self.pool.query(
             DeliverySQL.failedPushes, .texts(pushes.map(\.user)), .ids(pushes.map(\.notification)),
             .ids(pushes.map(\.device)))
-        var haveFailed = [Bool](repeating: false, count: pushes.count)
+        var failures = [String?](repeating: nil, count: pushes.count)
         for row in result {
             let position = Int(try row.int4(0))
-            if haveFailed.indices.contains(position) { haveFailed[position] = true }
+            if failures.indices.contains(position) { failures[position] = try row.text(1) }
         }
-        return haveFailed
+        return failures
     }
 
     /// Records answers in one transaction.
@@ -420,9 +421,9 @@ package struct DeliveryStore: Sendable {
 
     /// Creates the audit's partitions of today and the next seven days.
     ///
-    /// A day that already has rows in the default partition stays there. For each new partition,
-    /// PostgreSQL reads the whole default partition while nothing can be added to the audit, so
-    /// each has a transaction of its own.
+    /// A day that already has rows in the default partition gets none of its own. For each new
+    /// partition, PostgreSQL reads the whole default partition while nothing can be added to the
+    /// audit, so each has a transaction of its own.
     ///
     /// - Throws: ``PostgresError`` with SQLSTATE 55P03 if the audit is read for over a second.
     package func makeAttemptParts() async throws(PostgresError) {

@@ -202,6 +202,11 @@ package struct Keyspace: Sendable {
     /// The lease of the sweep.
     package var sweepTurn: String { self.prefix + "sweep" }
 
+    /// Exists for a while after a dispatcher could not create the audit's partitions.
+    ///
+    /// In the slot of ``sweepTurn``, so that a sweep depends on one master of a cluster only.
+    package var partsFailure: String { self.prefix + "{\(self.sweepTurn)}:parts-failed" }
+
     /// The lease of the retention run.
     package var retentionTurn: String { self.prefix + "retention" }
 
