@@ -18,7 +18,7 @@ enum DispatcherMetrics {
             MetricFamily("carillon_overflow_returned", .counter, "jobs taken from an overflow"),
             MetricFamily(
                 "carillon_notifications_unproven", .counter,
-                "notifications that no socket proved in time, also those without a push to follow"),
+                "notifications that no socket proved in time, with or without a push to follow"),
             MetricFamily(
                 "carillon_notifications_cancelled", .counter,
                 "notifications stored as cancelled because their job was cancelled first"),
@@ -60,8 +60,7 @@ enum DispatcherMetrics {
                 "carillon_deliveries_duration", .histogram, by: ["provider"], "duration of a call in seconds"),
             MetricFamily(
                 "carillon_deliveries_failures", .counter, by: ["provider", "reason"],
-                "failures by the provider's reason; other after 100 reasons, and for a sentence, such as a "
-                    + "credential's fault"),
+                "failures by the provider's reason; other after 100 reasons, and for reasons that are sentences"),
             MetricFamily(
                 "carillon_deliveries_held", .counter, by: ["provider", "reason"],
                 "deliveries held back: out_of_use, rate, no_turn"),

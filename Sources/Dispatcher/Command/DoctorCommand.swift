@@ -167,7 +167,7 @@ extension DoctorCommand {
         let gaps = fleet.sorted { $0.key < $1.key }.compactMap { name, ways -> String? in
             ways == all ? nil : "\(name): no \(all.subtracting(ways).sorted().joined(separator: ", "))"
         }
-        guard !gaps.isEmpty else { return Finding(.ok, "dispatchers", "those running have these providers and apps") }
+        guard !gaps.isEmpty else { return Finding(.ok, "dispatchers", "all have these providers and apps") }
         return Finding(
             .warn, "dispatchers", "providers and apps differ: \(gaps.joined(separator: "; "))",
             fix: "give all dispatchers the same providers and APPS; docs/providers.md")

@@ -18,8 +18,8 @@ struct LagCommand: AsyncParsableCommand {
             dispatchers that take from the stream (consumers), retries and held-back
             deliveries, how long the first of them is overdue, and how long the oldest
             work has waited in all, due or not. Needs REDIS_URL. With --max, exits with 1
-            if an entry has waited or a retry has been overdue for longer, unless open
-            circuit breakers keep it back; meant for scripts and autoscalers.
+            if an entry has waited or a retry has been overdue for longer, but not if open
+            circuit breakers keep the retry back. Meant for scripts and autoscalers.
 
             Examples:
               dispatcher lag
@@ -126,8 +126,8 @@ struct LagReport {
 
     /// The longest wait of work that could have been done; only that shrinks with more dispatchers.
     ///
-    /// Retries of an unavailable provider, and deliveries held back for an unavailable app, stay in
-    /// their sets past their time.
+    /// Leaves out retries of an unavailable provider and deliveries held back for an unavailable
+    /// app: they stay in their sets past their time.
     var worst: Duration {
         var moments = self.streams.compactMap(\.oldest)
         for stream in self.streams {

@@ -180,9 +180,9 @@ package struct Dispatcher: Sendable {
     ///
     /// Retries until that succeeds.
     func acknowledge(_ ids: [String], _ group: ConsumerGroup, reporting events: [LifecycleEvent] = []) async throws {
-        var unpublished = events
+        var unreported = events
         try await self.untilDone("acknowledge entries") {
-            try await self.acknowledgeOnce(ids, group, reporting: &unpublished)
+            try await self.acknowledgeOnce(ids, group, reporting: &unreported)
         }
     }
 

@@ -143,8 +143,7 @@ struct LaneBatch: Sendable {
     var areRepeats = false
     /// Entries appended before this moment may have been taken before; Unix milliseconds.
     var replaySafeFrom: Int64 = 0
-    /// The first entries of jobs that have waited for their moment, by the entries as which they
-    /// fire.
+    /// The first entry of each job that has waited for its moment, by the entry as which it fires.
     var sources: [String: String] = [:]
 
     /// Returns the batch with other entries.

@@ -41,7 +41,7 @@ package struct RetentionService: Service {
     private static let mostBroadcastPages = 20_000
     private static let mostDeadLetters = 100_000
     private static let deadLetterBatchSize = 5_000
-    /// Rows of the audit that are in no day's partition.
+    /// The rows of one step that are in no day's partition of the audit.
     private static let strayBatchSize = 5_000
     /// A device that was switched off keeps its id this long, in case its token is registered
     /// again.

@@ -51,7 +51,8 @@ enum GatewayMetrics {
                 "calls on the paths of other systems: answered, refused, failed"),
             MetricFamily("carillon_tokens_refused", .counter, "tokens and tickets that were not valid"),
             MetricFamily("carillon_tokens_unchecked", .counter, "tokens and tickets that could not be checked (503)"),
-            MetricFamily("carillon_revocations_held", .gauge, "users with revoked tokens, by hash beyond 100,000"),
+            MetricFamily(
+                "carillon_revocations_held", .gauge, "users with revoked tokens in memory, beyond 100,000 as hashes"),
             MetricFamily("carillon_revocations_lookups", .counter, "users looked up because not all are in memory"),
             MetricFamily("carillon_keyset_readings", .counter, "reads of the key set"),
             MetricFamily("carillon_keyset_failures", .counter, "failed reads of the key set"),

@@ -82,7 +82,7 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
-    /// A look at the files for jobs.
+    /// A look at the files, for jobs that name an unknown type or template.
     private struct Look {
         var start: Timestamp?
         /// The fault that was logged last; nil after a reload.
@@ -187,7 +187,7 @@ package final class CatalogRegister: Sendable {
         }
     }
 
-    /// Logs the first fault unless it was logged last: jobs may cause a look each second.
+    /// Logs the first fault, unless it is the last one logged: jobs may cause a look each second.
     private static func refuse(_ faults: [String], _ look: inout Look, _ logger: Logger) {
         guard let fault = faults.first, fault != look.fault else { return }
         look.fault = fault

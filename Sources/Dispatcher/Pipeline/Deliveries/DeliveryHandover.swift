@@ -51,7 +51,7 @@ struct DeliveryHandover: Sendable {
         waiting: [Waiting],
         reporting events: [LifecycleEvent]
     ) async throws {
-        var (owned, unpublished) = (outcomes, events)
+        var (owned, unreported) = (outcomes, events)
         var scheduledIn: Int?
         var acknowledgedIn: [String: Int] = [:]
         try await self.dispatcher.untilDone("settle deliveries") {
@@ -69,13 +69,13 @@ struct DeliveryHandover: Sendable {
                 for (stream, entries) in Dictionary(grouping: owned, by: \.group.stream)
                 where acknowledgedIn[stream] != session {
                     try await self.dispatcher.acknowledgeOnce(
-                        entries.map(\.entry.id), entries[0].group, reporting: &unpublished)
+                        entries.map(\.entry.id), entries[0].group, reporting: &unreported)
                     acknowledgedIn[stream] = session
                 }
                 // Redis may have come back with the entries, but without what was scheduled.
             } while self.dispatcher.redis.session != session
         }
-        await self.dispatcher.report(unpublished)
+        await self.dispatcher.report(unreported)
     }
 
     /// Schedules deliveries, after their claims are released.

@@ -141,7 +141,7 @@ final class DeliverySender: Sendable {
             }
         }
         // Skips the lookup when no provider can serve the deliveries, unless it tells whose they
-        // are. A delivery that was set aside before may have expired since.
+        // are. A delivery that has waited before may have expired since.
         let apps = self.dispatcher.channels.apps(of: self.provider)
         if apps.count == 1, let app = apps.first,
             case .open(let until) = self.health.state(of: apps, now: self.dispatcher.now())
@@ -192,8 +192,8 @@ final class DeliverySender: Sendable {
     /// Claims come before the lookup of attempts, because a claim is released once its attempt is
     /// on record.
     ///
-    /// - Returns: whether each was claimed; another entry is being sent for the others, here or in
-    ///   another dispatcher.
+    /// - Returns: whether each was claimed. For the others, this or another dispatcher is sending
+    ///   another entry of the same delivery.
     private func claim(_ items: [Item], _ batch: LaneBatch) async throws -> [Bool] {
         let claims = self.dispatcher.live.with(batch.group.keys).sendClaims
         return try await self.dispatcher.untilDone("claim sends") {

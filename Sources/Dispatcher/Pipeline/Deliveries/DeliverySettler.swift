@@ -460,8 +460,8 @@ struct DeliverySettler: Sendable {
 
     /// Records that a device or mailbox was not reached.
     ///
-    /// A notification in the inbox does not fail with its mail. Nor does one fail with a call for
-    /// attention, as a socket has it and may prove that, or while another device may get its push.
+    /// A notification in the inbox does not fail with its mail, nor with a call for attention: a
+    /// socket has it and may prove it. With a push it fails only once no other device may get one.
     private func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,

@@ -43,8 +43,8 @@ struct RetryPolicy: Sendable, Equatable {
     ///
     /// A try that would come too late is due when the delivery expires, so that the gate ends it:
     /// up to ten minutes later while its breaker is open. Jitter takes at most half of the time
-    /// until then, so that no draw ends the tries early. If that time is shorter than the first
-    /// ceiling, a draw may, so that the last tries stay few.
+    /// until expiry, so that no random delay ends the tries early. If less time than the first
+    /// ceiling is left, jitter may end them, so that the last tries stay few.
     ///
     /// - Parameters:
     ///   - tried: the number of tries, including the failed one.

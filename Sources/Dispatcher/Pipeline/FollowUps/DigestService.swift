@@ -117,8 +117,8 @@ package struct DigestService: Service {
         return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), stored))
     }
 
-    /// Returns a summary with the status that its row has: when it was stored before, it may have
-    /// been decided otherwise.
+    /// Returns a summary with the status of its row: an earlier attempt may have stored it with
+    /// another status.
     private static func stored(_ summary: Notification, _ outcome: NotificationStore.Outcome) -> Notification {
         guard case .known(_, _, let status, _) = outcome, status != summary.status else { return summary }
         var summary = summary

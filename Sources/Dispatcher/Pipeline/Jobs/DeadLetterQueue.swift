@@ -14,10 +14,10 @@ struct DeadLetterQueue: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Returns when PostgreSQL has the letters; an entry that is set aside twice has one row, and
-    /// is counted once.
+    /// Stores letters; returns when PostgreSQL has them.
     ///
-    /// The log names it again if the batch has new ones.
+    /// An entry that is set aside twice has one row and is counted once. The log may name it again,
+    /// with the new letters of its batch.
     ///
     /// - Parameters:
     ///   - isPatient: whether to retry until it has them. If not, the first error is thrown, for
@@ -38,7 +38,7 @@ struct DeadLetterQueue: Sendable {
                 attempts += 1
                 return try await self.dispatcher.database.deadLetters.add(batch, replacesReplayed: replacesReplayed)
             }
-            // An attempt that failed may have stored them, uncounted.
+            // A failed attempt may have stored them without returning their number.
             let count = attempts == 1 ? stored : batch.count
             guard count > 0 else { continue }
             PipelineMetrics.dead.increment(by: count)

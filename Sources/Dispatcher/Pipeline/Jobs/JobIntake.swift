@@ -32,7 +32,7 @@ struct JobIntake: Sendable {
         for job in sorted.jobs {
             let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
             guard !conflicting.isEmpty else { continue }
-            // Parts of a job that fire together have the same entry.
+            // Parts of a job that fire together share an entry, so keep the users of this part.
             let users = job.users.filter { conflicting.contains(ExactText($0)) }
             guard !users.isEmpty else { continue }
             let origin = job.origin

@@ -113,7 +113,7 @@ struct StoredBatch: Sendable {
     /// The notifications to route.
     var toRoute: [RoutedNotification] = []
     var events: [Event] = []
-    /// Stored before and owned, but sockets may not have them.
+    /// Stored before: to publish and push again, as that may have been lost.
     var toRedo: [RoutedNotification] = []
     /// Notifications that newer ones replaced.
     var replaced: [NotificationStore.Replacement] = []

@@ -32,10 +32,11 @@ struct ErasureService: Sendable {
         self.proofDeadlines = base.live.proofDeadlines
     }
 
-    /// Revokes the user's tokens, deletes the user's rows, then erases the user from Redis, where
-    /// leftovers refer to missing rows, and last from rows for several users: there may be many.
+    /// Revokes the user's tokens, and erases the user from PostgreSQL and Redis.
     ///
-    /// Schedules and dead letters turn into broadcasts, so broadcasts come after them.
+    /// The user's own rows come first, then Redis, where leftovers refer to missing rows. Rows for
+    /// several users come last: there may be many. Schedules and dead letters turn into broadcasts,
+    /// so broadcasts come after them.
     ///
     /// Other gateways close the user's sockets up to seconds later; closing a socket creates no
     /// data.

@@ -18,7 +18,7 @@ package struct SocketService: SocketBackend {
     /// reader; a client that missed more starts with a first sync.
     private static let longestGap = 500
     private static let longestGapBytes = 512 * 1024
-    /// How long the devices of a notification that does not expire may still be tried.
+    /// How long after its creation a failed notification without an expiry may still be proven.
     private static let longestTry: Duration = .seconds(2 * 86_400)
     /// The inboxes per round trip, each with at most ``longestGap`` rows.
     private static let usersPerRead = 32

@@ -299,8 +299,8 @@ package struct NotificationHub: SignalRHub {
         }
         let hub = self.hub
         let client = Self.client(caller.head.headers)
-        var permit = SignalRPermit(owner: identity.user) { session in
-            guard let shard = hub.shard(on: session.eventLoop) else { return nil }
+        var permit = SignalRPermit(owner: identity.user) { connection in
+            guard let shard = hub.shard(on: connection.eventLoop) else { return nil }
             return SignalRWire(
                 session: SocketSession(
                     connection: RandomName.make(),

@@ -87,20 +87,21 @@ struct ProofLedger {
     }
 }
 
-/// The proofs that a polling client gives by its polls, each once it has so many messages.
+/// The proofs that a polling client gives by its polls: each once the client has a certain number
+/// of messages.
 struct PolledProofs {
     private var awaited: [(sequence: UInt64, messages: UInt64)] = []
 
     /// The last proof that is awaited.
     var last: UInt64? { self.awaited.last?.sequence }
 
-    /// Awaits a proof of everything up to a message; it covers an earlier proof of the same.
+    /// Awaits a proof of everything up to a message; it replaces an earlier one for that message.
     mutating func await(_ sequence: UInt64, after messages: UInt64) {
         if self.awaited.last?.messages == messages { self.awaited.removeLast() }
         self.awaited.append((sequence, messages))
     }
 
-    /// Removes the proofs of a client that has so many messages.
+    /// Removes the proofs that a client gives by having this many messages.
     ///
     /// - Returns: the last of them, which covers the others.
     mutating func settle(_ messages: UInt64) -> UInt64? {

@@ -90,7 +90,7 @@ extension HTTPRequestHead {
     /// The fault of a request whose end is uncertain; nil if it is certain.
     private var boundaryFault: String? {
         if self.method == .CONNECT { return "CONNECT is not supported" }
-        // With `Upgrade`, NIO's decoder takes a body in another coding for no body.
+        // With `Upgrade`, NIO's decoder treats a body in another coding as no body.
         let codings = self.headers["transfer-encoding"]
         guard !codings.isEmpty, self.stopsDecoder, codings.map({ $0.lowercased() }) != ["chunked"] else { return nil }
         return "a request with Upgrade must have chunked as its only transfer coding"

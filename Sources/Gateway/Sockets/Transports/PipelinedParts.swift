@@ -6,14 +6,14 @@ import NIOHTTP1
 
 /// The parts of requests that wait behind an unanswered one, in order.
 struct PipelinedParts {
-    // Limits in parts and in bytes on the wire. One read of 16 KB fits, then reading pauses: more
-    // comes only as the client leaves.
+    // Limits in parts and in bytes on the wire. One read of 16 KB fits, then reading pauses. More
+    // comes only when the client leaves.
     private static let mostParts = 4_096
     private static let mostBytes = 32 * 1024
 
     private var parts: [HTTPServerRequestPart] = []
     private var bytes = 0
-    /// Their approximate bytes in memory.
+    /// The approximate bytes of the parts in memory.
     private(set) var memory = 0
 
     var isEmpty: Bool { self.parts.isEmpty }
@@ -39,7 +39,7 @@ struct PipelinedParts {
 }
 
 extension HTTPServerRequestPart {
-    /// Its least size on the wire.
+    /// Its least size on the wire, in bytes.
     fileprivate var bytes: Int {
         switch self {
         case .head(let head):

@@ -114,7 +114,7 @@ extension TransportRefusal {
         return TransportRefusal(status, headers: headers, body: writer.bytes)
     }
 
-    /// Makes the answer to another method on a path that serves only GET.
+    /// Returns the answer to another method on a path that serves only GET.
     static func onlyGet(_ reason: String) -> TransportRefusal {
         var refusal = Self.problem(.methodNotAllowed, reason)
         refusal.headers.add(name: "allow", value: "GET")

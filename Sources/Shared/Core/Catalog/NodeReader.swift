@@ -180,8 +180,7 @@ struct NodeReader {
 extension Node {
     /// The node as a whole number; nil for other values.
     ///
-    /// A colon makes a number of base 60 in YAML 1.1, which Yams multiplies without a check for
-    /// overflow.
+    /// In YAML 1.1, a colon makes a number of base 60, and Yams does not check it for overflow.
     package var wholeNumber: Int? {
         guard let text = self.scalar?.string, !text.contains(":") else { return nil }
         return self.int

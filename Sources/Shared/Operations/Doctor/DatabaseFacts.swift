@@ -127,7 +127,7 @@ struct DatabaseFacts: Sendable, Equatable {
     private var auditFinding: Finding? {
         guard self.hasStrayAttempts else { return nil }
         return Finding(
-            .warn, "audit", "rows of today or later are in the default partition: a day has no partition of its own",
+            .warn, "audit", "rows of the last day or later are in the default partition: a day has no partition",
             fix: "let a dispatcher run, correct the clocks, and end transactions that read the audit for days; "
                 + "a dispatcher's log says why it cannot create partitions")
     }

@@ -114,7 +114,7 @@ package struct NotificationTrace: Sendable {
             record.archivedAt.map { ("archived", $0) } ?? ("deleted", notification.deletedAt),
         ]
         for case (let event, let at?) in moments {
-            // A proof may follow a push, or the inbox alone.
+            // A push or the inbox may have come first, and does not prove receipt.
             let via = event == "delivered" && ["socket", "client"].contains(record.sentVia) ? record.sentVia : nil
             let other = event == "deleted" ? record.replacedBy?.description : nil
             steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))

@@ -248,7 +248,7 @@ package struct JobControl: Sendable {
             return try await self.find(name, isCounted: false)
         }
         var own: Report?
-        // They were taken since the name was looked up.
+        // Dispatchers may have stored such schedules since the name was looked up.
         for owner in try await self.schedules.owners(of: name) { own = try await self.cancel(owner) }
         // Scheduled rows may outlive the record of the cancellation.
         try await self.schedules.cancelJob(name, at: at)

@@ -120,7 +120,7 @@ package final class SettingsReader {
     ///
     /// - Parameters:
     ///   - refused: characters that it must not have.
-    ///   - rule: the fault of any other text.
+    ///   - rule: the error for any other text.
     func url(_ name: String, without refused: String, or rule: String) -> String? {
         self.value(name, default: nil) { text -> String? in
             let isURL =

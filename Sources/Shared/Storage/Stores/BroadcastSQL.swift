@@ -157,7 +157,7 @@ enum BroadcastSQL {
         FROM kept WHERE p.broadcast = $1 AND p.part = $2 AND p.number = $3
         """
 
-    /// Ends the broadcasts whose chains are finished, and deletes these chains.
+    /// Ends the broadcasts whose chains are finished, and deletes the chains.
     static let finish = """
         WITH ended AS (
             UPDATE carillon.broadcasts b SET state = 'done'
@@ -295,9 +295,9 @@ enum BroadcastSQL {
     /// Removes a user from exclusions of jobs and from the places of chains and pages, a batch of
     /// rows at a time.
     ///
-    /// A chain that may go on has reached the user before instead, so that it repeats none.
-    /// Dispatchers of earlier releases, which may run during an upgrade, name users in pages; the
-    /// next migration can clear these again, and then drop the indexes and the last statement.
+    /// A chain that may go on falls back to the user before, so that it repeats none. Dispatchers
+    /// of earlier releases, which may run during an upgrade, name users in pages. A later migration
+    /// can clear these and drop the indexes; then the last statement can go.
     ///
     /// $1: user, $2: limit.
     static let forgetUser = [

@@ -129,7 +129,7 @@ package struct BroadcastStore: Sendable {
         error.table == Self.pagesTable && (error.sqlState == "23502" || error.sqlState == "23505")
     }
 
-    /// Ends the broadcasts whose chains are finished, and deletes these chains.
+    /// Ends the broadcasts whose chains are finished, and deletes the chains.
     package func finish() async throws(PostgresError) {
         try await self.pool.query(BroadcastSQL.finish)
     }
@@ -147,10 +147,10 @@ package struct BroadcastStore: Sendable {
         ])
     }
 
-    /// Removes a user from all broadcasts: from their exclusions, and where their chains and pages
-    /// have got to.
+    /// Removes a user from all broadcasts: from their exclusions, and from the places that their
+    /// chains and pages have reached.
     ///
-    /// - Parameter limit: the rows that a statement changes.
+    /// - Parameter limit: the most rows that a statement changes.
     package func erase(user: String, limit: Int = 500) async throws(PostgresError) {
         let parameters: [PostgresValue] = [.text(user), .int4(clamping: limit)]
         for sql in BroadcastSQL.forgetUser {

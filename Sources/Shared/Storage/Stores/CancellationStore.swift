@@ -31,8 +31,8 @@ package struct CancellationStore: Sendable {
         /// without an id use theirs.
         package var ids: [String] { self.entries.contains(self.id) ? self.entries : [self.id] + self.entries }
 
-        /// The least and the greatest id of the schedules that its entries may have: an id begins
-        /// with the entry's.
+        /// The least and the greatest id that schedules of its entries may have: such an id begins
+        /// with the entry's time and number.
         var scheduleIDs: (first: NotificationID, last: NotificationID) {
             let entry = self.entries.first?.split(separator: "/").last ?? ""
             let digest = EntryDigest(stream: "", entry: String(entry), fields: [])
@@ -153,9 +153,9 @@ package struct CancellationStore: Sendable {
         )
     }
 
-    /// The notifications of the entries that a name may mean, those of each entry apart.
+    /// Returns the notifications of the entries that a name may mean, grouped by entry.
     ///
-    /// One search finds all of them, as each reads an hour of notifications.
+    /// One search finds all of them, because a search reads an hour of notifications.
     package func ofEntries(_ name: Name) async throws(PostgresError) -> [[(user: String, id: NotificationID)]] {
         guard !name.entries.isEmpty else { return [] }
         let limit = PostgresValue.int4(clamping: Self.largestEntry * name.entries.count)

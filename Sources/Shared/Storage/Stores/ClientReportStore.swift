@@ -73,7 +73,7 @@ package struct ClientReportStore: Sendable {
     /// Stores a report.
     ///
     /// A repeat within a minute is stored once. If the gateway's clock is ahead, PostgreSQL's time
-    /// counts, as one row from a later day keeps that day's partition of the audit from being made.
+    /// counts, because one row of a later day would leave that day without an audit partition.
     ///
     /// - Returns: false, without storing it, if the user has reached the limit of the hour.
     package func add(_ report: Report) async throws(PostgresError) -> Bool {

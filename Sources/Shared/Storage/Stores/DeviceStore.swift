@@ -419,8 +419,8 @@ enum DeviceAudit {
     /// - Parameters:
     ///   - source: a table expression with `id`, `user_id` and `provider`, with the alias `x` where
     ///     it has one.
-    ///   - moment: the time, as SQL; PostgreSQL's if a gateway's clock is ahead, as one row from a
-    ///     later day keeps that day from having a partition.
+    ///   - moment: the time, as SQL; PostgreSQL's if a gateway's clock is ahead, because one row of
+    ///     a later day would leave that day without a partition.
     static func rows(from source: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
         self.rows(from: source, at: moment, outcome, reason: "'\(reason.rawValue)'")
     }

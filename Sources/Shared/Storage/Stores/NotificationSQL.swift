@@ -351,9 +351,9 @@ enum CollapseSQL {
     /// Runs in the transaction that stored them, with their inboxes locked; all deletions in an
     /// inbox share a version.
     ///
-    /// Considers only keys of notifications that this transaction stored and that take part. Any
-    /// other changes nothing, but the newest one of its key may be months old, and all newer rows
-    /// of the user would be read.
+    /// Considers only keys of notifications that this transaction stored and that take part. Other
+    /// keys change nothing. The newest notification of such a key may be months old, and the query
+    /// would read all newer rows of the user.
     ///
     /// The newest one may be deleted or archived. The index of keys lacks such rows, so the query
     /// also reads the user's rows that are newer than the newest live one of any of the keys, once

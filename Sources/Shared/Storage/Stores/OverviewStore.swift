@@ -137,8 +137,9 @@ private enum OverviewSQL {
             """
     }
 
-    /// A step, digest or schedule that a dispatcher has taken is due again within a minute; of a
-    /// step, the first time is not known then.
+    /// A step, digest or schedule that a dispatcher has taken is due again within a minute.
+    ///
+    /// The row of such a step no longer has its first time.
     ///
     /// $1: now, $2: the most of each kind.
     static let waiting = """

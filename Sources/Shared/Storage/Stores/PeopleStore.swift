@@ -120,7 +120,7 @@ package struct PeopleStore: Sendable {
         return try result.texts()
     }
 
-    /// Returns what waits for a user, the first ones due, at most 100.
+    /// Returns what waits for a user: at most 100, those due first.
     package func waiting(for user: String) async throws(PostgresError) -> [Waiting] {
         let result = try await self.pool.query(
             """

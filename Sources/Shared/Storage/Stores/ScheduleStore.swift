@@ -329,7 +329,7 @@ extension ScheduleStore {
         return Int(try result.first?.int8(0) ?? 0)
     }
 
-    /// The names of the waiting jobs that have an id of their own and one of a name's entries.
+    /// Returns the names of waiting jobs that have an id of their own and one of a name's entries.
     ///
     /// A broadcast whose pages wait is not among them, because it is known by its entry.
     package func owners(of name: CancellationStore.Name) async throws(PostgresError) -> [CancellationStore.Name] {
@@ -442,7 +442,7 @@ enum ScheduleSQL {
 
     /// Wakes schedules whose job was cancelled before.
     ///
-    /// If its entry was cancelled, its own id is too, because a broadcast fires as another entry.
+    /// A cancelled entry also cancels the job's own id, because a broadcast fires as another entry.
     ///
     /// A source that is no entry, such as `api`, may also be the id of another job. $1: ids of new
     /// schedules.
@@ -541,7 +541,7 @@ enum ScheduleSQL {
         SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL
         """
 
-    /// The ids of jobs by their entries, without those that are `ids`.
+    /// The ids of the waiting jobs that came from these entries, except the ids in $3.
     ///
     /// $1: organisation, $2: entries with their streams, $3: ids, $4 and $5: the least and the
     /// greatest id of their schedules.

@@ -45,7 +45,7 @@ package struct TraceStore: Sendable {
         package let gathering: Gathering?
     }
 
-    /// The number of attempts in a record.
+    /// The most attempts in a record.
     static let mostAttempts = 1_000
     /// How long after its entry a notification is searched for without its user, and among how many
     /// stored then.
@@ -178,8 +178,8 @@ package struct TraceStore: Sendable {
         WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// The newest attempts and their number in all, with the changes of the user's tokens during
-    /// its delivery.
+    /// The newest attempts and the number of all, with the changes of the user's tokens during the
+    /// notification's delivery.
     private static let attempts = """
         SELECT x.*, count(*) OVER () FROM (
             SELECT at, kind, provider, device_id, attempt, outcome, reason, provider_id, duration_ms

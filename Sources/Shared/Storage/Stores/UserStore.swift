@@ -117,8 +117,8 @@ package struct UserStore: Sendable {
     /// token revocation, which ``RevocationStore`` deletes later.
     ///
     /// ``DeadLetterStore``, ``ScheduleStore`` and ``BroadcastStore`` erase the user from rows for
-    /// several users. They may read many rows, so this transaction, which locks the inbox, does
-    /// not.
+    /// several users. They may read many rows, so they run outside this transaction, which locks
+    /// the inbox.
     ///
     /// The tables come from the database, so that a new one is not forgotten.
     package func erase(user: String) async throws(PostgresError) -> Erasure {

@@ -10,7 +10,7 @@ import Core
 /// entry and the member of retry and held sets: `1 <notification> <device> <attempt> <flags>
 /// <user>`. 1 is the format. Flags are `-` or letters: `r` for a repeat, `a` for an attention call,
 /// `u` after an unknown outcome, `x` for a retraction. The letters are followed by the time, in
-/// milliseconds, since which the delivery has waited, if it was set aside before.
+/// milliseconds, since which the delivery has waited, if it has waited before.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
     /// More attempts than this make the text malformed.
@@ -29,7 +29,7 @@ package struct DeliveryWork: Sendable, Equatable {
     package let wasUnknown: Bool
     /// Whether it removes the notification from the device, as it was read elsewhere.
     package let isRetraction: Bool
-    /// When it was first appended to a stream; nil until it is set aside for a retry.
+    /// When it was first appended to a stream; nil until it waits for a retry or is held back.
     let since: Timestamp?
 
     /// Whether it comes from a retry or held set.
@@ -69,7 +69,7 @@ package struct DeliveryWork: Sendable, Equatable {
 
     /// The same delivery for a retry or held set.
     ///
-    /// It has waited since `entry` was appended unless it was set aside before.
+    /// It has waited since `entry` was appended unless it has waited before.
     package func waiting(since entry: StreamEntry) -> DeliveryWork {
         self.again(
             attempt: self.attempt, wasUnknown: self.wasUnknown, isRepeat: self.isRepeat,

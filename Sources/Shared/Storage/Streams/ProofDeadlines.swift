@@ -84,9 +84,9 @@ package struct ProofDeadlines: Sendable {
         }
     }
 
-    /// Removes confirmed notifications.
+    /// Removes the deadlines of proven notifications.
     ///
-    /// - Returns: the number that was still unconfirmed.
+    /// - Returns: the number that was still awaited.
     @discardableResult
     package func remove(_ notifications: [AwaitedProof]) async throws(RedisError) -> Int {
         var batch = RedisBatch()

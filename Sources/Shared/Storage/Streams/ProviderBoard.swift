@@ -50,8 +50,10 @@ package struct ProviderReport: Sendable {
         return self.states.contains { $0.provider == provider && (app == nil || $0.app == app) }
     }
 
-    /// Whether every circuit breaker of a provider's app, or of all its apps, is open or probing on
-    /// every dispatcher; false if there is none.
+    /// Whether every circuit breaker of a provider's app is open or probing on every dispatcher;
+    /// false if there is none.
+    ///
+    /// - Parameter app: the app; nil for all apps of the provider.
     package func isUnavailable(_ provider: Provider, app: String?) -> Bool {
         let states = self.states.filter { $0.provider == provider && (app == nil || $0.app == app) }
         return !states.isEmpty && states.allSatisfy { $0.breaker != .closed }

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// Deliveries that wait, by due time: for a retry, or for the turn of their app.
+/// Deliveries that wait for a retry, or for the turn of their app, by due time.
 ///
 /// Each app has a set of its own for deliveries that its circuit breaker or its rate holds back, so
 /// that no app delays another. Those that wait for credentials or settings are among the retries.
@@ -30,11 +30,11 @@ package struct RetrySet: Sendable {
         let keys = self.live.keys.part(of: work.user)
         batch.append(
             "ZADD", Self.key(keys, provider, lane, app: app), .integer(due.milliseconds), .bytes(work.bytes))
-        // Last, because an app with an empty set is removed.
+        // Last, because an app whose set is empty is removed.
         if let app { batch.append("SADD", .text(keys.held(provider, lane)), .text(app)) }
     }
 
-    /// Moves up to `limit` due deliveries back to their stream, and removes an app without any.
+    /// Moves up to `limit` due deliveries back to their stream; removes an app that has none left.
     ///
     /// - Parameter app: the app that they are held back for; nil for retries.
     /// - Returns: the number of deliveries moved.

@@ -24,16 +24,15 @@ package struct StreamSurvey: Sendable {
         package var consumers = 0
         /// When the oldest entry was appended, pending or not; finished entries are deleted.
         ///
-        /// For an overflow, when it was appended to the lane that it left.
+        /// For an overflow, when the oldest job was appended to the lane that it left.
         package var oldest: Timestamp?
         /// When the oldest pending entry was appended.
         package var oldestPending: Timestamp?
         /// Deliveries that wait for a retry or were held back before their first attempt.
         package var retries = 0
-        /// When the first of those that are held back for each app is due; under nil, the first
-        /// retry.
+        /// When the first delivery held back for each app is due; under nil, the first retry.
         package var firstDue: [String?: Timestamp] = [:]
-        /// When the first of them all is due.
+        /// When the first of all these is due.
         package var nextRetry: Timestamp? { self.firstDue.values.min() }
         /// Since when the oldest of all has waited, in the stream, for a retry or held back.
         ///
@@ -148,7 +147,7 @@ package struct StreamSurvey: Sendable {
         return streams
     }
 
-    /// The overflows of all organisations as one stream, which has the weight of the bulk lane.
+    /// The overflows of all organisations as one stream of the bulk lane, whose share they use.
     private func overflow() async throws(RedisError) -> Stream {
         let parts = self.live.keys.jobSources
         var places: [Place] = []
@@ -159,7 +158,7 @@ package struct StreamSurvey: Sendable {
         return try await self.read(stream, in: places)
     }
 
-    /// Counts notifications that wait for a socket's confirmation.
+    /// Counts notifications that wait for a socket's proof.
     package func awaitedProofs() async throws(RedisError) -> Int {
         var proofs = 0
         for shard in 0..<self.live.keys.proofShards {
@@ -240,15 +239,15 @@ package struct StreamSurvey: Sendable {
             stream.waitingSince = work?.since ?? stream.oldest
         }
         if stream.pending > 0 { stream.oldestPending = try Self.oldest(replies.removeFirst()) }
-        var aside = WaitingSummary()
+        var waiting = WaitingSummary()
         for app in share.apps {
             let set = try WaitingSummary(replies.prefix(WaitingSummary.questions))
             replies.removeFirst(WaitingSummary.questions)
             stream.firstDue[app] = set.firstDue
-            aside.add(set)
+            waiting.add(set)
         }
-        stream.retries = aside.count
-        stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
+        stream.retries = waiting.count
+        stream.waitingSince = [stream.waitingSince, waiting.since].compactMap(\.self).min()
         return stream
     }
 

@@ -127,12 +127,12 @@ package final class RevocationRegister: Sendable {
 /// A gateway's copy of the revocations: of all users if they fit, otherwise of some, with hashes of
 /// the others.
 ///
-/// A user whose hash it has is looked up and cached briefly; a full cache is cleared. Beyond the
-/// bound of hashes, each user who is not in the copy is looked up.
+/// The gateway looks up a user of whom it has only a hash, and caches the result briefly; a full
+/// cache is cleared. Beyond the bound of hashes, it looks up each user who is not in the copy.
 struct RevocationLedger {
     struct Bounds {
         var held = 100_000
-        /// 68 MB of hashes, and 100 MB for a moment while the set grows.
+        /// The hashes take 68 MB, and 100 MB for a moment while the set grows.
         var hashed = 5_000_000
         var remembered = 10_000
         var remembrance: Duration = .seconds(5)
@@ -146,7 +146,7 @@ struct RevocationLedger {
 
     private let bounds: Bounds
     private var held: [ExactText: Timestamp] = [:]
-    /// The hashes of further users with revocations; empty once it is full.
+    /// The hashes of further users with revocations; empty once there were too many.
     private var hashed: Set<Int> = []
     private var remembered: [ExactText: (before: Timestamp?, until: ContinuousClock.Instant)] = [:]
     /// The last change that was applied in order.
@@ -158,7 +158,7 @@ struct RevocationLedger {
         self.bounds = bounds
     }
 
-    /// The users in the copy and those of whom it has a hash.
+    /// The number of users in the copy, with those of whom it has a hash.
     var count: Int { self.held.count + self.hashed.count }
 
     func answer(user: String, now: ContinuousClock.Instant) -> Answer {

@@ -146,7 +146,7 @@ function unequalDispatchers(dispatchers, providers) {
   if (!gaps.length) return [];
   const names = gaps.slice(0, 5).flatMap(({ name, way }, index) => [index ? ", " : "", h("code", null, name), ` lacks ${way}`]);
   return [{ key: "unequal-dispatchers", kind: "warn", title: "Not all dispatchers have the same providers and apps.",
-    text: [...names, gaps.length > 5 ? ` and ${number(gaps.length - 5)} more` : "", ". Pushes that it routes end as no_provider."] }];
+    text: [...names, gaps.length > 5 ? ` and ${number(gaps.length - 5)} more` : "", ". Pushes that such a dispatcher routes may end as no_provider."] }];
 }
 
 /** Returns the version of most living processes; of two that are as many, the newer. */
