@@ -139,8 +139,9 @@ package struct WebhookService: Service {
     ///
     /// - Parameter fence: around the entries; another dispatcher takes them over after it.
     func hand(_ batches: [EventFeed.Batch], to webhooks: [Webhook], within fence: Fence) async throws {
+        var lossy: Set<NotificationID> = []
         for batch in batches {
-            guard fence.isOpen else { return }
+            guard fence.isOpen else { break }
             let events = batch.entries.compactMap { WebhookEvent($0, name: batch.name(of: $0)) }
             var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }
             for event in events {
@@ -163,8 +164,16 @@ package struct WebhookService: Service {
             }
             guard !lost.isEmpty else { continue }
             WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
+            lossy.formUnion(lost.keys)
+        }
+        guard !lossy.isEmpty else { return }
+        do {
             try await self.store.noteDropped(
-                Array(lost.keys), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
+                Array(lossy), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
+        } catch {
+            // The events are queued, so the next ones need not wait for PostgreSQL.
+            self.dispatcher.logger.warning(
+                "cannot record that webhooks lost events; only the metric has them", metadata: ["error": "\(error)"])
         }
     }
 
@@ -182,7 +191,7 @@ package struct WebhookService: Service {
                             await permits.acquire()
                             group.addTask {
                                 defer { permits.release() }
-                                await self.sender.send(webhook, within: fence)
+                                await self.sender.send(webhook, within: fence) { !permits.isAwaited }
                             }
                         }
                     }
@@ -213,8 +222,7 @@ final class WebhookCache: Sendable {
 
 /// Sends one webhook its queued events, one request at a time.
 struct WebhookSender: Sendable {
-    /// How long a claim on a webhook lasts: longer than a request and its settlement.
-    static let hold: Duration = .seconds(60)
+    static let hold = WebhookQueues.hold
     private static let timeout: Duration = .seconds(15)
     private static let batchSize = 100
     /// How long a webhook waits after its request got no turn in our own queue.
@@ -230,54 +238,77 @@ struct WebhookSender: Sendable {
     private var store: WebhookStore { self.dispatcher.database.webhooks }
     private var queues: WebhookQueues { self.dispatcher.live.webhookQueues }
 
-    /// Sends one request and settles its outcome.
+    /// Sends requests one after the other until no event is left, one fails, or the claim nears its
+    /// end.
     ///
     /// A failure on our side is retried after the claim has expired.
     ///
-    /// - Parameter fence: around the claim; a request that might outlast it is left to the next
-    ///   claim.
-    func send(_ id: NotificationID, within fence: Fence) async {
+    /// - Parameters:
+    ///   - fence: around the claim; a request that might outlast it is left to the next claim.
+    ///   - mayGoOn: whether another request may follow; if not, the rest is due at once.
+    func send(
+        _ id: NotificationID,
+        within fence: Fence,
+        while mayGoOn: @Sendable () -> Bool = { true }
+    ) async {
         do {
-            guard let webhook = try await self.store.find(id), webhook.status != .off else {
-                WebhookMetrics.off.increment(by: try await self.queues.forget(id))
-                return
-            }
-            let events = try await self.queues.oldest(of: id, limit: Self.batchSize)
-            guard !events.isEmpty else {
-                // All were too old. The time without requests must not count as failing.
-                if webhook.status == .failing { try await self.store.forgetFailures(id) }
-                return try await self.queues.finish(id, entries: [], now: self.dispatcher.now())
-            }
-            let body = WebhookEvent.body(events.map(\.json))
-            guard fence.timeLeft > Self.timeout else { return }
-            switch await self.transfer.perform(self.request(webhook, body)) {
-            case .answered(let response) where (200..<300).contains(response.status):
-                WebhookMetrics.accepted.increment()
-                WebhookMetrics.told.increment(by: events.count)
-                if webhook.status == .failing { try await self.store.noteSuccess(id) }
-                try await self.queues.finish(id, entries: events.map(\.entry), now: self.dispatcher.now())
-                // The rest of its queue is due at once.
-                self.dispatcher.alarms.webhooks.note(self.dispatcher.now())
-            case .answered(let response) where response.status == 410:
-                WebhookMetrics.gone.increment()
-                try await self.store.remove(id)
-                WebhookMetrics.off.increment(by: try await self.queues.forget(id))
-                let metadata: Logger.Metadata = ["webhook": "\(id)"]
-                self.dispatcher.logger.notice("webhook removed: its receiver answered 410", metadata: metadata)
-            case .answered(let response):
-                let reason = "answered with status \(response.status)"
-                try await self.noteFailure(
-                    id, reason: reason, retryAfter: response.retryAfter(now: self.dispatcher.now()))
-            case .unanswered(let failure) where failure.neverHadTurn:
-                // It waited in our own queue, which says nothing about its receiver.
-                try await self.postpone(id, for: Self.queuePause)
-            case .unanswered(let failure):
-                try await self.noteFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
-            }
+            while try await self.sendBatch(id, within: fence, mayGoOn) {}
         } catch {
             self.dispatcher.logger.warning(
                 "cannot settle a webhook; retrying within 60 s", metadata: ["webhook": "\(id)", "error": "\(error)"])
         }
+    }
+
+    /// Sends one request and settles its outcome.
+    ///
+    /// - Returns: whether events are left and the webhook is still claimed for them.
+    private func sendBatch(
+        _ id: NotificationID,
+        within fence: Fence,
+        _ mayGoOn: @Sendable () -> Bool
+    ) async throws -> Bool {
+        guard let webhook = try await self.store.find(id), webhook.status != .off else {
+            WebhookMetrics.off.increment(by: try await self.queues.forget(id))
+            return false
+        }
+        let events = try await self.queues.oldest(of: id, limit: Self.batchSize)
+        guard !events.isEmpty else {
+            // All were too old. The time without requests must not count as failing.
+            if webhook.status == .failing { try await self.store.forgetFailures(id) }
+            try await self.queues.finish(id, entries: [], due: self.dispatcher.now())
+            return false
+        }
+        let body = WebhookEvent.body(events.map(\.json))
+        guard fence.timeLeft > Self.timeout else { return false }
+        switch await self.transfer.perform(self.request(webhook, body)) {
+        case .answered(let response) where (200..<300).contains(response.status):
+            WebhookMetrics.accepted.increment()
+            WebhookMetrics.told.increment(by: events.count)
+            if webhook.status == .failing { try await self.store.noteSuccess(id) }
+            let goesOn = isRunning && fence.timeLeft > Self.timeout && mayGoOn()
+            let now = self.dispatcher.now()
+            // Until the end of the claim, no other dispatcher may send to this webhook.
+            let due = goesOn ? now + fence.timeLeft : now
+            let left = try await self.queues.finish(id, entries: events.map(\.entry), due: due)
+            if left > 0, !goesOn { self.dispatcher.alarms.webhooks.note(now) }
+            return left > 0 && goesOn
+        case .answered(let response) where response.status == 410:
+            WebhookMetrics.gone.increment()
+            try await self.store.remove(id)
+            WebhookMetrics.off.increment(by: try await self.queues.forget(id))
+            let metadata: Logger.Metadata = ["webhook": "\(id)"]
+            self.dispatcher.logger.notice("webhook removed: its receiver answered 410", metadata: metadata)
+        case .answered(let response):
+            let reason = "answered with status \(response.status)"
+            try await self.noteFailure(
+                id, reason: reason, retryAfter: response.retryAfter(now: self.dispatcher.now()))
+        case .unanswered(let failure) where failure.neverHadTurn:
+            // It waited in our own queue, which says nothing about its receiver.
+            try await self.postpone(id, for: Self.queuePause)
+        case .unanswered(let failure):
+            try await self.noteFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
+        }
+        return false
     }
 
     private func request(_ webhook: Webhook, _ body: [UInt8]) -> TransferRequest {
@@ -303,7 +334,8 @@ struct WebhookSender: Sendable {
         }
         guard now - failures.since < Self.endurance else {
             let reason = "failed since \(failures.since.rfc3339), \(failures.count) times; last: \(reason)"
-            try await self.store.switchOff(id, reason: reason)
+            // Otherwise it was renewed meanwhile, and is due when the claim ends.
+            guard try await self.store.switchOff(id, failingSince: failures.since, reason: reason) else { return }
             WebhookMetrics.off.increment(by: try await self.queues.forget(id))
             self.dispatcher.logger.warning(
                 "webhook switched off after 5 days of failures; register it again", metadata: ["webhook": "\(id)"])

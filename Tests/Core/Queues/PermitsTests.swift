@@ -30,6 +30,7 @@ struct PermitsTests {
         await permits.acquire()
         await permits.acquire()
         #expect(permits.inUse == 2)
+        #expect(!permits.isAwaited)
         let first = Waiter { await permits.acquire() }
         #expect(await first.staysWaiting())
         let second = Waiter { await permits.acquire() }
@@ -38,8 +39,10 @@ struct PermitsTests {
         await first.finish()
         #expect(await second.staysWaiting())
         #expect(permits.inUse == 2)
+        #expect(permits.isAwaited)
         permits.release()
         await second.finish()
+        #expect(!permits.isAwaited)
         permits.release()
         permits.release()
         #expect(permits.inUse == 0)

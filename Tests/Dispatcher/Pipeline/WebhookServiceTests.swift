@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Support
 import Synchronization
 import Testing
 
+@testable import Core
 @testable import Pipeline
 @testable import Storage
 
@@ -80,11 +80,20 @@ struct WebhookServiceTests {
         var due: Timestamp? { get async throws { try await self.dispatcher.live.webhookQueues.nextDue() } }
         /// The number of events that wait.
         var waiting: Int {
-            get async throws { try await self.dispatcher.live.webhookQueues.oldest(of: self.webhook, limit: 10).count }
+            get async throws {
+                try await self.dispatcher.live.webhookQueues.oldest(of: self.webhook, limit: 1_000).count
+            }
         }
 
-        func send() async {
-            await self.sender.send(self.webhook, within: self.dispatcher.fence(for: WebhookSender.hold))
+        /// Queues more events.
+        func queue(_ count: Int) async throws {
+            let events = Array(repeating: Array("{}".utf8), count: count)
+            _ = try await self.dispatcher.live.webhookQueues.append([(self.webhook, events)], now: self.start)
+        }
+
+        func send(while mayGoOn: @Sendable () -> Bool = { true }) async {
+            await self.sender.send(
+                self.webhook, within: self.dispatcher.fence(for: WebhookSender.hold), while: mayGoOn)
         }
 
         func find() async throws -> Webhook? { try await self.dispatcher.database.webhooks.find(self.webhook) }
@@ -95,9 +104,11 @@ struct WebhookServiceTests {
     /// - Parameters:
     ///   - answer: that of the receiver.
     ///   - passed: the time since the event was queued.
+    ///   - instant: the clock of the dispatcher's claims.
     private static func with(
         _ answer: HTTPStub.Answer,
         passed: @escaping @Sendable () -> Duration = { .zero },
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         _ body: (Scene) async throws -> Void
     ) async throws {
         try await TestRedis.with { redis, prefix in
@@ -107,7 +118,8 @@ struct WebhookServiceTests {
                     // Redis's clock, by which events grow old.
                     let start = Timestamp(milliseconds: try await Live(redis, keys: keys).survey.time().milliseconds)
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], now: { start + passed() })
+                        database.pool, redis, keys, [NotificationType(name: "news")], now: { start + passed() },
+                        instant: instant)
                     var configuration = TransferConfiguration()
                     configuration.allowPlainHTTP = true
                     let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
@@ -120,6 +132,96 @@ struct WebhookServiceTests {
                     await transfer.shutdown()
                 }
             }
+        }
+    }
+
+    @Test("a receiver that answers gets all of its events from one claim")
+    func backlog() async throws {
+        try await Self.with(HTTPStub.Answer(body: "ok")) { scene in
+            try await scene.queue(999)
+            await scene.send()
+            #expect(scene.receiver.requests == 10)
+            #expect(try await scene.waiting == 0)
+            #expect(try await scene.due == nil)
+        }
+    }
+
+    @Test("a webhook with more events gives way to those that wait for a turn, and is due at once")
+    func givesWay() async throws {
+        try await Self.with(HTTPStub.Answer(body: "ok")) { scene in
+            try await scene.queue(999)
+            await scene.send { false }
+            #expect(scene.receiver.requests == 1)
+            #expect(try await scene.waiting == 900)
+            let due = try await scene.due
+            #expect(due == scene.start)
+        }
+    }
+
+    @Test("a webhook stays claimed between two requests, and gets none near the end of its claim")
+    func staysClaimed() async throws {
+        let start = ContinuousClock.now
+        let passed = Mutex(Duration.zero)
+        try await Self.with(HTTPStub.Answer(body: "ok"), instant: { start + passed.withLock { $0 } }) { scene in
+            try await scene.queue(999)
+            await scene.send {
+                // Too little is left of the claim for another request.
+                passed.withLock { $0 = WebhookSender.hold - .seconds(10) }
+                return true
+            }
+            #expect(scene.receiver.requests == 1)
+            #expect(try await scene.waiting == 900)
+            let due = try await scene.due
+            #expect(due == scene.start + .seconds(10))
+        }
+    }
+
+    @Test("events are queued and acknowledged although PostgreSQL cannot record that others were dropped")
+    func unrecordedDrops() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+            let webhook = Webhook(
+                id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                createdAt: Timestamp(milliseconds: 0))
+            let queues = dispatcher.live.webhookQueues
+            let full = Array(repeating: Array("{}".utf8), count: WebhookQueues.bound)
+            _ = try await queues.append([(id, full)], now: TestDispatcher.now)
+            let label = NotificationLabel(id: id, user: "ada", type: "news", category: nil, org: "", job: nil)
+            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+            await EventLog(keys: dispatcher.keys, length: 100).append([event], on: dispatcher.redis)
+            let feed = dispatcher.live.eventFeed
+            // The first look makes the group.
+            _ = try await feed.take(from: dispatcher.keys.parts, count: 10)
+            let batches = try await feed.take(from: dispatcher.keys.parts, count: 10)
+            #expect(!batches.isEmpty)
+            try await database.pool.query("ALTER TABLE carillon.webhooks RENAME TO webhooks_away")
+            try await service.hand(batches, to: [webhook], within: dispatcher.fence(for: .seconds(30)))
+            let queued = try await queues.oldest(of: id, limit: WebhookQueues.bound)
+            #expect(queued.count == WebhookQueues.bound)
+            #expect(queued.last.map { $0.json.count > 2 } == true)
+            let unacknowledged = try await feed.takeOver(from: dispatcher.keys.parts, idle: .zero, count: 10)
+            #expect(unacknowledged.isEmpty)
+            await transfer.shutdown()
+        }
+    }
+
+    @Test("a webhook that was renewed after its last failure is not switched off", arguments: [true, false])
+    func renewedMeanwhile(isRenewed: Bool) async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let store = dispatcher.database.webhooks
+            let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+            let webhook = Webhook(
+                id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s", createdAt: TestDispatcher.now)
+            _ = try await store.register(webhook)
+            let failures = try #require(
+                try await store.noteFailure(id, reason: "no answer", at: TestDispatcher.now))
+            if isRenewed { _ = try await store.register(webhook) }
+            let isOff = try await store.switchOff(id, failingSince: failures.since, reason: "failed for days")
+            #expect(isOff == !isRenewed)
+            let status = try await store.find(id)?.status
+            #expect(status == (isRenewed ? Webhook.Status.active : Webhook.Status.off))
         }
     }
 

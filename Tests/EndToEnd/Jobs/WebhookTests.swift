@@ -203,6 +203,33 @@ struct WebhookTests {
         }
     }
 
+    @Test("renewing a failing webhook ends its backoff")
+    func renewal() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth(environment: Self.open)
+            let answer = HTTPStub.Answer(status: 503, body: "", headers: [("retry-after", "3600")])
+            try await HTTPStub.with(answer) { stub in
+                let hook = try await Self.register(gateway, #"{"url":"\#(stub.url)"}"#)
+                try await Self.warmUp(stack, stub)
+                // The seconds until the webhook is due; nil if it has no event.
+                func delay() async throws -> Double? {
+                    let score = try await stack.connection.send(
+                        "ZSCORE", "carillon:{webhooks}:due", .text(hook.id)
+                    ).string()
+                    return score.flatMap { Double($0) }.map { $0 / 1_000 - Date().timeIntervalSince1970 }
+                }
+                try await eventually("it waits for most of an hour") { try await delay() ?? 0 > 3_000 }
+                let token = Stack.token(user: "shop", scope: .service)
+                let renewed = try await gateway.call(
+                    .post, "/v1/webhooks", token: token, json: #"{"url":"\#(stub.url)"}"#)
+                #expect(renewed.status == 200)
+                // A minute, and some seconds for clocks that differ.
+                let left = try #require(try await delay())
+                #expect(left < 70)
+            }
+        }
+    }
+
     @Test("a webhook whose events have all been dropped does not fail on while none comes")
     func quiet() async throws {
         try await Stack.with { stack in

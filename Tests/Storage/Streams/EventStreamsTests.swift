@@ -106,6 +106,51 @@ struct EventStreamsTests {
         }
     }
 
+    @Test("a webhook's queue expires some time after its newest event is a day old")
+    func expiry() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let queues = Live(redis, keys: keys).webhookQueues
+            let webhook = NotificationID(high: 1, low: 2)
+            let queue = RedisArgument.text(keys.webhookQueue(webhook))
+            func append() async throws -> Int64 {
+                let events = [Array("{}".utf8), Array("{}".utf8)]
+                _ = try await queues.append([(webhook, events)], now: Timestamp(milliseconds: 1))
+                return try await redis.send("TTL", queue).integer()
+            }
+            let day: Int64 = 24 * 3_600
+            #expect(try await append() > day)
+            try await redis.send("EXPIRE", queue, .integer(day / 2))
+            // Each new event prolongs it.
+            #expect(try await append() > day)
+            // The rest expires, too.
+            let oldest = try await queues.oldest(of: webhook, limit: 1).map(\.entry)
+            let left = try await queues.finish(webhook, entries: oldest, due: Timestamp(milliseconds: 1))
+            #expect(left == 3)
+            #expect(try await redis.send("TTL", queue).integer() > day)
+        }
+    }
+
+    @Test("the end of a backoff makes a webhook due within a minute, and not while it may be claimed")
+    func endOfBackoff() async throws {
+        try await TestRedis.with { redis, prefix in
+            let queues = Live(redis, keys: Keyspace(prefix: prefix)).webhookQueues
+            let webhook = NotificationID(high: 1, low: 2)
+            let now = Timestamp(seconds: 1_795_000_000)
+            // One without events stays without a due time.
+            try await queues.endBackoff(of: webhook, now: now)
+            #expect(try await queues.nextDue() == nil)
+            _ = try await queues.append([(webhook, [Array("{}".utf8)])], now: now)
+            for (seconds, rest) in [(3_600, 60), (10, 10)] {
+                _ = try await queues.postpone(
+                    webhook, until: now + .seconds(seconds), droppingBefore: Timestamp(milliseconds: 0))
+                try await queues.endBackoff(of: webhook, now: now)
+                let due = try await queues.nextDue()
+                #expect(due == now + .seconds(rest))
+            }
+        }
+    }
+
     @Test("an onlooker sees the events of all parts in the order of their time", arguments: [1, 4])
     func tail(count: Int) async throws {
         try await TestRedis.with { redis, prefix in

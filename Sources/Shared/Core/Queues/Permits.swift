@@ -46,6 +46,9 @@ package final class Permits: Sendable {
         next?.resume()
     }
 
+    /// Whether a caller waits for a permit.
+    package var isAwaited: Bool { self.state.withLock { !$0.waiting.isEmpty } }
+
     /// The number of taken permits.
     var inUse: Int { self.state.withLock { self.total - $0.free } }
 }

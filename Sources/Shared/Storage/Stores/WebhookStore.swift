@@ -176,10 +176,17 @@ package struct WebhookStore: Sendable {
     }
 
     /// Switches a webhook off until it is registered again.
-    package func switchOff(_ id: NotificationID, reason: String) async throws(PostgresError) {
+    ///
+    /// - Parameter failingSince: when its failures began.
+    /// - Returns: false if the webhook is gone or was renewed since then.
+    package func switchOff(
+        _ id: NotificationID,
+        failingSince: Timestamp,
+        reason: String
+    ) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            "UPDATE carillon.webhooks SET status = 'off', status_reason = $2 WHERE id = $1",
-            .id(id), .text(reason)
-        )
+            "UPDATE carillon.webhooks SET status = 'off', status_reason = $2 WHERE id = $1 AND failing_since = $3",
+            .id(id), .text(reason), .timestamp(failingSince)
+        ).affectedRows > 0
     }
 }

@@ -11,6 +11,12 @@ package struct WebhookQueues: Sendable {
     package static let bound = 10_000
     /// How long the first event of a webhook waits for others.
     package static let gathering: Duration = .seconds(1)
+    /// How long a claim on a webhook lasts: longer than a request and its settlement.
+    package static let hold: Duration = .seconds(60)
+    /// How long a queue outlives its newest event if no dispatcher drains it.
+    ///
+    /// More than a day and the longest backoff, so that a dispatcher drops and counts old events.
+    private static let lifetime: Duration = .seconds(26 * 3_600)
     private static let field = "e"
 
     let live: Live
@@ -35,6 +41,7 @@ package struct WebhookQueues: Sendable {
             // `NX`: a webhook in backoff keeps its due time.
             let dueAt = (now + Self.gathering).milliseconds
             batch.append("ZADD", self.due, "NX", .integer(dueAt), .text(webhook.description))
+            batch.append("PEXPIRE", self.queue(webhook), .integer(Self.lifetime.inMilliseconds))
         }
         let replies = try await self.live.connection.run(batch)
         var lost: [NotificationID: Int] = [:]
@@ -72,13 +79,21 @@ package struct WebhookQueues: Sendable {
         return try StreamEntry.read(&cursor).map { ($0.id, $0[Self.field] ?? []) }
     }
 
-    /// Removes events from a webhook's queue; remaining ones are due at once.
-    package func finish(_ webhook: NotificationID, entries: [String], now: Timestamp) async throws(RedisError) {
-        try await self.live.connection.run(
+    /// Removes events from a webhook's queue; remaining ones are due at `due`.
+    ///
+    /// - Returns: the number of remaining events.
+    @discardableResult
+    package func finish(
+        _ webhook: NotificationID,
+        entries: [String],
+        due: Timestamp
+    ) async throws(RedisError) -> Int {
+        let reply = try await self.live.connection.run(
             StreamScripts.finishWebhook,
             keys: [self.due, self.queue(webhook)],
-            arguments: [.text(webhook.description), .integer(now.milliseconds)] + entries.map { .text($0) }
+            arguments: [.text(webhook.description), .integer(due.milliseconds)] + entries.map { .text($0) }
         )
+        return Int(try reply.integer())
     }
 
     /// Postpones a webhook and drops events queued before `oldest`.
@@ -94,6 +109,14 @@ package struct WebhookQueues: Sendable {
         batch.append("ZADD", self.due, "XX", .integer(until.milliseconds), .text(webhook.description))
         let replies = try await self.live.connection.run(batch)
         return Int(try replies.first?.integer() ?? 0)
+    }
+
+    /// Ends the backoff of a webhook: it is due once a claim made by now would have ended.
+    package func endBackoff(of webhook: NotificationID, now: Timestamp) async throws(RedisError) {
+        var batch = RedisBatch()
+        let dueAt = (now + Self.hold).milliseconds
+        batch.append("ZADD", self.due, "XX", "LT", .integer(dueAt), .text(webhook.description))
+        try await self.live.connection.run(batch, isPatient: false)
     }
 
     /// Removes a webhook.

@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Logging
 import Storage
 
 /// Webhooks for events of notifications: `/v1/webhooks`.
@@ -58,7 +59,15 @@ struct WebhookRoutes {
         )
         switch try await self.base.database.webhooks.register(webhook) {
         case .made: return Self.answer(webhook, secret: webhook.secret, status: .created)
-        case .renewed(let known): return Self.answer(known)
+        case .renewed(let known):
+            do {
+                try await self.base.live.webhookQueues.endBackoff(of: known.id, now: self.base.now())
+            } catch {
+                self.base.logger.warning(
+                    "cannot end a renewed webhook's backoff; its events may wait up to an hour",
+                    metadata: ["webhook": "\(known.id)", "error": "\(error)"])
+            }
+            return Self.answer(known)
         case .tooMany:
             let reason =
                 "exceeds the limit of \(WebhookStore.mostOfOrg) of an organisation, or of \(WebhookStore.most) in all; "
