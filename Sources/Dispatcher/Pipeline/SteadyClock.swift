@@ -18,16 +18,18 @@ package final class SteadyClock: Sendable {
     private struct Mark: Sendable {
         let time: Timestamp
         let at: ContinuousClock.Instant
+        /// Whether the other clock gave it.
+        let isSet: Bool
     }
 
-    /// Slower answers are too imprecise.
+    /// Slower answers are too imprecise, except for the first.
     private static let longestAnswer: Duration = .milliseconds(500)
 
     private let mark: Mutex<Mark>
 
     /// - Parameter time: the machine's time, used until PostgreSQL has answered.
     package init(_ time: Timestamp, at: ContinuousClock.Instant = .now) {
-        self.mark = Mutex(Mark(time: time, at: at))
+        self.mark = Mutex(Mark(time: time, at: at, isSet: false))
     }
 
     package var now: Timestamp { self.now(at: .now) }
@@ -45,11 +47,11 @@ package final class SteadyClock: Sendable {
     @discardableResult
     func set(_ time: Timestamp, asked: ContinuousClock.Instant, answered: ContinuousClock.Instant) -> Duration? {
         let span = answered - asked
-        guard span <= Self.longestAnswer else { return nil }
         let at = asked + span / 2
         return self.mark.withLock { mark in
+            guard span <= Self.longestAnswer || !mark.isSet else { return nil }
             let ahead = time - (mark.time + (at - mark.at))
-            mark = Mark(time: time, at: at)
+            mark = Mark(time: time, at: at, isSet: true)
             return ahead
         }
     }
@@ -96,6 +98,20 @@ package struct ClockService: Service {
             Self.offset.record(Double(offset.inMicroseconds) / 1_000_000)
             // PostgreSQL does not signal that its clock was set, so poll.
             await pause(for: Self.interval)
+        }
+    }
+
+    /// Asks PostgreSQL for the time until it answers, or until the shutdown.
+    package func start() async {
+        while isRunning {
+            do {
+                return try await self.set()
+            } catch {
+                self.logger.warning(
+                    "cannot read PostgreSQL's clock; retrying every second", metadata: ["error": "\(error)"])
+                // PostgreSQL does not signal that it can answer again.
+                await pause(for: .seconds(1))
+            }
         }
     }
 

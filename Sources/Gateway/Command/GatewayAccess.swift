@@ -69,7 +69,7 @@ struct GatewayIdentity {
     /// Creates the services that identify callers.
     func services(_ base: GatewayBase, keySet: KeySetCache?, callRate: UserRate?) -> IdentityServices {
         let revocations = RevocationRegister(
-            store: base.database.revocations, live: base.live, now: base.now, logger: base.logger)
+            store: base.database.revocations, live: base.live, logger: base.logger)
         let tickets = SocketTickets(base.live, revocations: revocations, now: base.now)
         let verifier = self.verifier(keySet: keySet, revocations: revocations, now: base.now)
         return IdentityServices(

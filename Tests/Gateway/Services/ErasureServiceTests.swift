@@ -24,7 +24,7 @@ struct ErasureServiceTests {
                     logger: TestLog.logger
                 )
                 let revocations = RevocationRegister(
-                    store: base.database.revocations, live: base.live, now: { Tokens.now }, logger: TestLog.logger)
+                    store: base.database.revocations, live: base.live, logger: TestLog.logger)
                 let erasure = ErasureService(base, users: base.database.users, revocations: revocations)
                 let id = NotificationID(high: 1, low: 1)
                 let schedule = Schedule(

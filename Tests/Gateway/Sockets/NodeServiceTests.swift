@@ -44,7 +44,7 @@ struct NodeServiceTests {
                         configuration: try deaf.configuration(), live: live, hub: running.hub,
                         revocations: RevocationRegister(
                             store: Database(database.pool).revocations, live: live,
-                            now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
+                            logger: TestLog.logger),
                         eventLoop: running.eventLoop, logger: TestLog.logger)
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask { try? await service.run() }
@@ -93,7 +93,7 @@ struct NodeServiceTests {
                         node: node, lease: lease, configuration: configuration, live: live, hub: running.hub,
                         revocations: RevocationRegister(
                             store: Database(database.pool).revocations, live: live,
-                            now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
+                            logger: TestLog.logger),
                         eventLoop: running.eventLoop, logger: TestLog.logger)
                     func publish(_ version: Int64) async throws {
                         var batch = NodeFrameBatch()
@@ -148,7 +148,7 @@ struct NodeServiceTests {
                         hub: running.hub,
                         revocations: RevocationRegister(
                             store: Database(database.pool).revocations, live: Live(redis, keys: keys),
-                            now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
+                            logger: TestLog.logger),
                         eventLoop: running.eventLoop, now: { clock.now }, logger: TestLog.logger)
                     func publish(_ versions: Int64...) async throws {
                         var batch = NodeFrameBatch()

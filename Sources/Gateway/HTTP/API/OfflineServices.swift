@@ -50,7 +50,7 @@ package enum OfflineServices {
             catalogs: CatalogRegister(try CatalogParser.parse([("none", "types: {}")]), now: now), now: now,
             logger: logger)
         let revocations = RevocationRegister(
-            store: base.database.revocations, live: base.live, now: now, logger: logger)
+            store: base.database.revocations, live: base.live, logger: logger)
         let tickets = SocketTickets(base.live, revocations: nil, now: now)
         let verifier = TokenVerifier(secrets: [], keySet: nil, rules: TokenRules(), now: now)
         return APIServices(

@@ -17,7 +17,9 @@ package struct RevocationStore: Sendable {
     let pool: PostgresPool
 
     /// Revokes a user's tokens issued before a moment; a later moment that is set stays.
-    package func revoke(user: String, before: Timestamp) async throws(PostgresError) -> Revocation {
+    ///
+    /// - Parameter before: the moment; nil for PostgreSQL's time, which all gateways share.
+    package func revoke(user: String, before: Timestamp? = nil) async throws(PostgresError) -> Revocation {
         let result = try await self.pool.query(
             """
             WITH next AS (
@@ -25,14 +27,14 @@ package struct RevocationStore: Sendable {
                 WHERE v.singleton RETURNING v.version
             )
             INSERT INTO carillon.token_revocations AS r (user_id, revoked_before, version)
-            SELECT $1, $2, version FROM next
+            SELECT $1, coalesce($2, clock_timestamp()), version FROM next
             ON CONFLICT (user_id) DO UPDATE
                 SET revoked_before = greatest(r.revoked_before, excluded.revoked_before), version = excluded.version
             RETURNING user_id, revoked_before, version
             """,
             .text(user), .timestamp(before)
         )
-        guard let row = result.first else { return Revocation(user: user, before: before, version: 0) }
+        guard let row = result.first else { throw PostgresError(.decoding, "a revocation returned no row") }
         return try Self.revocation(row)
     }
 
@@ -58,26 +60,27 @@ package struct RevocationStore: Sendable {
         return try result.first?.timestamp(0)
     }
 
-    /// Deletes revocations before a moment of users without other data.
+    /// Deletes revocations of users without other data that are older than any token.
     ///
     /// - Returns: the number of revocations deleted.
-    package func forget(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
-        try await self.pool.query(Self.forgetOld, .timestamp(moment), .int8(Int64(limit))).affectedRows
+    package func forget(limit: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(Self.forgetOld, .int8(Int64(limit))).affectedRows
     }
 
     /// Names the collation of the index of `users`, which differs from that of the other ids.
     ///
-    /// $1: the moment, $2: limit.
+    /// A token lives for at most 400 days. $1: limit.
     static let forgetOld = """
         WITH old AS MATERIALIZED (
             SELECT r.user_id FROM carillon.token_revocations r
-            WHERE r.revoked_before < $1
+            WHERE r.revoked_before < now() - interval '400 days'
                 AND NOT EXISTS (SELECT FROM carillon.users u WHERE u.user_id = r.user_id COLLATE "default")
                 AND NOT EXISTS (SELECT FROM carillon.inboxes b WHERE b.user_id = r.user_id)
             ORDER BY r.revoked_before
-            LIMIT $2
+            LIMIT $1
         )
-        DELETE FROM carillon.token_revocations r USING old o WHERE r.user_id = o.user_id AND r.revoked_before < $1
+        DELETE FROM carillon.token_revocations r USING old o
+        WHERE r.user_id = o.user_id AND r.revoked_before < now() - interval '400 days'
         """
 
     private static func revocation(_ row: PostgresRow) throws(PostgresError) -> Revocation {

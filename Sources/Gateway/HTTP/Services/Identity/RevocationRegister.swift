@@ -17,12 +17,9 @@ import Synchronization
 /// reads it within two seconds.
 package final class RevocationRegister: Sendable {
     private static let pageSize = 10_000
-    /// The longest lifetime of a token; revocations of erased users are kept for as long.
-    private static let longestTokenLife: Duration = .seconds(400 * 86_400)
 
     private let store: RevocationStore
     private let live: Live
-    private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let ledger: Mutex<RevocationLedger>
     private let bell = Bell()
@@ -31,12 +28,10 @@ package final class RevocationRegister: Sendable {
         store: RevocationStore,
         live: Live,
         held: Int = 100_000,
-        now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.store = store
         self.live = live
-        self.now = now
         self.logger = logger
         self.ledger = Mutex(RevocationLedger(bounds: .init(held: held)))
     }
@@ -63,11 +58,11 @@ package final class RevocationRegister: Sendable {
         }
     }
 
-    /// Revokes all tokens of a user that were issued before now.
+    /// Revokes all tokens of a user that were issued before now, by PostgreSQL's clock.
     ///
     /// It takes effect here at once, and on other gateways when they get the announcement.
     func revoke(user: String) async throws(PostgresError) -> Timestamp {
-        let revocation = try await self.store.revoke(user: user, before: self.now())
+        let revocation = try await self.store.revoke(user: user)
         self.ledger.withLock { $0.note(revocation) }
         self.wake()
         do throws(RedisError) {
@@ -92,8 +87,7 @@ package final class RevocationRegister: Sendable {
 
     /// Deletes revocations of erased users that are older than any token, a page of them.
     func forgetErased() async throws(PostgresError) {
-        let life = Self.longestTokenLife
-        let count = try await self.store.forget(before: self.now() - life, limit: Self.pageSize)
+        let count = try await self.store.forget(limit: Self.pageSize)
         guard count > 0 else { return }
         self.logger.info("deleted old revocations of erased users", metadata: ["users.count": "\(count)"])
     }
