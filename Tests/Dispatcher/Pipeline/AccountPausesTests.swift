@@ -140,6 +140,15 @@ struct AccountPausesTests {
         #expect(bench.pauses.takeUnshared(now: Self.at(20)).isEmpty, "it is over")
     }
 
+    @Test("shares a shorter pause after the clock has stepped back")
+    func steppedBack() {
+        let bench = Bench()
+        _ = bench.pauses.note("one", service: nil, until: Self.at(86_410), now: Self.at(86_400))
+        #expect(bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now) == Self.pause(7))
+        #expect(bench.held(Self.now) == ["default", "sister"])
+        #expect(bench.held(Self.at(7)).isEmpty)
+    }
+
     @Test("a pause of one service stops no other")
     func services() {
         let bench = Bench()

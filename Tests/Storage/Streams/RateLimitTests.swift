@@ -151,6 +151,20 @@ struct UsageCapsTests {
             #expect(try await usage.use([Self.use(6)], now: end + .seconds(60)) == [1])
         }
     }
+
+    @Test("counts nothing that lies ahead, because the clock has stepped back", arguments: [false, true])
+    func steppedBack(recounts: Bool) async throws {
+        try await TestRedis.with { connection, prefix in
+            let usage = Live(connection, keys: Keyspace(prefix: prefix)).usageCaps
+            let first = try await usage.use([Self.use(1), Self.use(2)], now: Self.now + .seconds(86_400))
+            #expect(first == [nil, nil])
+            let reached = try await usage.reached([Self.byType, Self.byUser], user: "ada", now: Self.now)
+            #expect(reached == nil)
+            let then = try await usage.use(
+                [Self.use(3), Self.use(4), Self.use(5)], now: Self.now, recounts: recounts)
+            #expect(then == [nil, nil, 0])
+        }
+    }
 }
 
 /// A provider's rate that all dispatchers share.
@@ -258,6 +272,23 @@ struct SendingPausesTests {
                 #expect(try await hear(40) == [Self.pause("one", 60)], "an ended pause is not shared")
                 #expect(try await hear(60).isEmpty)
             }
+        }
+    }
+
+    @Test("replaces a pause that ends too late, because the clock has stepped back")
+    func steppedBack() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let pauses = Live(redis, keys: keys).sendingPauses
+            let ahead = [Self.pause("one", 86_460), Self.pause("two", 86_460)]
+            _ = try await pauses.exchange(ahead, of: [], now: Self.now + .seconds(86_400))
+            let stale = try await pauses.exchange([], of: [.fcm], now: Self.now)
+            #expect(stale.isEmpty)
+            let heard = try await pauses.exchange([Self.pause("one", 60)], of: [.fcm], now: Self.now)
+            #expect(heard == [Self.pause("one", 60)])
+            let key = RedisArgument.text(keys.pauses(.fcm))
+            #expect(try await redis.send("HKEYS", key).strings() == ["- one"])
+            #expect((1...60_000).contains(try await redis.send("PTTL", key).integer()))
         }
     }
 

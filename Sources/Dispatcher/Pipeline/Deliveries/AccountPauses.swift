@@ -22,10 +22,7 @@ final class AccountPauses: Sendable {
     /// Beyond that, each dispatcher knows only its own pauses.
     static let capacity = 1_000
     /// The longest pause, whatever the provider asks for.
-    ///
-    /// Apple is known to need this much. A provider that means more says so again, and a faulty
-    /// answer stops no app for a day.
-    static let longest: Duration = .seconds(20 * 60)
+    static let longest = SendingPauses.longest
 
     private struct Account: Hashable {
         let name: String
@@ -153,7 +150,11 @@ final class AccountPauses: Sendable {
     }
 
     private static func forget(_ moments: inout [Account: Moments], now: Timestamp) {
-        if moments.contains(where: { $0.value.until <= now }) { moments = moments.filter { $0.value.until > now } }
+        let latest = SendingPauses.latestEnd(now: now)
+        func isOver(_ until: Timestamp) -> Bool { until <= now || until > latest }
+        if moments.contains(where: { isOver($0.value.until) }) {
+            moments = moments.filter { !isOver($0.value.until) }
+        }
     }
 }
 

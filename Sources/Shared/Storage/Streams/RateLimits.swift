@@ -134,7 +134,10 @@ package struct UsageCaps: Sendable {
         var batch = RedisBatch()
         for cap in caps {
             let since = now.milliseconds - cap.limit.window.inMilliseconds
-            batch.append("ZCOUNT", .text(self.live.keys.usage(cap.name, user)), .text("(\(since)"), "+inf")
+            // Later ones were counted before the clock stepped back.
+            let end = now.milliseconds + 5_000
+            batch.append(
+                "ZCOUNT", .text(self.live.keys.usage(cap.name, user)), .text("(\(since)"), .text("(\(end)"))
         }
         var counts: [Int64] = []
         for reply in try await self.live.connection.send(batch) { counts.append(try reply.integer()) }
@@ -187,7 +190,16 @@ package struct SendingPauses: Sendable {
         }
     }
 
+    /// The longest pause, whatever the provider asks for.
+    ///
+    /// Apple is known to need this much. A provider that means more says so again, and a faulty
+    /// answer stops no app for a day.
+    package static let longest: Duration = .seconds(20 * 60)
+
     let live: Live
+
+    /// Returns the latest end of a pause; a later one was noted before the clock stepped back.
+    package static func latestEnd(now: Timestamp) -> Timestamp { now + Self.longest + .seconds(5) }
 
     /// Publishes pauses and returns the current ones in one round trip.
     ///
@@ -200,6 +212,7 @@ package struct SendingPauses: Sendable {
         of providers: [Provider],
         now: Timestamp
     ) async throws(RedisError) -> [Pause] {
+        let latest = Self.latestEnd(now: now)
         var batch = RedisBatch()
         for pause in unshared {
             batch.append(
@@ -207,6 +220,7 @@ package struct SendingPauses: Sendable {
                 keys: [.text(self.live.keys.pauses(pause.provider))],
                 arguments: [
                     .text(Self.field(pause)), .integer(pause.until.milliseconds), .integer(now.milliseconds),
+                    .integer(latest.milliseconds),
                 ]
             )
         }
@@ -218,9 +232,9 @@ package struct SendingPauses: Sendable {
         for (provider, reply) in zip(providers, replies.dropFirst(unshared.count)) {
             let fields = try reply.strings()
             for index in stride(from: 0, to: fields.count - 1, by: 2) {
-                guard let pause = Self.pause(provider, fields[index], fields[index + 1]), pause.until > now else {
-                    continue
-                }
+                guard let pause = Self.pause(provider, fields[index], fields[index + 1]), pause.until > now,
+                    pause.until <= latest
+                else { continue }
                 pauses.append(pause)
             }
         }
