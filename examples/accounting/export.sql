@@ -5,14 +5,16 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- All tokens are FCM tokens. Exports the 20 devices that each user used last.
+-- All tokens are FCM tokens. Exports the 20 devices that each user used last, the latest at the
+-- end: of two tokens of one device, the import keeps the later.
 
 SELECT json_build_object(
     'user_id', u.id,
     'settings', json_build_object('email', u.email),
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
-            'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token, 'device_id', d.device_id)), '[]')
+            'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token, 'device_id', d.device_id)
+            ORDER BY d.last_used_at), '[]')
         FROM (SELECT * FROM push_devices WHERE user_id = u.id ORDER BY last_used_at DESC LIMIT 20) d),
     'preferences', (
         SELECT coalesce(json_agg(json_build_object(

@@ -44,9 +44,10 @@ CREATE TABLE notifications (
 INSERT INTO users VALUES
     ('11111111-0000-4000-8000-00000000000a', 'ada@example.com'),
     ('11111111-0000-4000-8000-00000000000b', 'ben@example.com');
-INSERT INTO push_devices (user_id, fcm_token, platform, device_id) VALUES
-    ('11111111-0000-4000-8000-00000000000a', 'accounting-phone-of-ada', 'ios', 'A-1'),
-    ('11111111-0000-4000-8000-00000000000b', 'accounting-browser-of-ben', 'web', 'B-1');
+INSERT INTO push_devices (user_id, fcm_token, platform, device_id, last_used_at) VALUES
+    ('11111111-0000-4000-8000-00000000000a', 'accounting-phone-of-ada', 'ios', 'A-1', NOW()),
+    ('11111111-0000-4000-8000-00000000000b', 'accounting-browser-of-ben', 'web', 'B-1', NOW()),
+    ('11111111-0000-4000-8000-00000000000b', 'accounting-old-token-of-ben', 'web', 'B-1', NOW() - interval '1 day');
 INSERT INTO notification_preferences VALUES
     ('11111111-0000-4000-8000-00000000000a', 'system_maintenance', TRUE, FALSE, NULL, NULL),
     ('11111111-0000-4000-8000-00000000000b', 'invoice_overdue', TRUE, FALSE, NULL, NULL),

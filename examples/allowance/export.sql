@@ -5,7 +5,8 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Translates type codes to the catalog's names, and subscribes families to their topic.
+-- Translates type codes to the catalog's names, and subscribes families to their topic. The device
+-- used last comes last: of two tokens with one name, the import keeps the later.
 
 WITH types (code, name) AS (VALUES
     (1, 'BalanceAlert'), (2, 'LowBalanceWarning'), (3, 'TransactionCreated'), (10, 'AllowanceDeposit'),
@@ -28,7 +29,8 @@ SELECT json_build_object(
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
             'platform', (ARRAY['ios', 'android', 'web'])[d."Platform"], 'provider', 'fcm', 'token', d."Token",
-            'name', d."DeviceName", 'app_version', d."AppVersion")), '[]')
+            'name', d."DeviceName", 'app_version', d."AppVersion")
+            ORDER BY coalesce(d."LastUsedAt", d."CreatedAt")), '[]')
         FROM (
             SELECT * FROM "DeviceTokens"
             WHERE "UserId" = u."Id" AND "IsActive" AND coalesce("LastUsedAt", "CreatedAt") > now() - interval '90 days'

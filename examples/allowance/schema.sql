@@ -36,6 +36,8 @@ INSERT INTO "AspNetUsers" VALUES
     ('22222222-0000-4000-8000-00000000000b', NULL, '22222222-0000-4000-8000-00000000000f');
 INSERT INTO "DeviceTokens" ("UserId", "Token", "Platform", "DeviceName", "AppVersion", "IsActive", "LastUsedAt") VALUES
     ('22222222-0000-4000-8000-00000000000a', 'allowance-phone-of-mom', 1, 'Mom''s iPhone', '2.0', true, now()),
+    ('22222222-0000-4000-8000-00000000000a', 'allowance-old-token-of-mom', 1, 'Mom''s iPhone', '1.9', true,
+     now() - interval '1 day'),
     ('22222222-0000-4000-8000-00000000000a', 'allowance-old-phone', 1, 'Old', '1.0', true, now() - interval '91 days'),
     ('22222222-0000-4000-8000-00000000000b', 'allowance-phone-of-kid', 2, 'Pixel', '2.0', true, now());
 INSERT INTO "NotificationPreferences"

@@ -5,13 +5,14 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- `environment` is that of the APNs tokens: production, or sandbox if APNS_PRODUCTION is false.
+-- `environment` is that of the APNs tokens: production, or sandbox if APNS_PRODUCTION is false. The
+-- newest device comes last: of two tokens of one device, the import keeps the later.
 
 SELECT json_build_object(
     'user_id', u.id::text,
     'settings', json_build_object('zone', u.timezone, 'email', u.email),
     'devices', (
-        SELECT coalesce(json_agg(device), '[]')
+        SELECT coalesce(json_agg(device ORDER BY date_created), '[]')
         FROM (
             SELECT json_build_object(
                 'platform', 'ios', 'environment', 'production', 'token', registration_id, 'device_id', device_id,

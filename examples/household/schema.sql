@@ -31,4 +31,6 @@ INSERT INTO push_notifications_apnsdevice (user_id, registration_id, device_id, 
 INSERT INTO push_notifications_gcmdevice (id, user_id, registration_id, device_id, name, active) VALUES
     (1, 7002, 'household-phone-of-ben', 'B-1', 'Ben''s Pixel', true),
     (2, 7002, 'household-old-phone', 'B-0', 'Old', false);
+INSERT INTO push_notifications_gcmdevice (id, user_id, registration_id, device_id, name, date_created) VALUES
+    (3, 7002, 'household-old-token-of-ben', 'B-1', 'Ben''s Pixel', now() - interval '1 day');
 INSERT INTO notifications_notificationpreference (user_id, task_completed) VALUES (7001, false);

@@ -5,21 +5,26 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Exports the 20 tokens of each user that were seen last, and none older than 90 days.
+-- Exports the 20 tokens of each user that were seen last, and none older than 90 days. The latest
+-- comes last: of two tokens of one device, the import keeps the later.
 
 SET search_path = example_scheduler, public;
 
-SELECT json_build_object(
-    'user_id', s.user_id,
-    'settings', json_build_object('zone', s.timezone, 'quiet_hours', CASE
-        WHEN s.quiet_start IS NOT NULL AND s.quiet_end IS NOT NULL THEN json_build_object(
-            'start', to_char(s.quiet_start, 'HH24:MI'), 'end', to_char(s.quiet_end, 'HH24:MI')) END),
+SELECT jsonb_build_object(
+    'user_id', u.user_id,
     'devices', (
-        SELECT coalesce(json_agg(json_build_object(
-            'platform', t.platform, 'token', t.token, 'device_id', t.device_id)), '[]')
+        SELECT coalesce(jsonb_agg(jsonb_build_object(
+            'platform', t.platform, 'token', t.token, 'device_id', t.device_id)
+            ORDER BY t.last_seen_at), '[]')
         FROM (
             SELECT * FROM user_push_tokens
-            WHERE user_id = s.user_id AND last_seen_at > now() - interval '90 days'
+            WHERE user_id = u.user_id AND last_seen_at > now() - interval '90 days'
             ORDER BY last_seen_at DESC LIMIT 20) t))
-FROM (SELECT DISTINCT ON (user_id) * FROM notification_settings ORDER BY user_id, category) s
-ORDER BY s.user_id;
+    || CASE WHEN s.user_id IS NULL THEN '{}' ELSE jsonb_build_object(
+        'settings', jsonb_build_object('zone', s.timezone, 'quiet_hours', CASE
+            WHEN s.quiet_start IS NOT NULL AND s.quiet_end IS NOT NULL THEN jsonb_build_object(
+                'start', to_char(s.quiet_start, 'HH24:MI'), 'end', to_char(s.quiet_end, 'HH24:MI')) END)) END
+FROM (SELECT user_id FROM user_push_tokens UNION SELECT user_id FROM notification_settings) u
+LEFT JOIN (SELECT DISTINCT ON (user_id) * FROM notification_settings ORDER BY user_id, category) s
+    ON s.user_id = u.user_id
+ORDER BY u.user_id;

@@ -242,7 +242,10 @@ struct DeadCommand: AsyncParsableCommand {
             try await DeadCommand.with(self.options) { store in
                 let (count, until) = try await store.replay(
                     filter, to: Keyspace().takesBack, rate: self.rate, now: .now())
-                if count == 0 { try await DeadCommand.checkNumber(filter, store) }
+                if count == 0 {
+                    try await DeadCommand.checkNumber(filter, store)
+                    try await Self.explain(filter, store)
+                }
                 if self.output.json {
                     let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
                     Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)
@@ -250,6 +253,16 @@ struct DeadCommand: AsyncParsableCommand {
                     let last = until.map { ", the last at \($0.rfc3339); see `dispatcher dead list`" }
                     Terminal.line("\(count) will be replayed" + (last ?? ""))
                 }
+            }
+        }
+
+        /// Says why a letter that the filter names by its number is not replayed.
+        private static func explain(_ filter: DeadLetterStore.Filter, _ store: DeadLetterStore) async throws {
+            guard filter.id != nil, let letter = try await store.list(filter, limit: 1).first else { return }
+            if let at = letter.replayAt {
+                Terminal.error("a replay of dead letter \(letter.id) is scheduled already, at \(at.rfc3339)")
+            } else if !Keyspace().takesBack(letter.stream) {
+                Terminal.error("the stream of dead letter \(letter.id) takes no replays: \(letter.stream)")
             }
         }
     }

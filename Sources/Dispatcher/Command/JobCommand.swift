@@ -45,6 +45,9 @@ struct JobCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard (1...1_000).contains(self.limit) else { throw ValidationError("--limit must be 1 to 1000") }
+        guard self.status == nil || !self.output.json else {
+            throw ValidationError("--status does not apply to --json, which lists no notifications")
+        }
     }
 
     func run() async throws {

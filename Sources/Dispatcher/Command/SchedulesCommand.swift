@@ -70,6 +70,9 @@ struct SchedulesCommand: AsyncParsableCommand {
                     }
                 }
                 if !self.output.json { table.show(none: "no schedules") }
+                if rest <= 0, try await !store.page(after: last, org: self.org, limit: 1).isEmpty {
+                    Terminal.error("there are more than \(self.limit) schedules; raise --limit")
+                }
             }
         }
 
@@ -120,7 +123,14 @@ struct SchedulesCommand: AsyncParsableCommand {
                 var gone: [NotificationID] = []
                 var missing: [NotificationID] = []
                 for id in ids {
-                    if try await store.cancel(id) { gone.append(id) } else { missing.append(id) }
+                    if try await store.cancel(id) {
+                        gone.append(id)
+                        // At once, so that it is known if a later one fails.
+                        if !self.output.json { Terminal.line("cancelled \(id)") }
+                    } else {
+                        missing.append(id)
+                        if !self.output.json { Terminal.error("there is no schedule \(id)") }
+                    }
                 }
                 if self.output.json {
                     Terminal.object { writer in
@@ -131,9 +141,6 @@ struct SchedulesCommand: AsyncParsableCommand {
                             writer.endArray()
                         }
                     }
-                } else {
-                    for id in gone { Terminal.line("cancelled \(id)") }
-                    for id in missing { Terminal.error("there is no schedule \(id)") }
                 }
                 if !missing.isEmpty { throw ExitStatus.no }
             }

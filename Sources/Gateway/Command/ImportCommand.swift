@@ -72,7 +72,10 @@ struct ImportCommand: AsyncParsableCommand {
         var users = UserImport(
             fields: fields,
             store: Database(pool).users(limits: rules.limits),
-            report: { Terminal.error("line \($0): \($1)") },
+            report: { line, fault in
+                if isTerminal { Terminal.progress("") }
+                Terminal.error("line \(line): \(fault)")
+            },
             progress: { tally in
                 let text = "\(tally.users) users of \(tally.lines) lines"
                 if isTerminal {
@@ -82,8 +85,17 @@ struct ImportCommand: AsyncParsableCommand {
                 }
             }
         )
-        while let line = try lines.next() { try await users.take(line) }
-        let tally = try await users.finish()
+        let tally: UserImport.Tally
+        do {
+            while let line = try lines.next() { try await users.take(line) }
+            tally = try await users.finish()
+        } catch {
+            if isTerminal { Terminal.progress("") }
+            if users.storedLines > 0 {
+                Terminal.error("the valid lines up to line \(users.storedLines) are stored; import the file again")
+            }
+            throw error
+        }
         if isTerminal { Terminal.progress("") }
         if self.output.json {
             Terminal.object { writer in

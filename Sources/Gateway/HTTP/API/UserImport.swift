@@ -29,6 +29,12 @@ package struct UserImport {
     }
 
     private static let batchSize = 200
+    /// For the thousands of statements that a batch of users with many devices has.
+    private static let batchTimeout: Duration = .seconds(60)
+    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
+    /// The line up to which all valid lines are stored.
+    package private(set) var storedLines = 0
 
     private let fields: UserFields
     private let store: UserStore
@@ -57,7 +63,10 @@ package struct UserImport {
     /// - Throws: The PostgreSQL error if a batch cannot be stored; earlier batches stay.
     package mutating func take(_ line: Line) async throws {
         self.tally.lines += 1
-        guard case .text(let bytes) = line else { return self.refuse(["is longer than 1 MB"]) }
+        guard case .text(var bytes) = line else { return self.refuse(["is longer than 1 MB"]) }
+        if self.tally.lines == 1, bytes.starts(with: Self.byteOrderMark) {
+            bytes.removeFirst(Self.byteOrderMark.count)
+        }
         guard !bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) else { return }
         let value: JSONValue
         do throws(JSONFault) {
@@ -94,6 +103,7 @@ package struct UserImport {
             self.tally.subscriptions += record.topics.count
         }
         self.batch = []
+        self.storedLines = self.tally.lines
         self.progress(self.tally)
     }
 
@@ -101,7 +111,7 @@ package struct UserImport {
     /// two users.
     private func put(triesLeft: Int) async throws {
         do {
-            _ = try await self.store.put(self.batch)
+            _ = try await self.store.put(self.batch, timeout: Self.batchTimeout)
         } catch {
             guard error.sqlState == "40P01", triesLeft > 0 else { throw error }
             try await self.put(triesLeft: triesLeft - 1)

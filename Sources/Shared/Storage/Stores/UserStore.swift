@@ -27,8 +27,12 @@ package struct UserStore: Sendable {
 
     /// Stores records as one transaction in one round trip.
     ///
+    /// - Parameter timeout: the time limit; nil means the configuration's.
     /// - Returns: the registrations of each record, in order.
-    package func put(_ records: [UserRecord]) async throws(PostgresError) -> [[DeviceStore.Registration]] {
+    package func put(
+        _ records: [UserRecord],
+        timeout: Duration? = nil
+    ) async throws(PostgresError) -> [[DeviceStore.Registration]] {
         var statements: [PostgresStatement] = []
         // The statements of each registration end before `end`.
         var places: [(record: Int, end: Int)] = []
@@ -50,9 +54,11 @@ package struct UserStore: Sendable {
                 statements.append(TopicStore.subscription(user: record.user, topics: record.topics))
             }
         }
-        let results = try await self.pool.run(statements)
+        let results = try await self.pool.run(statements, timeout: timeout)
         let changed = records.filter { $0.settings != nil || !$0.preferences.isEmpty }.map(\.user)
-        if !changed.isEmpty { try await self.pool.run([PreferenceStore.reconsiderReleases(users: changed)]) }
+        if !changed.isEmpty {
+            try await self.pool.query(PreferenceStore.reconsiderReleases(users: changed), timeout: timeout)
+        }
         var registrations = [[DeviceStore.Registration]](repeating: [], count: records.count)
         for place in places {
             registrations[place.record].append(try DeviceStore.registration(results.prefix(place.end)))
