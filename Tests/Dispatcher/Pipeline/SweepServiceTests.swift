@@ -283,32 +283,6 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("renews its turn after it created the audit's partitions")
-    func renewedAfterParts() async throws {
-        try await Self.with { scene in
-            // The next sweep has nothing to repair, which would renew its turn too.
-            try await scene.sweeper.sweep()
-            let turn = RedisArgument.text(scene.keys.sweepTurn)
-            try await scene.redis.send("DEL", turn)
-            let sweeper = scene.sweeper
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                try await scene.pool.transaction { transaction in
-                    // The sweep cannot look for missing partitions.
-                    try await transaction.query(
-                        "LOCK TABLE carillon.delivery_attempts_default IN ACCESS EXCLUSIVE MODE")
-                    group.addTask { try await sweeper.sweep() }
-                    try await eventually("it has the turn") {
-                        try await scene.redis.send("EXISTS", turn).integer() == 1
-                    }
-                    // Longer than a turn, so that the renewal shows.
-                    try await scene.redis.send("SET", turn, .text(scene.dispatcher.name), "PX", 3_600_000)
-                }
-                try await group.waitForAll()
-            }
-            #expect(try await scene.redis.send("PTTL", turn).integer() <= 19_000)
-        }
-    }
-
     @Test("renews its turn while it routes unowned notifications")
     func renewedTurn() async throws {
         try await Self.with { scene in

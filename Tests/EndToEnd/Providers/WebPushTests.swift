@@ -124,6 +124,7 @@ struct WebPushTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
+            try await stack.awaitFirstSweep()
             let answer = try await stack.http.answer(
                 .init(.get, url: "\(stack.sandbox.controlURL)/subscriptions?id=other&key=\(Self.otherKey)"))
             try #require(answer.status == 200)
@@ -208,6 +209,7 @@ struct WebPushTests {
             let open = try await stack.startGateway(name: "open")
             for app in ["narrow", "common"] { #expect(try await register(app, by: open) == 201) }
             _ = try await stack.startDispatcher(environment: environment)
+            try await stack.awaitFirstSweep()
             try await Self.notify(stack, "Paid")
             try await eventually("each is settled by its app's list") {
                 try await Self.attempts(stack).sorted()

@@ -90,18 +90,13 @@ package struct SweepService: Service {
     ///     lower, as rows handed on together may be far apart on disk.
     func sweep(sliceSize: Int = 50_000, repairSize: Int = 10_000) async throws {
         guard try await self.takeTurn() else { return }
-        if self.partsDue.isOver {
-            let end = ContinuousClock.now + self.turn
-            try await self.makeParts()
-            // Another dispatcher may have the turn by then.
-            guard ContinuousClock.now < end else { return }
-            try await self.holdTurn()
-        }
         let now = try await self.dispatcher.database.notifications.clock()
         let finding = try await self.look(now: now)
         // At once: the later it looks, the more it finds that was being handed on at `now`.
         try await self.repair(finding, now: now, sliceSize: repairSize)
         try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
+        // Last, as it may take long, and partitions exist seven days ahead.
+        if self.partsDue.isOver { try await self.makeParts() }
     }
 
     /// Routes all unowned notifications again, slice by slice.
