@@ -276,7 +276,7 @@ struct ImportTests {
                         + #""preferences":[\#(preference)],"topics":["news"]}"#
                 )
             }
-            let text = lines.joined(separator: "\r\n") + "\n\n"
+            let text = "\u{FEFF}" + lines.joined(separator: "\r\n") + "\n\n"
             for _ in 0..<2 {
                 let (process, exit) = try await Self.run(stack, text)
                 #expect(exit == .code(0))
@@ -305,6 +305,23 @@ struct ImportTests {
             let told = large.errors().split(separator: "\n").filter { $0.contains(" users of ") }
             #expect(told == ["10000 users of 10000 lines"])
             #expect(large.output().contains("imported 10150 users"))
+        }
+    }
+
+    @Test("an import that the database ends names the line up to which it stored, and batches have 60 s")
+    func stopped() async throws {
+        try await Stack.with { stack in
+            _ = try await stack.query("ALTER TABLE carillon.users ADD CHECK (user_id <> 'u300')")
+            // A statement has nine tenths of the time.
+            _ = try await stack.query(
+                "ALTER TABLE carillon.users ADD CHECK (current_setting('statement_timeout') = '54s')")
+            let lines = (0..<450).map { #"{"user_id":"u\#($0)"}"# }
+            let (process, exit) = try await Self.run(stack, lines.joined(separator: "\n"))
+            #expect(exit == .code(1))
+            #expect(
+                process.errors().contains("the valid lines up to line 200 are stored; import the file again"),
+                "\(process.errors())")
+            #expect(try await stack.query("SELECT FROM carillon.users").count == 200)
         }
     }
 

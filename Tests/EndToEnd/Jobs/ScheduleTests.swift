@@ -420,10 +420,30 @@ struct ScheduleRestTests {
             #expect(try await list.waitForExit() == .code(0))
             let table = try await stack.spawn("dispatcher", ["schedules", "list"], name: "table")
             #expect(try await table.waitForLine("ID ").contains("STATE"))
+            #expect(try await table.waitForExit() == .code(0))
+            #expect(!table.errors().contains("there are more"), "\(table.errors())")
+            let short = try await stack.command(["schedules", "list", "--limit", "1"])
+            #expect(short.code == 0 && short.errors.contains("there are more than 1 schedules"), "\(short)")
+            let whole = try await stack.command(["schedules", "list", "--limit", "2"])
+            #expect(whole.code == 0 && !whole.errors.contains("there are more"), "\(whole)")
             let id = "0190b5a2-0000-7000-8000-000000000001"
-            let cancel = try await stack.spawn("dispatcher", ["schedules", "cancel", id], name: "cancel")
-            _ = try await cancel.waitForLine("cancelled \(id)")
-            #expect(try await cancel.waitForExit() == .code(0))
+            // The database fails at the second; the first is reported all the same.
+            let listed = try await gateway.call(.get, "/v1/schedules", token: service)
+            let ids = listed.body["schedules"]?.array?.compactMap { $0["id"]?.string } ?? []
+            let second = try #require(ids.first(where: { $0 != id }))
+            _ = try await stack.query(
+                """
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE 'refused'; END $$
+                """)
+            _ = try await stack.query(
+                """
+                CREATE TRIGGER refuse BEFORE DELETE ON carillon.schedules
+                FOR EACH ROW WHEN (OLD.id <> '\(id)') EXECUTE FUNCTION carillon.refuse()
+                """)
+            let cancel = try await stack.command(["schedules", "cancel", id, second])
+            #expect(cancel.code == 1 && cancel.output == "cancelled \(id)\n", "\(cancel)")
+            #expect(cancel.errors.contains("SQLSTATE P0001"), "\(cancel)")
             #expect(try await gateway.call(.delete, "/v1/schedules/\(id)", token: service).status == 404)
             #expect(try await Schedules.count(stack) == 1)
         }

@@ -437,8 +437,20 @@ struct CommandTests {
             let number = try #require(lines.last?.split(separator: " ").first)
             let others = try await stack.command(["dead", "replay", "\(number)", "--type", "nosuch"])
             #expect(others.code == 0 && others.output == "0 will be replayed\n", "\(others)")
+            #expect(others.errors.isEmpty, "\(others)")
             let replayed = try await stack.command(["dead", "replay", "--all"])
             #expect(replayed.output.hasPrefix("1 will be replayed, the last at "), "\(replayed)")
+            let again = try await stack.command(["dead", "replay", "\(number)"])
+            #expect(again.code == 0 && again.output == "0 will be replayed\n", "\(again)")
+            #expect(again.errors.contains("a replay of dead letter \(number) is scheduled already, at 2"), "\(again)")
+            let strange = try await stack.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                VALUES ('elsewhere', '1-1', 'r', '[]', now()) RETURNING id
+                """)
+            let id = try #require(try strange.first?.int8(0))
+            let kept = try await stack.command(["dead", "replay", "\(id)"])
+            #expect(kept.errors.contains("the stream of dead letter \(id) takes no replays: elsewhere"), "\(kept)")
             for command in ["show", "replay", "discard"] {
                 let gone = try await stack.command(["dead", command, "999"])
                 #expect(gone.code == 1 && gone.errors.contains("there is no dead letter 999"), "\(gone)")

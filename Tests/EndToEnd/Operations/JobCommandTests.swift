@@ -32,6 +32,8 @@ struct JobCommandTests {
             let route = try await gateway.call(
                 .get, "/v1/jobs/\(entry)?org=shop", token: Stack.token(user: "root", scope: .admin))
             #expect(try JSONParser.parse(Array(json.output.utf8)) == route.body)
+            let refused = try await stack.command(["job", entry, "--org", "shop", "--json", "--status", "failed"])
+            #expect(refused.code == 64 && refused.errors.contains("--status does not apply"), "\(refused)")
             let none = try await stack.command(["job", "j1"])
             #expect(none.code == 1)
             #expect(none.errors.contains("nothing is known of the job j1"))
