@@ -65,8 +65,6 @@ enum DispatcherComposition {
             let lease = LeaseService(dispatcher: dispatcher)
             // The shutdown may come after the lease was taken.
             guard try await self.take(lease) else { return await lease.release() }
-            // Redis may have taken minutes to answer; PostgreSQL's clock may have been set since.
-            try? await time.set()
             let deliveries = try self.deliveries(dispatcher, settings, clients)
             let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
             // Before anything is sent to an account that another dispatcher was asked to pause.

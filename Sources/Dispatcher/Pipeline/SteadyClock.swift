@@ -103,12 +103,16 @@ package struct ClockService: Service {
 
     /// Asks PostgreSQL for the time until it answers, or until the shutdown.
     package func start() async {
+        var hasWarned = false
         while isRunning {
             do {
-                return try await self.set()
+                return try await cancelWhenGracefulShutdown { try await self.set() }
             } catch {
-                self.logger.warning(
-                    "cannot read PostgreSQL's clock; retrying every second", metadata: ["error": "\(error)"])
+                if !hasWarned {
+                    self.logger.warning(
+                        "cannot read PostgreSQL's clock; retrying every second", metadata: ["error": "\(error)"])
+                }
+                hasWarned = true
                 // PostgreSQL does not signal that it can answer again.
                 await pause(for: .seconds(1))
             }

@@ -285,7 +285,8 @@ struct WebhookSender: Sendable {
             WebhookMetrics.accepted.increment()
             WebhookMetrics.told.increment(by: events.count)
             if webhook.status == .failing { try await self.store.noteSuccess(id) }
-            let goesOn = isRunning && fence.timeLeft > Self.timeout && mayGoOn()
+            // The next request may take its whole time, and must be settled within the claim.
+            let goesOn = isRunning && fence.timeLeft > Self.timeout * 2 && mayGoOn()
             let now = self.dispatcher.now()
             // Until the end of the claim, no other dispatcher may send to this webhook.
             let due = goesOn ? now + fence.timeLeft : now

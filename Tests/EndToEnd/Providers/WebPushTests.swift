@@ -34,6 +34,7 @@ struct WebPushTests {
     func delivers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
+            try await stack.awaitFirstSweep()
             let key = try await gateway.call(.get, "/v1/web-push/key", token: Stack.token(user: "ada"))
             #expect(key.status == 200)
             let pem = try String(contentsOfFile: stack.sandbox.vapidKeyPath, encoding: .utf8)

@@ -151,11 +151,10 @@ final class Stack: Sendable {
     func startBoth(environment: [String: String] = [:]) async throws -> Gateway {
         let gateway = try await self.startGateway(environment: environment)
         _ = try await self.startDispatcher(environment: environment)
-        try await self.awaitFirstSweep()
         return gateway
     }
 
-    /// Waits for the end of the first sweep.
+    /// Waits for the end of the first sweep on a single Redis.
     ///
     /// Redis is new, so that sweep takes what is enqueued meanwhile for lost and hands it on again,
     /// which is not sent twice, but is on record.

@@ -141,7 +141,7 @@ struct EventStreamsTests {
             try await queues.endBackoff(of: webhook, now: now)
             #expect(try await queues.nextDue() == nil)
             _ = try await queues.append([(webhook, [Array("{}".utf8)])], now: now)
-            for (seconds, rest) in [(3_600, 60), (10, 10)] {
+            for (seconds, rest) in [(3_600, 75), (10, 10)] {
                 _ = try await queues.postpone(
                     webhook, until: now + .seconds(seconds), droppingBefore: Timestamp(milliseconds: 0))
                 try await queues.endBackoff(of: webhook, now: now)

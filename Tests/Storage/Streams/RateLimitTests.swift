@@ -163,6 +163,9 @@ struct UsageCapsTests {
             let then = try await usage.use(
                 [Self.use(3), Self.use(4), Self.use(5)], now: Self.now, recounts: recounts)
             #expect(then == [nil, nil, 0])
+            // A call that had to be repeated comes with an earlier time.
+            let earlier = try await usage.use([Self.use(6)], now: Self.now - .seconds(10), recounts: recounts)
+            #expect(earlier == [0])
         }
     }
 }

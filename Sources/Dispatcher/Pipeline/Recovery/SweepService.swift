@@ -58,11 +58,14 @@ package struct SweepService: Service {
         }
     }
 
-    /// Creates the audit's partitions for the days ahead, unless a dispatcher has just failed to.
+    /// Creates the audit's partitions for the days ahead if they are due, unless a dispatcher has
+    /// just failed to.
     ///
     /// A dump prevents this while it reads, which does no harm: they exist seven days ahead. Each
     /// try may keep the audit from being written, so all dispatchers pause after a failure.
     private func makeParts() async throws {
+        guard isRunning, self.partsDue.isOver else { return }
+        try await self.holdTurn()
         let (redis, failure) = (self.dispatcher.redis, RedisArgument.text(self.dispatcher.keys.partsFailure))
         let pause = Self.partsPause.inMilliseconds
         let left = try await redis.send("PTTL", failure).integer()
@@ -90,13 +93,24 @@ package struct SweepService: Service {
     ///     lower, as rows handed on together may be far apart on disk.
     func sweep(sliceSize: Int = 50_000, repairSize: Int = 10_000) async throws {
         guard try await self.takeTurn() else { return }
+        // Partitions come last, as they may take long and exist seven days ahead.
+        do {
+            try await self.route(sliceSize: sliceSize, repairSize: repairSize)
+        } catch {
+            // A lasting failure must not keep the audit without partitions.
+            try? await self.makeParts()
+            throw error
+        }
+        try await self.makeParts()
+    }
+
+    /// Repairs what Redis or PostgreSQL may have lost, and routes unowned notifications again.
+    private func route(sliceSize: Int, repairSize: Int) async throws {
         let now = try await self.dispatcher.database.notifications.clock()
         let finding = try await self.look(now: now)
         // At once: the later it looks, the more it finds that was being handed on at `now`.
         try await self.repair(finding, now: now, sliceSize: repairSize)
         try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
-        // Last, as it may take long, and partitions exist seven days ahead.
-        if self.partsDue.isOver { try await self.makeParts() }
     }
 
     /// Routes all unowned notifications again, slice by slice.

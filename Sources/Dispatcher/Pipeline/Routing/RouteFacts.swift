@@ -99,10 +99,9 @@ struct RouteFacts: Sendable {
         }
         guard !uses.isEmpty else { return [:] }
         let counted = uses
-        let now = self.dispatcher.now()
         let reached = try await self.dispatcher.untilDone("count against caps") {
             try await self.dispatcher.live.usageCaps
-                .use(counted, now: now, recounts: recounts)
+                .use(counted, now: self.dispatcher.now(), recounts: recounts)
         }
         var result: [NotificationID: CapScope] = [:]
         for (index, number) in reached.enumerated() where number != nil {

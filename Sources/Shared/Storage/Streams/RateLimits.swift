@@ -135,7 +135,7 @@ package struct UsageCaps: Sendable {
         for cap in caps {
             let since = now.milliseconds - cap.limit.window.inMilliseconds
             // Later ones were counted before the clock stepped back.
-            let end = now.milliseconds + 5_000
+            let end = now.milliseconds + 60_000
             batch.append(
                 "ZCOUNT", .text(self.live.keys.usage(cap.name, user)), .text("(\(since)"), .text("(\(end)"))
         }

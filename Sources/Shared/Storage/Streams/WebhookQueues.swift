@@ -111,10 +111,11 @@ package struct WebhookQueues: Sendable {
         return Int(try replies.first?.integer() ?? 0)
     }
 
-    /// Ends the backoff of a webhook: it is due once a claim made by now would have ended.
+    /// Ends the backoff of a webhook: it is due once a claim made by now would have ended, although
+    /// clocks differ.
     package func endBackoff(of webhook: NotificationID, now: Timestamp) async throws(RedisError) {
         var batch = RedisBatch()
-        let dueAt = (now + Self.hold).milliseconds
+        let dueAt = (now + Self.hold + .seconds(15)).milliseconds
         batch.append("ZADD", self.due, "XX", "LT", .integer(dueAt), .text(webhook.description))
         try await self.live.connection.run(batch, isPatient: false)
     }
