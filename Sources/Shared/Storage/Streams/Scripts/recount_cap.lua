@@ -6,7 +6,7 @@ local reached = 0
 for n, key in ipairs(KEYS) do
     local span, most = tonumber(ARGV[1 + 2 * n]), tonumber(ARGV[2 + 2 * n])
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now - span)
-    -- Counted before the caller's clock stepped back; less is the work of a faster caller.
+    -- Counted before the caller's clock stepped back. Other callers may be up to a minute ahead.
     redis.call('ZREMRANGEBYSCORE', key, now + 60000, '+inf')
     redis.call('ZREM', key, thing)
     if reached == 0 and redis.call('ZCARD', key) >= most then

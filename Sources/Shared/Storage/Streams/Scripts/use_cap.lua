@@ -5,7 +5,7 @@ local thing, now = ARGV[1], tonumber(ARGV[2])
 for n, key in ipairs(KEYS) do
     local span, most = tonumber(ARGV[1 + 2 * n]), tonumber(ARGV[2 + 2 * n])
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now - span)
-    -- Counted before the caller's clock stepped back; less is the work of a faster caller.
+    -- Counted before the caller's clock stepped back. Other callers may be up to a minute ahead.
     redis.call('ZREMRANGEBYSCORE', key, now + 60000, '+inf')
     if not redis.call('ZSCORE', key, thing) and redis.call('ZCARD', key) >= most then
         return n
