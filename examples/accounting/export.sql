@@ -10,10 +10,11 @@
 
 SELECT json_build_object(
     'user_id', u.id,
-    'settings', json_build_object('email', u.email),
+    'settings', json_build_object('email', nullif(u.email, '')),
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
-            'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token, 'device_id', d.device_id)
+            'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token,
+            'device_id', nullif(left(d.device_id, 128), ''))
             ORDER BY d.last_used_at), '[]')
         FROM (SELECT * FROM push_devices WHERE user_id = u.id ORDER BY last_used_at DESC LIMIT 20) d),
     'preferences', (

@@ -19,7 +19,7 @@ WITH types (code, name) AS (VALUES
 )
 SELECT json_build_object(
     'user_id', u."Id",
-    'settings', json_build_object('email', u."Email", 'quiet_hours', (
+    'settings', json_build_object('email', nullif(u."Email", ''), 'quiet_hours', (
         SELECT json_build_object(
             'start', to_char("QuietHoursStart", 'HH24:MI'), 'end', to_char("QuietHoursEnd", 'HH24:MI'),
             'enabled', "QuietHoursEnabled")
@@ -29,7 +29,7 @@ SELECT json_build_object(
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
             'platform', (ARRAY['ios', 'android', 'web'])[d."Platform"], 'provider', 'fcm', 'token', d."Token",
-            'name', d."DeviceName", 'app_version', d."AppVersion")
+            'name', nullif(left(d."DeviceName", 128), ''), 'app_version', nullif(left(d."AppVersion", 64), ''))
             ORDER BY coalesce(d."LastUsedAt", d."CreatedAt")), '[]')
         FROM (
             SELECT * FROM "DeviceTokens"

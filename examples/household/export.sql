@@ -6,21 +6,25 @@
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
 -- `environment` is that of the APNs tokens: production, or sandbox if APNS_PRODUCTION is false. The
--- newest device comes last: of two tokens of one device, the import keeps the later.
+-- newest device comes last: of two tokens of one device, the import keeps the later. An empty text
+-- becomes null, and a number text, because the import takes neither.
 
 SELECT json_build_object(
     'user_id', u.id::text,
-    'settings', json_build_object('zone', u.timezone, 'email', u.email),
+    'settings', json_build_object('zone', nullif(u.timezone, ''), 'email', nullif(u.email, '')),
     'devices', (
         SELECT coalesce(json_agg(device ORDER BY date_created), '[]')
         FROM (
             SELECT json_build_object(
-                'platform', 'ios', 'environment', 'production', 'token', registration_id, 'device_id', device_id,
-                'name', name) AS device, date_created
+                'platform', 'ios', 'environment', 'production', 'token', registration_id,
+                'device_id', nullif(left(device_id::text, 128), ''),
+                'name', nullif(left(name, 128), '')) AS device, date_created
             FROM push_notifications_apnsdevice WHERE user_id = u.id AND active
             UNION ALL
             SELECT json_build_object(
-                'platform', 'android', 'token', registration_id, 'device_id', device_id, 'name', name), date_created
+                'platform', 'android', 'token', registration_id,
+                'device_id', nullif(left(device_id::text, 128), ''),
+                'name', nullif(left(name, 128), '')), date_created
             FROM push_notifications_gcmdevice WHERE user_id = u.id AND active
             ORDER BY date_created DESC LIMIT 20) devices),
     'preferences', coalesce((

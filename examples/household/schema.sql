@@ -14,7 +14,15 @@ CREATE TABLE push_notifications_apnsdevice (
     active boolean NOT NULL DEFAULT true,
     date_created timestamptz NOT NULL DEFAULT now()
 );
-CREATE TABLE push_notifications_gcmdevice (LIKE push_notifications_apnsdevice INCLUDING ALL);
+CREATE TABLE push_notifications_gcmdevice (
+    id serial PRIMARY KEY,
+    user_id integer NOT NULL REFERENCES auth_user (id),
+    registration_id text NOT NULL UNIQUE,
+    device_id bigint,
+    name text,
+    active boolean NOT NULL DEFAULT true,
+    date_created timestamptz NOT NULL DEFAULT now()
+);
 
 CREATE TABLE notifications_notificationpreference (
     user_id integer PRIMARY KEY REFERENCES auth_user (id),
@@ -29,8 +37,8 @@ INSERT INTO auth_user VALUES (7001, 'ada@home.example', 'Europe/Berlin'), (7002,
 INSERT INTO push_notifications_apnsdevice (user_id, registration_id, device_id, name) VALUES
     (7001, 'ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0ada0', 'A-1', 'Ada''s iPhone');
 INSERT INTO push_notifications_gcmdevice (id, user_id, registration_id, device_id, name, active) VALUES
-    (1, 7002, 'household-phone-of-ben', 'B-1', 'Ben''s Pixel', true),
-    (2, 7002, 'household-old-phone', 'B-0', 'Old', false);
+    (1, 7002, 'household-phone-of-ben', 8123456789, '', true),
+    (2, 7002, 'household-old-phone', 8123456780, 'Old', false);
 INSERT INTO push_notifications_gcmdevice (id, user_id, registration_id, device_id, name, date_created) VALUES
-    (3, 7002, 'household-old-token-of-ben', 'B-1', 'Ben''s Pixel', now() - interval '1 day');
+    (3, 7002, 'household-old-token-of-ben', 8123456789, 'Ben''s Pixel', now() - interval '1 day');
 INSERT INTO notifications_notificationpreference (user_id, task_completed) VALUES (7001, false);

@@ -6,7 +6,8 @@
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
 -- Exports the 20 tokens of each user that were seen last, and none older than 90 days. The latest
--- comes last: of two tokens of one device, the import keeps the later.
+-- comes last: of two tokens of one device, the import keeps the later. `environment` is that of the
+-- APNs tokens: production, or sandbox if that is your APNS_ENVIRONMENT.
 
 SET search_path = example_scheduler, public;
 
@@ -14,7 +15,9 @@ SELECT jsonb_build_object(
     'user_id', u.user_id,
     'devices', (
         SELECT coalesce(jsonb_agg(jsonb_build_object(
-            'platform', t.platform, 'token', t.token, 'device_id', t.device_id)
+            'platform', t.platform, 'token', t.token,
+            'environment', CASE WHEN t.platform = 'ios' THEN 'production' END,
+            'device_id', nullif(left(t.device_id, 128), ''))
             ORDER BY t.last_seen_at), '[]')
         FROM (
             SELECT * FROM user_push_tokens

@@ -80,11 +80,14 @@ package struct PushMessage: Sendable {
     /// Whether the message may break through a phone's focus mode.
     var isTimeSensitive: Bool { self.notification.severity == .alert }
 
-    /// The members of `data` in order; empty if there are none.
+    /// The members of `data` in order, without nulls; empty if there are none.
+    ///
+    /// FCM has only strings, and clients would take the text `null` for a value.
     var dataMembers: [JSONMember] {
         guard let data = self.notification.data else { return [] }
         // Validated when the job was taken, maybe by earlier limits.
-        return (try? JSONParser.parse(stored: data))?.object ?? []
+        let members = (try? JSONParser.parse(stored: data))?.object ?? []
+        return members.filter { $0.value != .null }
     }
 
     /// Returns the job's settings for one provider, a member of its `platform`.

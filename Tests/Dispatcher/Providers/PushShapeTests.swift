@@ -138,6 +138,24 @@ struct PushShapeTests {
         #expect(try Self.data(shape) == ["a": "politics", "b": "breaking", "d": "none"])
     }
 
+    @Test("a null in the data is no value: no push has it, and the next source supplies the key")
+    func nulls() throws {
+        let shape = try PushShape(members: [("a", ["data.a", "entity_id"]), ("b", ["data.b"]), ("*", ["data"])])
+        var message = Self.message()
+        message.notification.data = Array(#"{"a":null,"b":null,"c":null,"d":[null]}"#.utf8)
+        let fcm = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: shape)
+        let sent = try #require(try Messages.json(fcm)["message"]?["data"]?.object)
+        #expect(sent == [JSONMember("a", .string("e7")), JSONMember("d", .string("[null]"))])
+        let apns = try APNSRequest.make(
+            message, device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
+            shape: shape)
+        let payload = try Messages.json(apns)
+        #expect(payload["a"]?.string == "e7")
+        #expect(payload["b"] == nil && payload["c"] == nil && payload["d"]?.array == [.null])
+    }
+
     @Test("the shape of the accounting example is the standard one")
     func standard() throws {
         #expect(try Self.shape("accounting") == .standard)

@@ -13,11 +13,12 @@ import Testing
 struct EdgeTests {
     private static let apnsToken = String(repeating: "aB", count: 32)
 
-    private static func row(_ token: String, _ platform: Platform, deviceID: String? = nil, at second: Int64) -> EdgeRow
-    {
+    private static func row(
+        _ token: String, _ platform: Platform, of user: String = "u1", deviceID: String? = nil, at second: Int64
+    ) -> EdgeRow {
         var device = Device(
             id: NotificationID(high: 0x01A1_F866_0D7B_441C, low: 0x8000_0000_0000_0000 + UInt64(second)),
-            user: "u1",
+            user: user,
             platform: platform,
             provider: platform == .ios ? .apns : .fcm,
             app: "default",
@@ -67,7 +68,7 @@ struct EdgeTests {
             ("platform=eq.ios&token=eq.c3", ["c3"]), ("token=eq.C3", ["c3"]), ("token=in.(A1,B2)", ["a1"]),
             ("token=in.(a1,\"c3\")", ["a1", "c3"]), ("device_id=is.null", ["b2", "c3"]),
             ("device_id=not.is.null", ["a1"]), ("app_version=eq.2.1", ["a1"]), ("locale=in.(de-CH,fr)", ["a1"]),
-            ("user_id=eq.other", []),
+            ("user_id=eq.other", []), ("user_id=eq.U1", []), ("id=eq.01A1F866-0D7B-441C-8000-000000000002", ["c3"]),
             ("order=created_at.desc", ["c3", "b2", "a1"]), ("order=platform.asc,token.desc", ["b2", "c3", "a1"]),
             ("order=device_id,token", ["a1", "b2", "c3"]), ("order=device_id.desc,token", ["b2", "c3", "a1"]),
             ("order=device_id.asc.nullsfirst,token", ["b2", "c3", "a1"]),
@@ -98,6 +99,16 @@ struct EdgeTests {
             let problem = error as? Problem
             #expect(problem?.faults.map(\.field) == names)
             #expect(problem?.code == (["name", "or"].contains(names[0]) ? "42703" : "PGRST100"))
+        }
+    }
+
+    @Test("finds a user's rows in either letter case of a UUID")
+    func userCase() throws {
+        let user = "33333333-aaaa-4000-8000-00000000000a"
+        let rows = [Self.row("a1", .ios, of: user, at: 0)]
+        for (named, count) in [(user, 1), (user.uppercased(), 1), ("33333333-AAAA-4000-8000-00000000000B", 0)] {
+            let query = try EdgeQuery(RequestQuery.fields("user_id=eq.\(named)"))
+            #expect(query.matching(rows).count == count, "\(named)")
         }
     }
 
@@ -150,6 +161,10 @@ struct EdgeTests {
         let targeted = try EdgeRequests.tokens(
             try Self.json(#"{"platform":"android","token":"x:3","app_version":"2.1","locale":"pt_BR"}"#), user: "u1")
         #expect(targeted == [.init(platform: .android, token: "x:3", appVersion: "2.1", locale: "pt_BR")])
+        let shouted = try Self.json(
+            #"{"user_id":"33333333-AAAA-4000-8000-00000000000A","platform":"android","token":"x:4"}"#)
+        let own = try EdgeRequests.tokens(shouted, user: "33333333-aaaa-4000-8000-00000000000a")
+        #expect(own.map(\.token) == ["x:4"])
         let foreign = try Self.json(#"{"user_id":"u2","platform":"android","token":"x"}"#)
         #expect(Self.problem { _ = try EdgeRequests.tokens(foreign, user: "u1") }?.status == .forbidden)
         #expect(Self.problem { _ = try EdgeRequests.change(foreign, user: "u1") }?.status == .forbidden)

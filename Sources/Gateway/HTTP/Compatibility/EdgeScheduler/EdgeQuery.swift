@@ -193,10 +193,23 @@ struct EdgeRow {
         }
     }
 
-    /// Whether a column has one of the values; the letter case of an APNs token does not count.
+    /// Whether a column has one of the values; the letter case of an APNs token or a UUID does not
+    /// count.
     func isAmong(_ values: Set<String>, _ column: Column) -> Bool {
         guard let text = self.text(column) else { return false }
-        return values.contains(text) || (column == .token && values.contains { self.device.isToken($0) })
+        if values.contains(text) { return true }
+        return switch column {
+        case .id, .userID: values.contains { Self.isSameID($0, text) }
+        case .token: values.contains { self.device.isToken($0) }
+        default: false
+        }
+    }
+
+    /// Whether two ids are the same text or the same UUID: the table's columns have the type uuid.
+    static func isSameID(_ one: String, _ other: String) -> Bool {
+        if one == other { return true }
+        guard let id = NotificationID(one) else { return false }
+        return id == NotificationID(other)
     }
 
     /// Writes the columns as an object.

@@ -99,7 +99,7 @@ enum EdgeRequests {
     }
 
     private static func requireOwner(_ fields: inout FieldReader, user: String) throws {
-        guard let named = fields.text("user_id", limit: JobLimits.user), named != user else { return }
+        guard let named = fields.text("user_id", limit: JobLimits.user), !EdgeRow.isSameID(named, user) else { return }
         throw Problem(.forbidden, "a row of user_push_tokens belongs to its user")
     }
 
