@@ -76,12 +76,12 @@ final class AppChannels: Sendable {
         }
         guard !isFaulty else { return }
         let conflicts = directory.rateConflicts
-        var known: Set<Key> = []
+        var known: [Provider: Set<String>] = [:]
         for app in apps {
             for (name, settings) in app.providers {
                 guard let kind = Self.kind(named: name) else { continue }
                 let key = Key(provider: kind.provider, app: app.name)
-                known.insert(key)
+                known[kind.provider, default: []].insert(app.name)
                 let source = self.source(kind, app, settings)
                 guard self.sources.withLock({ $0[key] != source }) else { continue }
                 let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
@@ -103,10 +103,11 @@ final class AppChannels: Sendable {
                 self.sources.withLock { $0[key] = source }
             }
         }
-        let gone = self.sources.withLock { $0.keys.filter { !known.contains($0) } }
-        for key in gone {
-            directory.remove(key.provider, app: key.app)
-            self.sources.withLock { $0[key] = nil }
+        for (provider, app) in directory.retain(known) {
+            self.sources.withLock { $0[Key(provider: provider, app: app)] = nil }
+            self.context.logger.notice(
+                "app removed; its deliveries end as no_provider",
+                metadata: ["provider": "\(provider.rawValue)", "app": "\(app)"])
         }
         if directory.rateConflicts != conflicts { self.warnOfRates(directory) }
     }

@@ -15,11 +15,49 @@ package final class ChannelDirectory: Sendable {
         /// The effective limit belongs to the account, because its apps may have different
         /// settings: see ``ChannelDirectory/messagesPerSecond(of:)``.
         let messagesPerSecond: Int?
+        private let proof = CredentialProof()
 
         package init(_ channel: any ProviderChannel, messagesPerSecond: Int? = nil) {
             self.channel = channel
             self.messagesPerSecond = messagesPerSecond
         }
+
+        /// Judges the reply to a message to `device`.
+        ///
+        /// An answer that needs proof (``AnswerRule/needsProof``) is a partial configuration fault
+        /// until the provider has accepted a message to a device with these credentials. Otherwise
+        /// those of a wrong project would switch off every device.
+        ///
+        /// A relay's refusal of a recipient is a partial configuration fault until the relay has
+        /// accepted a mail. After that it is the recipient's own, and a retry would not help.
+        package func judged(_ reply: ProviderReply, of device: Device) -> ProviderReply {
+            switch reply.result {
+            // Topics prove nothing: every project has them.
+            case .answered(.accepted) where !device.isTopic:
+                if !self.isProven { self.proof.isGiven.store(true, ordering: .relaxed) }
+                return reply
+            case .answered(.deadToken(let reason, _)) where !self.isProven && self.needsProof(reason):
+                let answer = ProviderAnswer.configuration(reason: reason, concernsAll: false)
+                return ProviderReply(.answered(answer), transcript: reply.transcript)
+            case .answered(.configuration(let reason, concernsAll: false)) where self.isProvenRelay:
+                return ProviderReply(.answered(.refused(reason: reason)), transcript: reply.transcript)
+            default: return reply
+            }
+        }
+
+        private var isProven: Bool { self.proof.isGiven.load(ordering: .relaxed) }
+
+        private var isProvenRelay: Bool { self.channel.provider == .email && self.isProven }
+
+        private func needsProof(_ reason: String) -> Bool {
+            let rules = ProviderKinds.kind(of: self.channel.provider)?.rules ?? []
+            return rules.contains { $0.reason == reason && $0.needsProof }
+        }
+    }
+
+    /// Whether the provider has accepted a message to a device since the credentials were loaded.
+    private final class CredentialProof: Sendable {
+        let isGiven = Atomic(false)
     }
 
     /// An account whose apps set different rates.
@@ -34,6 +72,8 @@ package final class ChannelDirectory: Sendable {
         var entries: [Provider: [String: Entry]] = [:]
         /// The lowest rate of an account's apps, by provider and account.
         var rates: [Provider: [String: Int]] = [:]
+        /// The apps that the last call of ``ChannelDirectory/retain(_:)`` left out.
+        var missing: [Provider: Set<String>] = [:]
 
         mutating func countRates(of provider: Provider) {
             var rates: [String: Int] = [:]
@@ -143,11 +183,25 @@ package final class ChannelDirectory: Sendable {
         return true
     }
 
-    /// Removes the channel of an app.
-    package func remove(_ provider: Provider, app: String) {
+    /// Removes the channels of apps that are missing in two calls in a row.
+    ///
+    /// A single call removes none, because the file of the apps may be half copied.
+    ///
+    /// - Parameter apps: the apps that have settings, by provider.
+    /// - Returns: the removed channels, by provider and app.
+    package func retain(_ apps: [Provider: Set<String>]) -> [(provider: Provider, app: String)] {
         self.table.withLock { table in
-            table.entries[provider]?[app] = nil
-            table.countRates(of: provider)
+            var removed: [(provider: Provider, app: String)] = []
+            for (provider, entries) in table.entries {
+                let missing = Set(entries.keys).subtracting(apps[provider] ?? [])
+                for app in missing.intersection(table.missing[provider] ?? []) {
+                    table.entries[provider]?[app] = nil
+                    removed.append((provider, app))
+                }
+                table.missing[provider] = missing
+                table.countRates(of: provider)
+            }
+            return removed
         }
     }
 }

@@ -89,6 +89,11 @@ actor CredentialCache {
         return true
     }
 
+    /// Returns whether another credential has taken the place of `text`.
+    func hasReplaced(_ text: String) -> Bool {
+        self.current.map { $0.text != text } ?? false
+    }
+
     /// Returns the credential unless it has expired.
     ///
     /// One made later than now, before the clock stepped back, counts as expired: the server may

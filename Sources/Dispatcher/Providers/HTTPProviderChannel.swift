@@ -22,6 +22,10 @@ protocol HTTPProviderChannel: ProviderChannel {
     /// - Returns: whether a different one is available at once.
     func renewCredential(of request: ProviderRequest) async -> Bool
 
+    /// Returns whether the provider asked for a pause only because the credential of `request` was
+    /// replaced before it arrived.
+    func hasReplacedCredential(of request: ProviderRequest, refusedFor reason: String) async -> Bool
+
     var now: @Sendable () -> Timestamp { get }
 
     /// The URLs of the provider's hosts; empty if devices name them.
@@ -40,10 +44,19 @@ extension HTTPProviderChannel {
 
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         let first = await self.attempt(message, device)
-        guard case .answered(.staleCredential) = first.reply.result, let request = first.request,
-            await self.renewCredential(of: request)
-        else { return first.reply.afterRenewal }
+        guard let request = first.request, await self.hasOtherCredential(for: request, after: first.reply) else {
+            return first.reply.afterRenewal
+        }
         return await self.attempt(message, device).reply.afterRenewal
+    }
+
+    /// Returns whether the reply is about the request's credential, and another is available.
+    private func hasOtherCredential(for request: ProviderRequest, after reply: ProviderReply) async -> Bool {
+        switch reply.result {
+        case .answered(.staleCredential): await self.renewCredential(of: request)
+        case .answered(.slowDown(let reason, _)): await self.hasReplacedCredential(of: request, refusedFor: reason)
+        default: false
+        }
     }
 
     private func attempt(_ message: PushMessage, _ device: Device) async -> (
@@ -77,6 +90,9 @@ extension HTTPProviderChannel {
         case .unanswered(let failure) where failure.reason == .privateAddress:
             // A retry would end the same way.
             return (ProviderReply(.unsendable(reason: "private_address"), transcript: "not sent"), nil)
+        case .unanswered(let failure) where failure.reason == .invalidRequest && self.service(of: device) != nil:
+            // The device names the URL, and no request can go there.
+            return (ProviderReply(.unsendable(reason: "token_malformed"), transcript: "not sent"), nil)
         case .unanswered(let failure) where failure.reason == .fenced:
             return (ProviderReply(.fenced, transcript: "not sent"), nil)
         case .unanswered(let failure) where failure.neverHadTurn:
@@ -199,6 +215,9 @@ extension HTTPProviderChannel {
 
     /// For providers whose answers report no expired credential.
     func renewCredential(of request: ProviderRequest) async -> Bool { false }
+
+    /// For providers that take requests with a replaced credential until it expires.
+    func hasReplacedCredential(of request: ProviderRequest, refusedFor reason: String) async -> Bool { false }
 
     /// Checks TCP, TLS and HTTP for each address; any answer to a GET will do.
     func probe() async -> [ProviderProbe] {

@@ -71,12 +71,22 @@ package struct AnswerRule: Sendable {
     let reaction: Reaction
     /// The minimum delay if the answer names none.
     let after: Duration?
+    /// Whether credentials of another project or app get this answer for every token, so that it
+    /// counts only once ours are proven (``ChannelDirectory/Entry/judged(_:of:)``).
+    let needsProof: Bool
     let advice: String
 
-    package init(_ reason: String, _ reaction: Reaction, after: Duration? = nil, _ advice: String) {
+    package init(
+        _ reason: String,
+        _ reaction: Reaction,
+        after: Duration? = nil,
+        needsProof: Bool = false,
+        _ advice: String
+    ) {
         self.reason = reason
         self.reaction = reaction
         self.after = after
+        self.needsProof = needsProof
         self.advice = advice
     }
 

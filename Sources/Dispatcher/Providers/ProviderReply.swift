@@ -37,7 +37,7 @@ package struct ProviderReply: Sendable {
 extension ProviderReply {
     /// Advice about our own refusals and failures, which no provider's table has.
     private static let ownAdvice: [String: String] = [
-        "token_malformed": "the token has invalid characters; have the app register it again",
+        "token_malformed": "the token is malformed; have the app register it again",
         "no_subscription": "the token is not a browser subscription; register JSON.stringify(subscription)",
         "silent_push_not_allowed":
             "a push must show something in Safari and in browsers behind FCM, so nothing is removed there",

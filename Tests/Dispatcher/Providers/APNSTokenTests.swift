@@ -4,7 +4,9 @@
 import Clients
 import Core
 import Crypto
+import FoundationEssentials
 import Logging
+import Sandbox
 import Support
 import Synchronization
 import Testing
@@ -23,6 +25,7 @@ struct APNSTokenTests {
         }
 
         var now: Timestamp { self.moment.withLock { $0 } }
+        var date: Date { Date(timeIntervalSince1970: Double(self.now.seconds)) }
 
         /// Runs the body with two apps' channels, which never send.
         func with(_ body: (any HTTPProviderChannel, any HTTPProviderChannel) async throws -> Void) async throws {
@@ -42,6 +45,40 @@ struct APNSTokenTests {
             }
             try await body(channels[0], channels[1])
             await transfers.shutdown()
+        }
+    }
+
+    /// A channel whose first request was made earlier, like one that waited in the queue.
+    private final class LateChannel: HTTPProviderChannel {
+        private let channel: any HTTPProviderChannel
+        private let early: Mutex<ProviderRequest?>
+
+        init(_ channel: any HTTPProviderChannel, early: ProviderRequest) {
+            self.channel = channel
+            self.early = Mutex(early)
+        }
+
+        var provider: Provider { self.channel.provider }
+        var app: String { self.channel.app }
+        var transfer: TransferClient { self.channel.transfer }
+        var now: @Sendable () -> Timestamp { self.channel.now }
+        var timeout: Duration? { self.channel.timeout }
+
+        func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+            let early = self.early.withLock { early in
+                defer { early = nil }
+                return early
+            }
+            if let early { return early }
+            return try await self.channel.request(message, device: device)
+        }
+
+        func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
+            self.channel.read(response, now: now)
+        }
+
+        func hasReplacedCredential(of request: ProviderRequest, refusedFor reason: String) async -> Bool {
+            await self.channel.hasReplacedCredential(of: request, refusedFor: reason)
         }
     }
 
@@ -69,6 +106,31 @@ struct APNSTokenTests {
             let second = try await Self.token(two)
             #expect(try await Self.token(one) == second)
             #expect(try SignedToken(second).claims["iat"]?.integer == renewedAt.seconds)
+        }
+    }
+
+    @Test("a push whose token was replaced while it waited is sent once more, with the current token")
+    func replaced() async throws {
+        let clock = Bench()
+        try await ProviderBench.with(.apns, change: { $0.clock = { clock.date } }, now: { clock.now }) { bench in
+            let channel = try #require(bench.channel as? any HTTPProviderChannel)
+            let early = try await Self.request(channel)
+            #expect(await bench.send().isAccepted)
+            clock.pass(.seconds(50 * 60))
+            try await eventually("there is a new token") {
+                try await Self.request(channel).credential != early.credential
+            }
+            #expect(await bench.send().isAccepted, "the connection has the new token")
+            let device = bench.device()
+            let late = LateChannel(channel, early: early)
+            let reply = await late.send(ProviderBench.message(), to: device)
+            #expect(reply.isAccepted, "\(reply)")
+            #expect(bench.sandbox.received().last?.token == device.token)
+            // A refusal of the current token is Apple's wish for a pause.
+            let refused = bench.device("dead2a00")
+            let refusal = await bench.channel.send(ProviderBench.message(), to: refused)
+            #expect(refusal.reaction == .slowDown, "\(refusal)")
+            #expect(bench.sandbox.faultAttempts()[refused.token] == 1)
         }
     }
 

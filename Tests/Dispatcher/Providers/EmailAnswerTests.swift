@@ -40,7 +40,7 @@ struct EmailAnswerTests {
         "a nonexistent address differs from a refusing one",
         arguments: [
             ("5.1.1", true), ("5.1.2", true), ("5.1.6", true), ("5.1.10", true), ("5.1.0", false), ("5.1.3", false),
-            ("5.2.1", false), ("5.2.2", false), ("5.7.1", false), ("5.7.26", false), ("5.1.11", false),
+            ("5.2.1", false), ("5.2.2", false), ("5.5.0", false), ("5.1.11", false),
         ])
     func refused(code: String, isDead: Bool) {
         let reason = "SMTP_550_\(code)"
@@ -48,6 +48,24 @@ struct EmailAnswerTests {
             let expected = isDead ? ProviderAnswer.deadToken(reason: reason, evidence: nil) : .refused(reason: reason)
             #expect(Self.read(stage, 550, "\(code) Words of \(code)") == expected)
         }
+    }
+
+    @Test(
+        "a relay that refuses the host or sender at the recipient is a partial configuration fault",
+        arguments: [
+            (554, "5.7.1 <ada@example.com>: Relay access denied"),
+            (553, "5.7.1 <notices@example.com>: Sender address rejected: not owned by user carillon"),
+            (550, "5.7.26 Unauthenticated mail is not accepted"), (551, "5.7.1 Relaying denied"),
+            (550, "5.1.7 Bad sender address"),
+            (550, "5.1.8 <notices@example.com>: Sender address rejected: Domain not found"),
+            (504, "5.5.2 <host>: Helo command rejected: need fully-qualified hostname"),
+        ])
+    func refusedSender(code: Int, text: String) {
+        let enhanced = text.prefix { $0 != " " }
+        let reason = "SMTP_\(code)_\(enhanced)"
+        #expect(Self.read(.recipient, code, text) == .configuration(reason: reason, concernsAll: false))
+        // The content's refusal is about the content.
+        #expect(Self.read(.content, code, text) == .refused(reason: reason))
     }
 
     @Test(

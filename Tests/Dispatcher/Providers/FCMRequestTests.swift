@@ -42,7 +42,7 @@ struct FCMRequestTests {
                 + #""image":"https://example.org/i.png"},"#
                 + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","#
                 + #""url":"https://example.org/i9","invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}"},"#
-                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k","notification":{"tag":"k","event_time":"2026-11-20T10:00:00.000Z","#
+                + #""android":{"priority":"HIGH","ttl":"90s","notification":{"tag":"k","event_time":"2026-11-20T10:00:00.000Z","#
                 + #""sound":"ding","notification_count":9}},"#
                 + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890","apns-collapse-id":"k"},"#
                 + #""payload":{"aps":{"badge":9,"sound":"ding","category":"payments","#
@@ -370,6 +370,19 @@ struct FCMRequestTests {
         #expect(try sent()?["data"]?["retract"]?.string == name)
     }
 
+    @Test("FCM gets a collapse key only from the job's own fields, because it stores four of them")
+    func collapseKey() throws {
+        func sent(_ platform: String?) throws -> String? {
+            let message = Messages.make {
+                $0.collapseKey = "k"
+                $0.extras.platform = platform.map { Array($0.utf8) }
+            }
+            return try Messages.json(Messages.fcm(message))["message"]?["android"]?["collapse_key"]?.string
+        }
+        #expect(try sent(nil) == nil)
+        #expect(try sent(#"{"fcm":{"android":{"collapse_key":"mine"}}}"#) == "mine")
+    }
+
     @Test("organisations with the same collapse key have different names on the screen")
     func organisations() throws {
         var names: [String?] = []
@@ -381,7 +394,6 @@ struct FCMRequestTests {
             let shown = try Messages.json(Messages.fcm(message))["message"]
             let name = shown?["android"]?["notification"]?["tag"]?.string
             names.append(name)
-            #expect(shown?["android"]?["collapse_key"]?.string == name)
             #expect(shown?["apns"]?["headers"]?["apns-collapse-id"]?.string == name)
             let headers = try Messages.apns(message).headers
             #expect(headers.first { $0.name == "apns-collapse-id" }?.value == name)

@@ -53,6 +53,7 @@ struct WebPushAnswerTests {
             ),
             (401, #"{"error":"Unauthorized"}"#, .configuration(reason: "HTTP_401", concernsAll: false)),
             (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "HTTP_403", concernsAll: false)),
+            (406, "", .retryDevice(reason: "HTTP_406", after: .seconds(60))),
             (413, "", .refused(reason: "HTTP_413")),
             (307, "", .refused(reason: "HTTP_307")),
             (421, "", .retry(reason: "HTTP_421", after: .seconds(10))),
@@ -89,7 +90,11 @@ struct WebPushAnswerTests {
             #expect(
                 Self.read(status, retryAfter: .seconds(7)) == .retry(reason: "HTTP_\(status)", after: .seconds(7)))
         }
-        #expect(Self.read(429, retryAfter: .seconds(7)) == .retryDevice(reason: "HTTP_429", after: .seconds(7)))
+        for status in [406, 429] {
+            #expect(
+                Self.read(status, retryAfter: .seconds(7))
+                    == .retryDevice(reason: "HTTP_\(status)", after: .seconds(7)))
+        }
     }
 
     @Test("only a service's known reasons count", arguments: ["", "<b>", "é", "HTTP_410", "Gone"])

@@ -91,6 +91,16 @@ struct WebPushRequestTests {
         #expect(payload["data"]?["actions"] == nil)
     }
 
+    @Test(
+        "the time to live is at least a second and at most four weeks",
+        arguments: [
+            (.milliseconds(400), "1"), (.milliseconds(2_400), "2"), (.seconds(2_419_201), "2419200"),
+        ] as [(Duration, String)])
+    func timeToLive(lifetime: Duration, expected: String) async throws {
+        let request = try await Self.request(Messages.make { $0.expiresAt = Messages.now + lifetime })
+        #expect(Self.header("ttl", request) == expected)
+    }
+
     @Test("a notification read elsewhere is removed, except where a push must show something")
     func retraction() async throws {
         var message = Messages.make { $0.collapseKey = "order 5" }

@@ -126,6 +126,16 @@ struct APNSTests {
         #expect(statuses == [.status(200), .status(200), .status(429)])
     }
 
+    @Test("rejects the old token on a connection within 20 minutes of the new one")
+    func oldToken() async throws {
+        let client = try #require(SandboxScope.client)
+        let old = try client.providerToken(at: Date(timeIntervalSinceNow: -3000))
+        let new = try client.providerToken()
+        let events = try await client.frames([old, new, old].map { (SandboxClient.device(), $0) })
+        let statuses = events.filter { $0 != .maximumStreams(1) && $0 != .maximumStreams(1000) }
+        #expect(statuses == [.status(200), .status(200), .status(429)])
+    }
+
     @Test("allows one stream until the first valid token, then 1,000")
     func streams() async throws {
         let client = try #require(SandboxScope.client)

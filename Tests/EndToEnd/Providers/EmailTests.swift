@@ -212,9 +212,9 @@ struct EmailTests {
     func bounces() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("bounce-ada@example.com", of: "ada", by: gateway)
-            try await stack.setAddress("refused-eve@example.com", of: "eve", by: gateway)
+            try await stack.setAddress("spam-eve@example.com", of: "eve", by: gateway)
             try await stack.append([("users", #"["ada","eve"]"#), ("type", "receipt"), ("title", "First")])
-            for (user, reason) in [("ada", "SMTP_550_5.1.1"), ("eve", "SMTP_550_5.7.1")] {
+            for (user, reason) in [("ada", "SMTP_550_5.1.1"), ("eve", "SMTP_554_5.7.1")] {
                 try await eventually("it has failed") {
                     try await stack.statuses(user: user) == ["First": "failed"]
                 }
@@ -227,7 +227,7 @@ struct EmailTests {
             try await eventually("one is skipped, the other is tried") {
                 let ada = try await stack.mailAttempts(user: "ada")
                 let eve = try await stack.mailAttempts(user: "eve")
-                return ada.last == "skipped no_address" && eve.count == 2 && eve.last == "failed SMTP_550_5.7.1"
+                return ada.last == "skipped no_address" && eve.count == 2 && eve.last == "failed SMTP_554_5.7.1"
             }
             try await stack.setAddress("ada@example.com", of: "ada", by: gateway)
             try await stack.append([("user", "ada"), ("type", "receipt"), ("title", "Third")])

@@ -110,6 +110,12 @@ struct ProviderTests {
             }
             try await Self.push(stack, "reader", "fourth")
             try await eventually("the app keeps its provider") { stack.pushed()["reader"]?.count == 4 }
+
+            try "apps: {}".write(toFile: file, atomically: true, encoding: .utf8)
+            try await eventually("the missing app is removed") {
+                dispatcher.errors().contains("app removed; its deliveries end as no_provider")
+            }
+            #expect(stack.pushed()["reader"]?.count == 4)
         }
     }
 
@@ -335,7 +341,8 @@ struct ProviderTests {
             let messages = try both(.fcm).map { try JSONParser.parse($0.payload)["message"] }
             let ids = messages.compactMap { $0?["data"]?["notification_id"]?.string }
             #expect(ids.count == 2 && Set(ids).count == 1)
-            #expect(messages.allSatisfy { $0?["android"]?["collapse_key"]?.string == "invoice-7" })
+            let tags = messages.map { $0?["android"]?["notification"]?["tag"]?.string }
+            #expect(tags == ["invoice-7", "invoice-7"])
             let headers = try both(.apns).map(\.headers)
             for name in ["apns-id", "apns-collapse-id"] {
                 let values = headers.compactMap { $0[name] }

@@ -115,6 +115,7 @@ struct FaultTable: Sendable {
         .init("forbidden", .webPush(.forbidden), "403, as for a wrong VAPID key"),
         .init("wrongkey", .webPush(.keyMismatch), "400 VapidPkHashMismatch, as from Apple"),
         .init("missing", .webPush(.notFound), "404, unknown subscription"),
+        .init("throttled", .webPush(.throttled), "406 with Retry-After, as from Microsoft"),
         .init("timeout", .webPush(.timeout), "408"),
         .init("misdirected", .webPush(.misdirected), "421"),
         .init("early", .webPush(.tooEarly), "425"),

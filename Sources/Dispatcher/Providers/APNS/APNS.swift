@@ -121,6 +121,12 @@ struct APNSChannel: HTTPProviderChannel {
         guard let credential = request.credential else { return false }
         return await self.credentials.invalidate(credential)
     }
+
+    /// Apple refuses the old token on a connection that has had the new one.
+    func hasReplacedCredential(of request: ProviderRequest, refusedFor reason: String) async -> Bool {
+        guard reason == "TooManyProviderTokenUpdates", let credential = request.credential else { return false }
+        return await self.credentials.hasReplaced(credential)
+    }
 }
 
 /// Apple's .p8 signing key with its team; creates provider tokens.

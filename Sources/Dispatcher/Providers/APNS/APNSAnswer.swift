@@ -19,7 +19,7 @@ package enum APNSAnswer {
             "BadDeviceToken", .deadToken,
             "the token is invalid or from the other environment; register it with environment sandbox or production"),
         AnswerRule(
-            "DeviceTokenNotForTopic", .deadToken,
+            "DeviceTokenNotForTopic", .deadToken, needsProof: true,
             "the token belongs to another app; check the topic, which is the bundle id"),
         AnswerRule(
             "Unregistered", .deadToken, "the app was removed from the device; it registers again when reinstalled"),

@@ -15,6 +15,9 @@ package enum EmailAnswer {
     private static let deadReplies: Set<Int> = [551, 556]
     private static let longestReason = 64
 
+    private static let byPolicy =
+        "the relay or the receiver refuses mail from us; check the relay's rules, SMTP_FROM, SPF and DKIM"
+
     /// Advice for known reasons; other codes speak for themselves.
     package static let rules: [AnswerRule] = [
         AnswerRule("SMTP_550_5.1.1", .deadToken, "there is no such mailbox; ask the user for another address"),
@@ -27,8 +30,8 @@ package enum EmailAnswer {
         AnswerRule("SMTP_550_5.1.10", .deadToken, "there is no such mailbox; ask the user for another address"),
         AnswerRule(
             "SMTP_556_5.1.10", .deadToken, "the address's domain accepts no mail; ask the user for another address"),
-        AnswerRule(
-            "SMTP_550_5.7.1", .refused, "the receiver's policy rejects it; check SPF, DKIM and the relay's reputation"),
+        AnswerRule("SMTP_550_5.7.1", .partialConfiguration, byPolicy),
+        AnswerRule("SMTP_554_5.7.1", .partialConfiguration, byPolicy),
         AnswerRule("SMTP_552_5.3.4", .refused, "the message is too large for the receiver"),
         AnswerRule("SMTP_535_5.7.8", .configuration, "check the user and the password of SMTP_URL"),
         AnswerRule("SMTP_530_5.7.0", .configuration, "the relay requires a login; set it in SMTP_URL"),
@@ -54,8 +57,19 @@ package enum EmailAnswer {
         case .recipient, .content:
             if self.isDead(reply) { return .deadToken(reason: reason, evidence: nil) }
             // A relay that requires a login may say so at any command.
-            return reply.code == 530 || reply.code == 535 ? .configuration(reason: reason) : .refused(reason: reason)
+            if reply.code == 530 || reply.code == 535 { return .configuration(reason: reason) }
+            return self.concernsSender(reply)
+                ? .configuration(reason: reason, concernsAll: false) : .refused(reason: reason)
         }
+    }
+
+    /// Whether a refusal of the recipient may be about the host, the login or the sender.
+    ///
+    /// Relays such as Postfix check those only once they know the recipient.
+    private static func concernsSender(_ reply: MailReply) -> Bool {
+        guard reply.stage == .recipient, let code = reply.enhancedCode else { return false }
+        // Policy, the sender's address, or the name in EHLO (RFC 3463 section 3).
+        return code.hasPrefix("5.7.") || ["5.1.7", "5.1.8", "5.5.2"].contains(code)
     }
 
     private static func isDead(_ reply: MailReply) -> Bool {

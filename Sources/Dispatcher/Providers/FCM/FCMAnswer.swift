@@ -13,7 +13,7 @@ package enum FCMAnswer {
         AnswerRule(
             "UNREGISTERED", .deadToken, "the app was removed from the device; it registers again when reinstalled"),
         AnswerRule(
-            "SENDER_ID_MISMATCH", .deadToken,
+            "SENDER_ID_MISMATCH", .deadToken, needsProof: true,
             "the token belongs to another Firebase project; register the device for the app with that project's credentials"
         ),
         AnswerRule(

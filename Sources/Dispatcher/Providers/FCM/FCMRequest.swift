@@ -272,9 +272,6 @@ struct FCMWriter {
         if let seconds = self.message.secondsToLive {
             writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
         }
-        if self.message.notification.collapseKey != nil {
-            writer.member("collapse_key", self.message.replacementKey)
-        }
         writer.key("notification")
         writer.beginObject()
         for (key, value) in self.androidTexts {

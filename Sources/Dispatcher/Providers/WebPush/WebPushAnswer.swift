@@ -20,6 +20,8 @@ package enum WebPushAnswer {
             "HTTP_403", .partialConfiguration,
             "the browser subscribed with another key; restore the old VAPID_KEY or have the page subscribe again"),
         AnswerRule("HTTP_404", .deadToken, "the subscription is gone; the page subscribes again when it is opened"),
+        // Microsoft's answer where others have 429.
+        AnswerRule("HTTP_406", .retryDevice, after: .seconds(60), "the service throttles the app; set a rate"),
         AnswerRule(
             "HTTP_408", .retry, after: .seconds(10),
             "the service waited too long for the request; no action needed"),

@@ -19,7 +19,8 @@ enum WebPushRequest {
             ("authorization", authorization),
             ("content-encoding", "aes128gcm"),
             ("content-type", "application/octet-stream"),
-            ("ttl", String(min(message.secondsToLive ?? Self.longestTimeToLive, Self.longestTimeToLive))),
+            // Microsoft's service refuses 0.
+            ("ttl", String(max(1, min(message.secondsToLive ?? .max, Self.longestTimeToLive)))),
             ("urgency", Self.urgency(of: message)),
         ]
         // A retraction must not replace the message in the service's queue.

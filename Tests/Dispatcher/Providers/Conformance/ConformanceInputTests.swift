@@ -27,6 +27,18 @@ struct ConformanceInputTests {
         }
     }
 
+    @Test(
+        "a subscription whose endpoint no request can reach is refused, not retried",
+        arguments: ["push.example:99999", "push.example:x", "push.{example}"])
+    func endpoints(host: String) async throws {
+        try await ProviderBench.with(.webpush) { bench in
+            let token = bench.device().token.replacing(bench.sandbox.url, with: "https://\(host)")
+            let reply = await bench.channel.send(ProviderBench.message(), to: bench.device(token: token))
+            #expect(reply.result == .unsendable(reason: "token_malformed"), "\(reply)")
+            #expect(bench.sandbox.received().isEmpty)
+        }
+    }
+
     @Test("a long text is cut between characters, wherever the cut falls", arguments: ProviderProfile.all)
     func longText(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in

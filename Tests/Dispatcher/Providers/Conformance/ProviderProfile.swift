@@ -221,9 +221,9 @@ extension ProviderProfile {
         token: { marker, sandbox in sandbox.subscription(marker + Self.random()).json },
         rows: Self.rows([
             "HTTP_400": "badrequest-", "HTTP_401": "unauthorized-", "HTTP_403": "forbidden-",
-            "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
-            "HTTP_421": "misdirected-", "HTTP_425": "early-", "HTTP_429": "limited-", "HTTP_500": "internal-",
-            "HTTP_503": "unavailable-",
+            "HTTP_404": "missing-", "HTTP_406": "throttled-", "HTTP_408": "timeout-", "HTTP_410": "gone-",
+            "HTTP_413": "toolarge-", "HTTP_421": "misdirected-", "HTTP_425": "early-", "HTTP_429": "limited-",
+            "HTTP_500": "internal-", "HTTP_503": "unavailable-",
             "VapidPkHashMismatch": "wrongkey-",
         ]),
         answers: [
@@ -245,7 +245,7 @@ extension ProviderProfile {
             "part429-": .retryDevice(reason: "HTTP_429", after: .seconds(5)),
             "flood503-": .retry(reason: "HTTP_503", after: .seconds(5)),
         ],
-        delayed: ["limited-", "limiteddate-", "unavailable-"],
+        delayed: ["throttled-", "limited-", "limiteddate-", "unavailable-"],
         nonsense: Self.usualNonsense + ["page-"],
         bareSuccesses: ["huge-", "blank-", "part200-"],
         wrongFiles: Self.wrongKeys,
@@ -320,7 +320,8 @@ extension ProviderProfile {
             "SMTP_550_5.1.1": "bounce-", "SMTP_550_5.1.2": "nodomain-", "SMTP_551_5.1.6": "moved-",
             "SMTP_550_5.1.6": "movedaway-", "SMTP_550_5.1.10": "unknown-", "SMTP_556_5.1.10": "nullmx-",
             "SMTP_551": "notlocal-", "SMTP_556": "nomail-",
-            "SMTP_550_5.7.1": "refused-", "SMTP_552_5.3.4": "toolarge-", "SMTP_421_4.3.2": "closing-",
+            "SMTP_550_5.7.1": "refused-", "SMTP_554_5.7.1": "norelay-", "SMTP_552_5.3.4": "toolarge-",
+            "SMTP_421_4.3.2": "closing-",
         ]).merging([
             "SMTP_535_5.7.8": Row(settings: { settings, sandbox in
                 settings["url"] = sandbox.smtpURL.replacing("pass%3A", with: "wrong%3A")

@@ -26,8 +26,11 @@ struct ProviderToken: Sendable {
     }
 
     /// Whether this token follows `other` within 20 minutes, which APNs refuses on one connection.
-    func isTooSoon(after other: ProviderToken) -> Bool {
-        abs(self.issuedAt.timeIntervalSince(other.issuedAt)) < Self.updateInterval
+    ///
+    /// - Parameter change: when `other` took the place of another token; nil if it was the first.
+    func isTooSoon(after other: ProviderToken, change: Date?, at now: Date) -> Bool {
+        if let change, now.timeIntervalSince(change) < Self.updateInterval { return true }
+        return abs(self.issuedAt.timeIntervalSince(other.issuedAt)) < Self.updateInterval
     }
 }
 
@@ -54,9 +57,12 @@ final class ProviderTokenVerifier: Sendable {
         let token = try self.verify(authorization)
         if token.hasExpired(at: now) { throw APNSRefusal(.expiredProviderToken) }
         if token.isPremature(at: now) { throw APNSRefusal(.invalidProviderToken) }
-        if let before = connection.providerToken, !before.hasExpired(at: now), token.isTooSoon(after: before) {
+        if let before = connection.providerToken, !before.hasExpired(at: now),
+            token.isTooSoon(after: before, change: connection.providerTokenChange, at: now)
+        {
             throw APNSRefusal(.tooManyProviderTokenUpdates)
         }
+        connection.providerTokenChange = connection.providerToken.map { _ in now }
         connection.providerToken = token
         connection.isTrusted = true
     }

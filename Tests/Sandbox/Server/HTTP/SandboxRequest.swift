@@ -1,6 +1,7 @@
 // Carillon · SandboxRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
 import NIOCore
 import NIOHPACK
 import Synchronization
@@ -62,6 +63,8 @@ struct SandboxConnection {
     var isTrusted = false
     /// The last accepted APNs provider token.
     var providerToken: ProviderToken?
+    /// When that token took the place of another; nil if it was the first.
+    var providerTokenChange: Date?
 }
 
 /// The server's reaction to a request.

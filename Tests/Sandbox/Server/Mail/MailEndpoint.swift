@@ -99,6 +99,7 @@ struct MailFaults: Sendable {
         Row(word: "notlocal", stage: .recipient, verdict: .refuse("551 User not local")),
         Row(word: "nomail", stage: .recipient, verdict: .refuse("556 Domain does not accept mail")),
         Row(word: "refused", stage: .recipient, verdict: .refuse("550 5.7.1 Refused by policy")),
+        Row(word: "norelay", stage: .recipient, verdict: .refuse("554 5.7.1 Relay access denied")),
         Row(word: "gone", stage: .recipient, verdict: .refuse("550 No")),
         Row(word: "busy", stage: .recipient, verdict: .refuse("451 4.7.1 Greylisted, come back later")),
         Row(word: "closing", stage: .recipient, verdict: .refuseAndClose("421 4.3.2 Shutting down")),

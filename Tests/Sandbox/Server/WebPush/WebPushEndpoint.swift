@@ -132,6 +132,7 @@ struct WebPushRefusal: Error {
         refusal.reason = "VapidPkHashMismatch"
         return refusal
     }()
+    static let throttled = WebPushRefusal(406, 0, "Not Acceptable", "The app is throttled", delay: .seconds)
     static let timeout = WebPushRefusal(408, 0, "Request Timeout", "The request took too long")
     static let misdirected = WebPushRefusal(421, 0, "Misdirected Request", "Another server has this service")
     static let tooEarly = WebPushRefusal(425, 0, "Too Early", "The request may be a replay")
