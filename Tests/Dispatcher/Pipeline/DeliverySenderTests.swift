@@ -285,6 +285,84 @@ struct DeliverySenderTests {
     }
 
     @Test(
+        "a push to an FCM topic carries the badge of its job or type, but not its user's unread count",
+        arguments: [
+            (BadgeRule.unseen, nil, nil), (.unseen, 5, 5), (.number(1), nil, 1),
+        ] as [(BadgeRule, Int64?, Int64?)])
+    func topicBadge(rule: BadgeRule, own: Int64?, expected: Int64?) async throws {
+        var type = NotificationType(name: "news")
+        type.badge = rule
+        let messages = Mutex<[PushMessage]>([])
+        let channel = FakeChannel.accepting { message in messages.withLock { $0.append(message) } }
+        try await TestDispatcher.with(channel, types: [type]) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query("UPDATE carillon.devices SET token = '/topics/news'")
+            try await database.pool.query(
+                "INSERT INTO carillon.inboxes (user_id, version, unread, total) VALUES ('ada', 2, 7, 7)")
+            if let own {
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET extras = '{\"badge\":\(own)}'::jsonb")
+            }
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            let sent = messages.withLock { $0 }
+            #expect(sent.map(\.badge) == [expected])
+            #expect(sent.map(\.badgeVersion) == [nil])
+        }
+    }
+
+    @Test("a foreign token switches its device off only once the provider has accepted another device's push")
+    func foreignToken() async throws {
+        let channel = FakeChannel { _, device in
+            guard device.token == "phone" else { return .answered(.accepted(id: "1")) }
+            return .answered(.deadToken(reason: "SENDER_ID_MISMATCH", evidence: nil))
+        }
+        try await TestDispatcher.with(channel) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query(
+                "UPDATE carillon.devices SET registered_at = $1",
+                .timestamptz((TestDispatcher.now + .seconds(-60)).microseconds))
+            let tablet = try await dispatcher.database.devices.register(TestDispatcher.phone(4, token: "tablet"))
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            try await group.create()
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+            func send(_ notification: NotificationID, to device: NotificationID) async throws {
+                let work = DeliveryWork(
+                    notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
+                try await dispatcher.redis.send(
+                    "XADD", .text(group.stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+                let entries = try await group.takeWaiting(count: 10)
+                #expect(entries.count == 1)
+                try await service.sendAlone(
+                    LaneBatch(
+                        lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+            }
+            func activeTokens() async throws -> [String] {
+                let rows = try await database.pool.query(
+                    "SELECT token FROM carillon.devices WHERE active ORDER BY token")
+                return try rows.map { try $0.text(0) }
+            }
+            try await send(Self.first, to: Self.device)
+            let doubted = try await activeTokens()
+            #expect(doubted == ["phone", "tablet"])
+            let retries = try await dispatcher.live.retries.count(provider: .fcm, lane: .normal)
+            #expect(retries == 1)
+            try await send(Self.first, to: tablet.device.id)
+            try await send(Self.second, to: Self.device)
+            let left = try await activeTokens()
+            #expect(left == ["tablet"])
+            let attempts = try await database.pool.query(
+                "SELECT concat_ws(' ', outcome, reason) FROM carillon.delivery_attempts WHERE kind = 'push' ORDER BY 1")
+            let expected = ["accepted", "failed SENDER_ID_MISMATCH", "retry SENDER_ID_MISMATCH"]
+            #expect(try attempts.map { try $0.text(0) } == expected)
+        }
+    }
+
+    @Test(
         "priority comes from the job, then the type, then the lane",
         arguments: [
             (nil, nil, PushPriority.high), (nil, PushPriority.normal, .normal), (PushPriority.high, .normal, .high),

@@ -23,6 +23,52 @@ struct DeviceStoreTests {
         }
     }
 
+    @Test("keeps a device's token with one user and one app, silenced as before")
+    func oneApp() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            func phone(app: String, user: String, at second: Int64) -> Device {
+                var device = Samples.device(user: user, token: "t", at: second)
+                device.app = app
+                return device
+            }
+            let first = try await devices.register(phone(app: "default", user: "a", at: 0), silenced: true).device
+            let second = try await devices.register(phone(app: "news", user: "a", at: 1)).device
+            #expect(second.isSilenced && second.createdAt == first.createdAt)
+            let ofFirst = try await devices.list(user: "a")
+            #expect(ofFirst.map(\.app) == ["news"])
+
+            let moved = try await devices.register(phone(app: "default", user: "b", at: 2)).device
+            #expect(moved.getsPushes)
+            let lost = try await devices.list(user: "a")
+            #expect(lost.isEmpty)
+            let ofSecond = try await devices.list(user: "b")
+            #expect(ofSecond.map(\.app) == ["default"])
+            let audit = try await Self.audit(database)
+            let expected = [
+                "a registered new", "a registered new", "a removed replaced", "a removed moved", "b registered moved",
+            ]
+            #expect(audit == expected)
+        }
+    }
+
+    @Test(
+        "keeps an FCM topic and a webhook's name in several apps",
+        arguments: [(Platform.android, "/topics/news"), (Platform.webhook, "room")])
+    func sharedTokens(platform: Platform, token: String) async throws {
+        try await Samples.withStores { database in
+            for app in ["default", "news"] {
+                var device = Samples.device(user: "a", token: token)
+                device.platform = platform
+                device.provider = platform.provider
+                device.app = app
+                _ = try await database.devices.register(device)
+            }
+            let stored = try await database.devices.list(user: "a")
+            #expect(stored.map(\.app).sorted() == ["default", "news"])
+        }
+    }
+
     @Test("replaces a device of the same name and switches the stalest beyond the limit off")
     func limits() async throws {
         try await Samples.withStores { database in
@@ -100,12 +146,12 @@ struct DeviceStoreTests {
             let devices = database.devices(limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
             for number in 1...4 {
                 for app in ["default", "news"] {
-                    var device = Samples.device(user: "a", token: "t\(number)", at: Int64(number))
+                    var device = Samples.device(user: "a", token: "\(app) t\(number)", at: Int64(number))
                     device.app = app
                     _ = try await devices.register(device)
                 }
             }
-            let active = try await devices.list(user: "a").filter(\.isActive).map { "\($0.app) \($0.token)" }
+            let active = try await devices.list(user: "a").filter(\.isActive).map(\.token)
             #expect(active.sorted() == ["default t2", "default t3", "default t4", "news t4"])
             #expect(DeviceLimits().limit(of: "default") == 20)
         }
@@ -368,6 +414,44 @@ struct DeviceChangeTests {
             let foreign = try await devices.touch(user: "b", id: mine.id, change: .init(token: "t9"), at: later)
             #expect(foreign == nil)
             #expect(try await devices.list(user: "a").map(\.token) == ["t2"])
+        }
+    }
+
+    @Test("takes a touch's new token from a device of another app")
+    func touchingAcrossApps() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            let mine = try await devices.register(Self.device("t1", deviceID: nil)).device
+            var other = Self.device("t2", user: "b", deviceID: nil)
+            other.app = "news"
+            _ = try await devices.register(other)
+            let moved = try await devices.touch(
+                user: "a", id: mine.id, change: .init(token: "t2"), at: Samples.start)
+            #expect(moved?.token == "t2")
+            let left = try await devices.list(user: "b")
+            #expect(left.isEmpty)
+        }
+    }
+
+    @Test("switches a device on again when a touch brings a new token, not when it repeats the dead one")
+    func touchingDeadToken() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            let phone = try await devices.register(Self.device("t1", deviceID: nil)).device
+            var settlement = DeliveryStore.Settlement()
+            settlement.deadTokens = [(phone.id, "t1", "UNREGISTERED", Samples.start + .seconds(10))]
+            let off = try await database.deliveries.settle(settlement).devices
+            #expect(off == [phone.id])
+            func touch(_ token: String?) async throws -> Device? {
+                try await devices.touch(
+                    user: "a", id: phone.id, change: .init(token: token), at: Samples.start + .seconds(20))
+            }
+            for token in [nil, "t1"] {
+                let seen = try await touch(token)
+                #expect(seen?.isActive == false && seen?.deactivatedReason == "UNREGISTERED")
+            }
+            let renewed = try await touch("t2")
+            #expect(renewed?.isActive == true && renewed?.deactivatedReason == nil)
         }
     }
 }

@@ -299,7 +299,7 @@ final class DeliverySender: Sendable {
                 self.health.withdraw(found.channel.app, service: service)
                 continue
             }
-            let outcome = await self.call(item, facts, batch, found.channel, service, since: now)
+            let outcome = await self.call(item, facts, batch, found, service, since: now)
             if let outcome { return outcome }
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
             // An open breaker holds it back without another lookup of its facts.
@@ -318,15 +318,18 @@ final class DeliverySender: Sendable {
         _ item: Item,
         _ facts: DeliveryStore.Facts,
         _ batch: LaneBatch,
-        _ channel: any ProviderChannel,
+        _ entry: ChannelDirectory.Entry,
         _ service: String?,
         since now: Timestamp
     ) async -> DeliveryOutcome? {
+        let channel = entry.channel
         let (leaseClock, health, term, app) = (self.dispatcher.leaseClock, self.health, item.term, channel.app)
         var message = self.message(facts, item.work, batch.lane, by: channel, now: now)
         message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: now) }
         let start = ContinuousClock.now
-        let reply = await DeliverySpan.send(message, to: facts.device, by: channel, attempt: item.work.attempt)
+        let reply = entry.judged(
+            await DeliverySpan.send(message, to: facts.device, by: channel, attempt: item.work.attempt),
+            of: facts.device)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
         self.health.note(reply, app: channel.app, service: service, since: now, now: end)
@@ -408,8 +411,8 @@ final class DeliverySender: Sendable {
         case .number(let number): if !work.isRetraction { message.badge = own ?? number }
         case .unseen:
             // Ask the board only for a count that goes out; a newer count is already on its
-            // way.
-            let hasCount = !work.isRetraction || channel.retractionsHaveBadge
+            // way. A topic's subscribers have counts of their own.
+            let hasCount = (!work.isRetraction || channel.retractionsHaveBadge) && !facts.device.isTopic
             let user = facts.notification.user
             let isNewest =
                 hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, of: user, for: facts.device.id)

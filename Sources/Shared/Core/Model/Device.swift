@@ -58,6 +58,9 @@ package struct Device: Sendable, Equatable {
     /// Whether it receives pushes: neither Carillon nor its user has switched it off.
     package var getsPushes: Bool { self.isActive && !self.isSilenced }
 
+    /// Whether it stands for an FCM topic, and so for all its subscribers.
+    package var isTopic: Bool { self.provider == .fcm && Self.isTopic(self.token) }
+
     /// Whether a token names an FCM topic.
     ///
     /// Such a token would send a user's notifications to others.

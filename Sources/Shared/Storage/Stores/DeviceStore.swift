@@ -19,12 +19,12 @@ package struct DeviceStore: Sendable {
 
     /// Registers a device.
     ///
-    /// A known token of the app moves to this user. Another device of the same user, app and
-    /// platform is replaced if it has the same `deviceID`, or none but the same name: a phone keeps
-    /// its id when its token changes, while two phones may share a name. Beyond the app's limit,
-    /// the user's least recently used devices of the app are switched off; beyond ``mostDevices``,
-    /// those of all apps. The oldest of these are deleted. Of two concurrent registrations of a
-    /// device, the later one stays, whichever ends first.
+    /// A known token moves to this user and, if it is a device's own, to this app. Another device
+    /// of the same user, app and platform is replaced if it has the same `deviceID`, or none but
+    /// the same name: a phone keeps its id when its token changes, while two phones may share a
+    /// name. Beyond the app's limit, the user's least recently used devices of the app are switched
+    /// off; beyond ``mostDevices``, those of all apps. The oldest of these are deleted. Of two
+    /// concurrent registrations of a device, the later one stays, whichever ends first.
     ///
     /// - Parameter silenced: whether the user silences the device; nil keeps the previous choice.
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
@@ -54,7 +54,7 @@ package struct DeviceStore: Sendable {
     static let statementsOfRegistration = 3
 
     /// Registers a device while its user is locked: stores it, removes devices that it replaces and
-    /// switches off surplus ones.
+    /// its token's rows of other apps, and switches off surplus devices.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         let token = Device.canonicalToken(device.token, of: device.provider)
         return [
@@ -70,12 +70,13 @@ package struct DeviceStore: Sendable {
             PostgresStatement(
                 DeviceAudit.noting(
                     """
-                    DELETE FROM carillon.devices
+                    DELETE FROM carillon.devices o
                     WHERE user_id = $1 AND app = $2 AND platform = $3 AND (provider <> $5 OR token <> $6)
                         AND \(Self.isSame(deviceID: "$8", name: "$4")) AND registered_at <= $7
+                        OR app <> $2 AND provider = $5 AND token = $6 AND \(Self.isOfOneApp)
                     RETURNING id, user_id, provider
                     """,
-                    at: "$7", .removed, .replaced),
+                    at: "$7", .removed, reason: Self.loss(to: "$1")),
                 [
                     .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
                     .text(device.provider.rawValue), .text(token),
@@ -122,10 +123,11 @@ package struct DeviceStore: Sendable {
         SELECT \(DeviceColumns.list) FROM x d
         """
 
-    /// The reason of a registration, from the stored row `x` and the previous one `o`.
+    /// The reason of a registration, from the stored row `x`, the row `o` that it updated, and the
+    /// token's previous rows in all apps, `old`.
     private static let reason = """
-        CASE WHEN o.id IS NULL THEN '\(DeviceAudit.Reason.new.rawValue)'
-            WHEN o.user_id <> x.user_id THEN '\(DeviceAudit.Reason.moved.rawValue)'
+        CASE WHEN EXISTS (SELECT FROM old q WHERE q.user_id <> x.user_id) THEN '\(DeviceAudit.Reason.moved.rawValue)'
+            WHEN o.id IS NULL THEN '\(DeviceAudit.Reason.new.rawValue)'
             ELSE '\(DeviceAudit.Reason.again.rawValue)' END
         """
 
@@ -134,16 +136,34 @@ package struct DeviceStore: Sendable {
         "(device_id = \(deviceID) OR device_id IS NULL AND name = \(name))"
     }
 
+    /// Whether the token of row `o` is a device's own, and so belongs to one app.
+    ///
+    /// Several apps may have the same FCM topic or name of a webhook.
+    private static let isOfOneApp =
+        "o.provider IN ('fcm', 'apns', 'webpush') AND NOT starts_with(o.token, '\(Device.topicPrefix)')"
+
+    /// The reason of the removal of device `x` by a registration of `user`.
+    private static func loss(to user: String) -> String {
+        """
+        CASE WHEN x.user_id = \(user) THEN '\(DeviceAudit.Reason.replaced.rawValue)'
+            ELSE '\(DeviceAudit.Reason.moved.rawValue)' END
+        """
+    }
+
     /// Stores or moves a token, with an audit row unless the user already had it active.
     ///
-    /// A new token keeps the user's choice to silence the device that it replaces.
+    /// A new token keeps the user's choice to silence the device that it replaces, and so does a
+    /// token that moves to another app.
     ///
-    /// The previous owner is read first and locked: of two users who register a token at once, the
-    /// second takes it from the first.
+    /// The previous rows are read first and locked, in order of id so that two registrations of a
+    /// token do not deadlock: of two users who register it at once, the second takes it from the
+    /// first.
     private static let upsert = """
         WITH old AS MATERIALIZED (
-            SELECT o.id, o.user_id, o.provider, o.active FROM carillon.devices o
-            WHERE o.app = $5 AND o.provider = $4 AND o.token = $7 FOR UPDATE
+            SELECT o.id, o.user_id, o.provider, o.active, o.app FROM carillon.devices o
+            WHERE o.provider = $4 AND o.token = $7
+                AND (o.app = $5 OR \(Self.isOfOneApp))
+            ORDER BY o.id FOR UPDATE
         ),
         stored AS (
             INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
@@ -153,7 +173,8 @@ package struct DeviceStore: Sendable {
             FROM (SELECT count(*) FROM old) asked
             LEFT JOIN LATERAL (
                 SELECT silenced, coalesce(created_at, registered_at) AS created_at FROM carillon.devices
-                WHERE user_id = $2 AND app = $5 AND platform = $3 AND \(Self.isSame(deviceID: "$9", name: "$8"))
+                WHERE user_id = $2 AND (id IN (SELECT id FROM old)
+                    OR app = $5 AND platform = $3 AND \(Self.isSame(deviceID: "$9", name: "$8")))
                 ORDER BY last_used_at DESC, id LIMIT 1
             ) k ON true
             ON CONFLICT (app, provider, token) DO UPDATE SET
@@ -169,13 +190,17 @@ package struct DeviceStore: Sendable {
         ),
         told AS (
             \(DeviceAudit.insert)
-            \(DeviceAudit.rows(from: "stored x LEFT JOIN old o ON true", at: "$12", .registered, reason: Self.reason))
+            \(DeviceAudit.rows(from: Self.storedAndOld, at: "$12", .registered, reason: Self.reason))
             WHERE o.id IS NULL OR o.user_id <> x.user_id OR NOT o.active
             UNION ALL
-            \(DeviceAudit.rows(from: "old x JOIN stored s ON s.user_id <> x.user_id", at: "$12", .removed, .moved))
+            \(DeviceAudit.rows(from: Self.oldOfOthers, at: "$12", .removed, .moved))
         )
         SELECT \(DeviceColumns.list) FROM stored d
         """
+
+    /// The stored row with the one that it updated; the rows of other apps are removed after it.
+    private static let storedAndOld = "stored x LEFT JOIN old o ON o.app = x.app"
+    private static let oldOfOthers = "old x JOIN stored s ON s.app = x.app AND s.user_id <> x.user_id"
 
     /// The user's devices, most recently used first.
     package func list(user: String) async throws(PostgresError) -> [Device] {
@@ -256,6 +281,8 @@ extension DeviceStore {
 
     /// Records that a device was seen, with its changes; a previous holder of a new token loses it.
     ///
+    /// A new token switches the device on, like a registration: the old one may just have died.
+    ///
     /// - Returns: the device after the change; nil if the user has none with this id.
     package func touch(
         user: String,
@@ -270,15 +297,11 @@ extension DeviceStore {
                 DeviceAudit.noting(
                     """
                     DELETE FROM carillon.devices o USING carillon.devices d
-                    WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.app = d.app AND o.provider = d.provider
-                        AND o.token = $3
+                    WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.provider = d.provider AND o.token = $3
+                        AND (o.app = d.app OR \(Self.isOfOneApp))
                     RETURNING o.id, o.user_id, o.provider
                     """,
-                    at: "$4", .removed,
-                    reason: """
-                        CASE WHEN x.user_id = $2 THEN '\(DeviceAudit.Reason.replaced.rawValue)'
-                            ELSE '\(DeviceAudit.Reason.moved.rawValue)' END
-                        """),
+                    at: "$4", .removed, reason: Self.loss(to: "$2")),
                 [.id(id), .text(user), .text(change.token), .timestamp(at)]
             ),
             PostgresStatement(
@@ -292,6 +315,8 @@ extension DeviceStore {
                         app_version = CASE WHEN $8 THEN $7 ELSE d.app_version END,
                         locale = CASE WHEN $10 THEN $9 ELSE d.locale END,
                         created_at = coalesce(d.created_at, d.registered_at),
+                        active = d.active OR coalesce($3 <> d.token, false),
+                        deactivated_reason = CASE WHEN $3 <> d.token THEN NULL ELSE d.deactivated_reason END,
                         last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
                     WHERE d.id = $1 AND d.user_id = $2
                     RETURNING \(DeviceColumns.list)

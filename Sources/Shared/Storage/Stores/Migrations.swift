@@ -54,6 +54,9 @@ package enum Migrations {
         Migration(
             number: 13, name: "index schedules, digests and revocations",
             script: String(decoding: PackageResources.V0013_index_schedules_digests_revocations_sql, as: UTF8.self)),
+        Migration(
+            number: 14, name: "index device tokens",
+            script: String(decoding: PackageResources.V0014_index_device_tokens_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.
