@@ -70,6 +70,18 @@ struct NativeClientTests {
         }
     }
 
+    @Test("the first notification of a new user comes as one, also after an epoch began")
+    func first() async throws {
+        try await Stack.with { stack in
+            try await stack.query("SELECT carillon.begin_epoch()")
+            let gateway = try await stack.startBoth()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await Self.notify(stack, "n1")
+            try await eventually("it comes") { socket.titles == ["n1"] }
+            #expect(socket.all("sync").allSatisfy { $0["reset"]?.bool == false })
+        }
+    }
+
     @Test("an ack confirms notifications by id when no ping is answered")
     func acknowledge() async throws {
         try await Stack.with { stack in

@@ -265,6 +265,37 @@ struct SocketServiceTests {
         }
     }
 
+    @Test("sends only the counts of an inbox whose unread notifications cannot be read in time")
+    func slowUnread() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
+            let redis = try await TestRedis.connect()
+            let base = try Self.base(database.pool, redis)
+            let service = try Self.service(base)
+            let users = ["ada", "eve"]
+            for (place, user) in users.enumerated() {
+                let id = NotificationID(high: 1, low: UInt64(place))
+                var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
+                notification.jobEntry = "jobs/\(place)"
+                notification.channels = [.inApp]
+                _ = try await base.database.notifications.store([notification], areRepeats: false)
+            }
+            _ = try await database.pool.query("ALTER TABLE carillon.notifications RENAME TO stored_notifications")
+            _ = try await database.pool.query(
+                """
+                CREATE VIEW carillon.notifications AS
+                SELECT * FROM carillon.stored_notifications
+                WHERE CASE WHEN user_id = 'eve' THEN pg_sleep(60) IS NOT NULL ELSE true END
+                """)
+            // An unknown version, so both clients start over.
+            let snapshots = try await service.changes(
+                users.map { InboxQuestion(user: $0, dialect: .native, since: 99) })
+            #expect(snapshots.map { $0?.items.count } == [1, 0])
+            #expect(snapshots.map { $0?.unread } == [1, 1] && snapshots.map { $0?.version } == [1, 1])
+            #expect(snapshots.map { $0?.hasMore } == [false, true])
+            await redis.close()
+        }
+    }
+
     @Test("an outage of Redis is logged once, not for each call that loses events")
     func lostOften() async throws {
         let redis = try await TestRedis.connect()

@@ -94,6 +94,14 @@ struct EpochTests {
             #expect(try await inbox.find(user: "ada", id: newer.id)?.version == base + 1)
             #expect(batch.replacements.map(\.version) == [base + 2])
             base = try await begin()
+            // A socket that was open before continues with the first notification.
+            let missing = try await inbox.state(of: "eve")
+            #expect(missing.version == base && missing.floor == base && missing.total == 0)
+            let pages = [
+                try await inbox.page(user: "eve", filter: .init(limit: 10)),
+                try await inbox.changes(user: "eve", since: base, limit: 10, unless: nil),
+            ]
+            #expect(pages.allSatisfy { $0.state == missing && $0.notifications.isEmpty })
             let fresh = Samples.notification(8, user: "eve")
             let stored = try await Database(pool).notifications.store([fresh], areRepeats: false)
             #expect(stored == [.stored(version: base + 1, unread: 1)])

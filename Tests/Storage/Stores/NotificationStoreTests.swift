@@ -168,6 +168,24 @@ struct NotificationStoreTests {
         }
     }
 
+    @Test("tells when a notification that is repeated was read or deleted")
+    func seenRepeats() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let batch = (1...2).map { Samples.notification($0, user: "a") }
+            _ = try await store.store(batch, areRepeats: false)
+            let inbox = InboxStore(database)
+            _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
+            _ = try await inbox.delete(user: "a", id: batch[1].id, at: Samples.start)
+            #expect(
+                try await store.store(batch, areRepeats: true) == [
+                    .known(version: 3, unread: 0, status: .pending, isOwned: false, seenAt: Samples.start),
+                    .known(version: 4, unread: 0, status: .pending, isOwned: false, seenAt: Samples.start),
+                ]
+            )
+        }
+    }
+
     @Test("stores concurrent batches to the same inboxes without deadlock, with exact counts")
     func concurrency() async throws {
         try await Samples.withStores { database in

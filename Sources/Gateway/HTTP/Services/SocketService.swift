@@ -3,8 +3,6 @@
 
 import Clients
 import Core
-import CoreMetrics
-import Metrics
 import Operations
 import Sockets
 import Storage
@@ -22,9 +20,6 @@ package struct SocketService: SocketBackend {
     private static let longestTry: Duration = .seconds(2 * 86_400)
     /// The inboxes per round trip, each with at most ``longestGap`` rows.
     private static let usersPerRead = 32
-
-    /// Users whose last presence could not be recorded.
-    private static let unseen = Counter(label: "carillon.presence.unseen")
 
     private let node: String
     private let credentials: CredentialResolver
@@ -149,19 +144,15 @@ package struct SocketService: SocketBackend {
     }
 
     package func close(_ departures: [SocketDeparture]) async throws -> [Bool] {
-        let areGone = try await self.presence.remove(departures.map { ($0.user, $0.connection) })
-        let gone = zip(departures, areGone).filter { $1 }.map(\.0)
-        // They are gone, even if their last presence cannot be recorded.
-        let users = ExactText.distinct(gone.map(\.user))
-        do {
-            let presences = try await self.presence.lookUp(users)
-            let offline = Set(zip(users, presences).filter { $1 == .offline }.map { ExactText($0.0) })
-            let last = gone.filter { offline.contains(ExactText($0.user)) }
-            try await self.users.markSeen(last.map { ($0.user, $0.at) })
-        } catch {
-            Self.unseen.increment(by: users.count)
-        }
-        return areGone
+        try await self.presence.remove(departures.map { ($0.user, $0.connection) })
+    }
+
+    package func markSeen(_ departures: [SocketDeparture]) async throws {
+        let users = ExactText.distinct(departures.map(\.user))
+        let presences = try await self.presence.lookUp(users)
+        let offline = Set(zip(users, presences).filter { $1 == .offline }.map { ExactText($0.0) })
+        let last = departures.filter { offline.contains(ExactText($0.user)) }
+        try await self.users.markSeen(last.map { ($0.user, $0.at) })
     }
 
     package func registered(user: String) async throws -> [String] {
@@ -265,30 +256,32 @@ package struct SocketService: SocketBackend {
         let since: Int64
     }
 
-    /// Returns the changes of each gap; nil if the inbox is too large to read in time, and would be
-    /// again.
-    private func changes(
-        _ gaps: [Gap]
-    ) async throws(PostgresError) -> [(state: InboxStore.State, changed: [Notification])?] {
+    /// Reads inboxes together; if PostgreSQL does not answer in time, each alone, as one may be at
+    /// fault.
+    ///
+    /// - Returns: a value for each key; nil if the inbox is too large to read in time, and would be
+    ///   again.
+    private func read<Key, Value>(
+        _ keys: [Key],
+        _ body: ([Key]) async throws(PostgresError) -> [Value]
+    ) async throws(PostgresError) -> [Value?] {
         do throws(PostgresError) {
-            let changes = try await self.inbox.changes(
-                gaps.map { ($0.user.text, $0.since) }, limit: Self.longestGap + 1)
-            return changes.map { .some($0) }
+            return try await body(keys).map { .some($0) }
         } catch {
             guard error.sqlState == "57014" else { throw error }
         }
-        var changes = [(state: InboxStore.State, changed: [Notification])?](repeating: nil, count: gaps.count)
-        guard gaps.count > 1 else { return changes }
-        // One inbox may be at fault, so read each alone. More timeouts would hold up all sockets.
+        var values = [Value?](repeating: nil, count: keys.count)
+        guard keys.count > 1 else { return values }
+        // More timeouts would hold up all sockets.
         var timeouts = 0
-        for (place, gap) in gaps.enumerated() where timeouts < 2 {
-            if let change = try await self.changes([gap])[0] {
-                changes[place] = change
+        for (place, key) in keys.enumerated() where timeouts < 2 {
+            if let value = try await self.read([key], body)[0] {
+                values[place] = value
             } else {
                 timeouts += 1
             }
         }
-        return changes
+        return values
     }
 
     /// Returns the changes since a version, or the newest unread without one.
@@ -326,7 +319,10 @@ package struct SocketService: SocketBackend {
         while !rest.isEmpty {
             let batch = rest.prefix(Self.usersPerRead)
             rest = rest.dropFirst(batch.count)
-            for (gap, change) in zip(batch, try await self.changes(batch.map(\.key))) {
+            let changes = try await self.read(batch.map(\.key)) { (gaps: [Gap]) async throws(PostgresError) in
+                try await self.inbox.changes(gaps.map { ($0.user.text, $0.since) }, limit: Self.longestGap + 1)
+            }
+            for (gap, change) in zip(batch, changes) {
                 guard let (state, changed) = change else { continue }
                 for (index, since) in gap.value {
                     snapshots[index] = self.replay(changed, since: since, state, for: requests[index])
@@ -358,15 +354,36 @@ package struct SocketService: SocketBackend {
     }
 
     /// Returns the newest unread notifications; a returning client gets only those that it missed.
+    ///
+    /// The snapshot of an inbox that PostgreSQL cannot read in time has only the counts.
     private func newest(_ requests: [Request]) async throws -> [InboxSnapshot] {
         guard !requests.isEmpty else { return [] }
-        let (states, unread) = try await self.inbox.newestUnread(requests.map(\.user), limit: Self.syncCount)
-        return zip(requests, states).map { request, state -> InboxSnapshot in
-            var snapshot = self.snapshot(state, unread[ExactText(request.user)] ?? [], request.dialect.shape)
+        let newest = try await self.newest(of: ExactText.distinct(requests.map(\.user)))
+        return requests.map { request -> InboxSnapshot in
+            let (state, unread) = newest[ExactText(request.user)] ?? (state: InboxStore.State(), unread: [])
+            var snapshot = self.snapshot(state, unread, request.dialect.shape)
             if request.isReturn, let since = request.since { return Self.missed(snapshot, since: since) }
             snapshot.isReset = request.since != nil
             return snapshot
         }
+    }
+
+    private func newest(
+        of users: [String]
+    ) async throws(PostgresError) -> [ExactText: (state: InboxStore.State, unread: [Notification])] {
+        typealias Newest = (state: InboxStore.State, unread: [Notification])
+        let found = try await self.read(users) { (users: [String]) async throws(PostgresError) -> [Newest] in
+            let (states, unread) = try await self.inbox.newestUnread(users, limit: Self.syncCount)
+            return zip(users, states).map { (state: $1, unread: unread[ExactText($0)] ?? []) }
+        }
+        var newest: [ExactText: Newest] = [:]
+        for (user, value) in zip(users, found) { newest[ExactText(user)] = value }
+        let unreadable = users.filter { newest[ExactText($0)] == nil }
+        guard !unreadable.isEmpty else { return newest }
+        for (user, state) in zip(unreadable, try await self.inbox.states(unreadable)) {
+            newest[ExactText(user)] = (state: state, unread: [])
+        }
+        return newest
     }
 
     /// Returns the newest unread notifications that a client missed, oldest first, when it missed

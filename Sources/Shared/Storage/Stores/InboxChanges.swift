@@ -105,7 +105,7 @@ extension InboxStore {
                     """,
                 where: """
                     n.id = $2 AND n.deleted_at IS NOT NULL AND n.version > 0 AND n.replaced_by IS NULL
-                        AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
+                        AND \(InboxSQL.isNotWithdrawn(of: "n"))
                         AND (n.keep_until IS NULL OR n.keep_until > now())
                     """,
                 total: "tally.n", unread: "tally.unread",
@@ -153,7 +153,7 @@ extension InboxStore {
                 SELECT \(NotificationColumns.list) FROM carillon.archived a
                 JOIN carillon.notifications n ON n.user_id = a.user_id AND n.id = a.notification_id
                 WHERE a.user_id = $1 AND a.notification_id < $2 AND n.deleted_at > $4
-                    AND n.status <> '\(NotificationStatus.cancelled.rawValue)'
+                    AND \(InboxSQL.isNotWithdrawn(of: "n"))
                 ORDER BY a.notification_id DESC LIMIT $3
                 """,
                 .text(user), .id(end), .int4(clamping: limit), .timestamp(at)))

@@ -98,11 +98,14 @@ enum InboxSQL {
     /// The number of columns of a state; a page's rows begin with them.
     static let stateColumns = 6
 
-    /// The columns of a state, of an inbox called `alias`.
+    /// The columns of a state, of an inbox called `alias`, whose row may be missing.
+    ///
+    /// `greatest` ignores nulls, so a missing inbox has the base of the epoch, as its first row
+    /// will.
     static func state(of alias: String) -> String {
         """
-        \(EpochSQL.version(of: alias)), \(alias).unread, \(alias).total, \(EpochSQL.floor(of: alias)), \
-        \(alias).begun_at, \(alias).notes
+        \(EpochSQL.version(of: alias)), coalesce(\(alias).unread, 0), coalesce(\(alias).total, 0), \
+        \(EpochSQL.floor(of: alias)), coalesce(\(alias).begun_at, 'epoch'), coalesce(\(alias).notes, 0)
         """
     }
 
@@ -113,7 +116,8 @@ enum InboxSQL {
     /// The first column numbers them from 1.
     static let states = """
         SELECT u.number, \(Self.state(of: "b"))
-        FROM unnest($1) WITH ORDINALITY AS u (user_id, number) JOIN carillon.inboxes b ON b.user_id = u.user_id
+        FROM unnest($1) WITH ORDINALITY AS u (user_id, number)
+        LEFT JOIN carillon.inboxes b ON b.user_id = u.user_id
         """
 
     /// $1: user, $2: only ids below this, $3: type or null, $4: limit.
@@ -165,13 +169,14 @@ enum InboxSQL {
         )
         """, order: "x.version, x.id", limit: "$3")
 
-    /// A row of the state alone, if there is an inbox, then a row for each notification without the
-    /// state: nulls cost next to nothing, and no row is sorted or copied for a join.
+    /// A row of the state alone, then a row for each notification without the state: nulls cost
+    /// next to nothing, and no row is sorted or copied for a join.
     ///
     /// A branch with a limit is never read in parallel, so its order holds.
     private static func rows(_ condition: String, order: String, limit: String) -> String {
         """
-        SELECT \(Self.state(of: "b")), \(InboxRow.nulls) FROM carillon.inboxes b WHERE b.user_id = $1
+        SELECT \(Self.state(of: "b")), \(InboxRow.nulls)
+        FROM (SELECT) AS one LEFT JOIN carillon.inboxes b ON b.user_id = $1
         UNION ALL (
             SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM carillon.notifications x
             WHERE x.user_id = $1 AND \(condition)
@@ -193,7 +198,7 @@ enum InboxSQL {
         FROM unnest($1, $2, $3) WITH ORDINALITY AS u (user_id, before, type, number)
         CROSS JOIN LATERAL (
             SELECT \(Self.state(of: "b")), \(InboxRow.nulls)
-            FROM carillon.inboxes b WHERE b.user_id = u.user_id
+            FROM (SELECT) AS one LEFT JOIN carillon.inboxes b ON b.user_id = u.user_id
             UNION ALL (
                 SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM carillon.notifications x
                 WHERE x.user_id = u.user_id AND x.id < u.before AND \(condition) AND x.version > 0
@@ -204,10 +209,20 @@ enum InboxSQL {
         """
     }
 
+    /// Whether the job of a notification, of a table called `alias`, was not cancelled, not even
+    /// while a provider had it.
+    static func isNotWithdrawn(of alias: String? = nil) -> String {
+        let row = alias.map { "\($0)." } ?? ""
+        return """
+            \(row)status <> '\(NotificationStatus.cancelled.rawValue)' \
+            AND \(row)status_reason IS DISTINCT FROM '\(RecordedReason.cancelledTooLate.rawValue)'
+            """
+    }
+
     /// A notification that has reached its user ($1): listed, archived, or pushed only, but not
     /// suppressed.
     static let isReceived = """
-        (deleted_at IS NULL OR deleted_at > now() AND status <> 'cancelled' AND EXISTS (
+        (deleted_at IS NULL OR deleted_at > now() AND \(Self.isNotWithdrawn()) AND EXISTS (
             SELECT FROM carillon.archived a WHERE a.user_id = $1 AND a.notification_id = id
         )) AND (version > 0 OR status <> 'suppressed')
         """

@@ -79,7 +79,6 @@ package struct InboxStore: Sendable {
 
         /// Adds a row of the state or of a notification, whose columns begin at `first`.
         mutating func add(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) {
-            // A user who never had a notification has no inbox, and no row of the state.
             if row.isNull(first) {
                 self.notifications.append(try InboxRow(row, at: first + InboxSQL.stateColumns))
             } else {
@@ -121,7 +120,8 @@ package struct InboxStore: Sendable {
 
     // MARK: Reading
 
-    /// Returns the state of an inbox; version 0 if it was never written to.
+    /// Returns the state of an inbox; if it was never written to, its version and floor are the
+    /// epoch's base.
     ///
     /// Concurrent calls share a statement.
     package func state(of user: String) async throws(PostgresError) -> State {

@@ -117,8 +117,8 @@ enum NotificationSQL {
     /// that is what is being stored.
     ///
     /// Parameter after those of the columns: for each row whether it is listed. Rows: position,
-    /// version, unread count; for a known one its id, status, status reason and whether its content
-    /// differs; for a new one that was cancelled the status.
+    /// version, unread count; for a known one its id, status, status reason, whether its content
+    /// differs and when it was read or deleted; for a new one that was cancelled the status.
     static let insertChecked = """
         WITH input AS MATERIALIZED (
             SELECT i.*, EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("i")) AS is_cancelled
@@ -129,17 +129,21 @@ enum NotificationSQL {
             SELECT i.n, x.*
             FROM input i
             CROSS JOIN LATERAL (
-                (SELECT o.id, o.version, o.status, o.status_reason, false AS differs FROM carillon.notifications o
+                (SELECT o.id, o.version, o.status, o.status_reason, false AS differs,
+                        coalesce(o.read_at, o.deleted_at) AS seen_at
+                    FROM carillon.notifications o
                     WHERE o.user_id = i.user_id AND o.id = i.id)
                 UNION ALL
                 (SELECT o.id, o.version, o.status, o.status_reason,
-                        (o.type, o.title, o.body, o.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                        (o.type, o.title, o.body, o.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data),
+                        NULL::timestamptz
                     FROM carillon.notifications o
                     WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
                         AND o.job_id = i.job_id)
                 UNION ALL
                 (SELECT h.notification_id, 0, '\(NotificationStatus.deferred.rawValue)', 'digest',
-                        (h.type, h.title, h.body, h.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                        (h.type, h.title, h.body, h.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data),
+                        NULL::timestamptz
                     FROM carillon.digest_items h
                     WHERE i.job_id IS NOT NULL AND h.user_id = i.user_id AND h.org_id = i.org_id
                         AND h.job_id = i.job_id AND NOT h.is_single
@@ -173,9 +177,11 @@ enum NotificationSQL {
                 of: "x", replacing: ["status": "CASE WHEN x.is_cancelled THEN 'cancelled' ELSE x.status END"]))
             FROM numbered x
         )
-        SELECT (n - 1)::int4, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false FROM numbered
+        SELECT (n - 1)::int4, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false,
+            NULL::timestamptz
+        FROM numbered
         UNION ALL
-        SELECT (k.n - 1)::int4, k.version, b.unread, k.id, k.status, k.status_reason, k.differs
+        SELECT (k.n - 1)::int4, k.version, b.unread, k.id, k.status, k.status_reason, k.differs, k.seen_at
         FROM known k JOIN input i USING (n)
         CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
         """
@@ -313,6 +319,17 @@ enum NotificationSQL {
             AND n.status = 'pending' AND n.status_reason IS NULL
             AND (n.stored_at, n.id) > ($3::timestamptz, $4::uuid)
         ORDER BY n.stored_at, n.id LIMIT $2
+        """
+
+    /// Those of some notifications that are stored and have no owner.
+    ///
+    /// $1, $2: users and ids. Rows: as in ``unowned``.
+    static let unownedAmong = """
+        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at
+        FROM unnest($1, $2) AS k (user_id, id)
+        JOIN carillon.notifications n ON \(Self.isNamed(by: "k"))
+        LEFT JOIN carillon.inboxes b ON b.user_id = n.user_id
+        WHERE n.status = 'pending' AND n.status_reason IS NULL
         """
 
     /// Moves the sweep's watermark to just before the oldest row without an owner, at most to $1,

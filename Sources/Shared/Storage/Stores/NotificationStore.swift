@@ -11,7 +11,9 @@ package struct NotificationStore: Sendable {
         /// Stored now. `version` is 0 if it is not listed; `unread` is the count including it.
         case stored(version: Int64, unread: Int32)
         /// The same entry was stored before; this is its current state.
-        case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
+        ///
+        /// `seenAt` is when the user read or deleted it; then `version` is that of this change.
+        case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool, seenAt: Timestamp? = nil)
         /// Another entry with the same job id was stored before, or a digest holds it.
         case duplicate(of: NotificationID)
         /// A duplicate with different content.
@@ -255,7 +257,9 @@ package struct NotificationStore: Sendable {
             return try row.bool(6) ? .conflict(with: existing) : .duplicate(of: existing)
         }
         let status = NotificationStatus(rawValue: try row.text(4)) ?? .pending
-        return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
+        return .known(
+            version: version, unread: unread, status: status, isOwned: !row.isNull(5),
+            seenAt: try row.optionalTimestamp(7))
     }
 
     /// Records confirmations of receipt; a final status other than `failed` stays.
@@ -379,11 +383,21 @@ package struct NotificationStore: Sendable {
     ) async throws(PostgresError) -> [Unowned] {
         let place =
             last.map { RepairPlace($0.storedAt, $0.notification.id) } ?? RepairPlace(slice.start + .microseconds(1))
-        let result = try await self.pool.query(
-            NotificationSQL.unowned, .timestamp(slice.end), .int4(clamping: limit),
-            .timestamp(place.moment), .id(place.id)
-        )
-        return try result.map { (row) throws(PostgresError) in
+        return try Self.readUnowned(
+            try await self.pool.query(
+                NotificationSQL.unowned, .timestamp(slice.end), .int4(clamping: limit),
+                .timestamp(place.moment), .id(place.id)))
+    }
+
+    /// The stored ones of these notifications that have no owner, in any order.
+    package func unowned(among notifications: [Notification]) async throws(PostgresError) -> [Unowned] {
+        try Self.readUnowned(
+            try await self.pool.query(
+                NotificationSQL.unownedAmong, .texts(notifications.map(\.user)), .ids(notifications.map(\.id))))
+    }
+
+    private static func readUnowned(_ result: PostgresResult) throws(PostgresError) -> [Unowned] {
+        try result.map { (row) throws(PostgresError) in
             Unowned(
                 notification: try NotificationColumns.all.read(row),
                 unread: try row.int4(NotificationColumns.all.count),
