@@ -145,6 +145,8 @@ struct LaneBatch: Sendable {
     var replaySafeFrom: Int64 = 0
     /// The first entry of each job that has waited for its moment, by the entry as which it fires.
     var sources: [String: String] = [:]
+    /// The pages of broadcasts that have waited for their users' local time, by entry.
+    var pages: [String: Schedule.Page] = [:]
 
     /// Returns the batch with other entries.
     func with(_ entries: [StreamEntry]) -> LaneBatch {
@@ -206,15 +208,16 @@ struct LaneBatch: Sendable {
 /// If a reply of Redis gets lost, its entries are pending for this process but not in flight; that
 /// is how ``ClaimService`` finds them. The queues and stages bound the number.
 final class InFlightEntries: Sendable {
-    private let ids = Mutex<[String: Set<String>]>([:])
+    private let ids = Mutex<[ExactText: Set<String>]>([:])
 
     /// Adds entries before anything else is done with them.
     func take(_ entries: some Sequence<String>, of stream: String) {
-        self.ids.withLock { $0[stream, default: []].formUnion(entries) }
+        self.ids.withLock { $0[ExactText(stream), default: []].formUnion(entries) }
     }
 
     /// Removes entries that were acknowledged, or that another dispatcher took over.
     func release(_ entries: some Sequence<String>, of stream: String) {
+        let stream = ExactText(stream)
         self.ids.withLock { ids in
             ids[stream]?.subtract(entries)
             // Each organisation has an overflow of its own, so empty sets would add up.
@@ -226,10 +229,10 @@ final class InFlightEntries: Sendable {
     var streamCount: Int { self.ids.withLock { $0.count } }
 
     func count(of stream: String) -> Int {
-        self.ids.withLock { $0[stream]?.count ?? 0 }
+        self.ids.withLock { $0[ExactText(stream)]?.count ?? 0 }
     }
 
     func contains(_ entry: String, of stream: String) -> Bool {
-        self.ids.withLock { $0[stream]?.contains(entry) ?? false }
+        self.ids.withLock { $0[ExactText(stream)]?.contains(entry) ?? false }
     }
 }

@@ -43,7 +43,7 @@ struct HoldingBackTests {
                 [.note(.quietHours), .settle(status: .sent, reason: .quietHours, via: "inbox")]
             ),
             (.ignore, .alert, [.push]),
-            // Only alerts may ignore them.
+            // Only alerts ignore them, whatever the type's severity.
             (.ignore, .info, [.postpone(.release, until: quietEnd, reason: .quietHours)]),
         ]
     )
@@ -51,6 +51,8 @@ struct HoldingBackTests {
         let steps = Self.steps {
             $0.settings.quietHours = Self.quiet
             $0.type.quietHours = policy
+            // The catalog allows `ignore` for such a type alone.
+            if policy == .ignore { $0.type.severity = .alert }
             $0.notification.lane = .critical
             $0.notification.severity = severity
             $0.notification.expiresAt = nil

@@ -117,6 +117,19 @@ struct StoringTests {
         }
     }
 
+    @Test("a user who refused only e-mail has no preference for a type without e-mail")
+    func otherChannel() {
+        func steps(_ channels: Channels) -> [Step] {
+            Self.steps {
+                $0.type.channels = channels
+                $0.type.isOnByDefault = false
+                $0.preference = TypePreference(email: false)
+            }
+        }
+        #expect(steps([.inApp, .push]) == Self.refused(.notOptedIn))
+        #expect(steps(.all) == Self.refused(.optedOutOfType))
+    }
+
     @Test("e-mail needs no preference if the type insists or sends it when unread")
     func unasked() {
         let insists = Self.steps {

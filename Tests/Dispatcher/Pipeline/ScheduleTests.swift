@@ -196,24 +196,40 @@ struct LocalBroadcastTests {
             try await BroadcastExpansion(dispatcher: self.dispatcher, highWaterMark: 1_000).work()
         }
 
+        func fireAll() async throws {
+            while try await ScheduleFiring(dispatcher: self.dispatcher).fireDue(.normal) > 0 {}
+        }
+
         func number(_ sql: String) async throws -> Int64 { try await self.pool.query(sql).first?.int8(0) ?? -1 }
+
+        /// Returns how many users count with a reason.
+        func counted(_ reason: String) async throws -> Int64 {
+            try await self.number(
+                "SELECT coalesce(sum((counted ->> '\(reason)')::int8), 0)::int8 FROM carillon.broadcast_pages")
+        }
     }
 
     private static func with(
         _ local: String,
         stream: String = "jobs",
+        topic: String? = nil,
+        isOnByDefault: Bool = true,
         _ body: (Scene) async throws -> Void
     ) async throws {
         let seconds = Mutex<Int64>(0)
+        var type = NotificationType(name: "news")
+        type.isOnByDefault = isOnByDefault
         try await TestDispatcher.with(
+            types: [type],
             now: { TestDispatcher.now + .seconds(seconds.withLock { $0 }) }
         ) { dispatcher, database in
-            let fields = [("all", "true"), ("type", "news"), ("title", "Later"), ("deliver_local", local)].map {
+            let audience = topic.map { ("topic", $0) } ?? ("all", "true")
+            let fields = [audience, ("type", "news"), ("title", "Later"), ("deliver_local", local)].map {
                 (name: $0.0, value: Array($0.1.utf8)[...])
             }
             let broadcast = Broadcast(
                 id: NotificationID(high: 1, low: 1), org: "", jobID: nil,
-                entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: nil,
+                entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: topic,
                 lane: .normal, createdAt: TestDispatcher.now)
             let store = dispatcher.database.broadcasts
             #expect(try await store.add(broadcast) == .taken)
@@ -221,6 +237,11 @@ struct LocalBroadcastTests {
             try await store.counted(claimed, size: 1, isConfirmed: true)
             try await database.pool.query(
                 "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
+            if let topic {
+                try await database.pool.query(
+                    "INSERT INTO carillon.subscriptions (topic, user_id) SELECT $1, user_id FROM carillon.users",
+                    .text(topic))
+            }
             try await body(
                 Scene(dispatcher, database.pool) { value in seconds.withLock { $0 = value } })
         }
@@ -245,6 +266,40 @@ struct LocalBroadcastTests {
             #expect(try await scene.number("SELECT count(DISTINCT user_id) \(sql)") == 80)
             #expect(try await scene.number("SELECT count(*) FROM carillon.schedules") == 0)
             #expect(try await scene.number("SELECT count(*) FROM carillon.dead_letters") == 0)
+        }
+    }
+
+    @Test("users who leave the topic before their local time get nothing, and count with that reason")
+    func left() async throws {
+        try await Self.with("12:00", topic: "offers at noon") { scene in
+            try await scene.expand()
+            #expect(try await scene.counted("scheduled") == 40)
+            try await scene.pool.query("DELETE FROM carillon.subscriptions WHERE user_id IN ('u5', 'u6')")
+            scene.advance(to: 3_300)
+            try await scene.fireAll()
+            let sql = "SELECT count(*) FROM carillon.notifications"
+            #expect(try await scene.number(sql) == 38)
+            #expect(try await scene.number("\(sql) WHERE user_id IN ('u5', 'u6')") == 0)
+            #expect(try await scene.counted("left_topic") == 2)
+            #expect(try await scene.counted("scheduled") == 38)
+        }
+    }
+
+    @Test("users who do not want it at their local time are counted, and nothing is stored for them")
+    func refused() async throws {
+        try await Self.with("12:00", isOnByDefault: false) { scene in
+            try await scene.expand()
+            for statement in [
+                "INSERT INTO carillon.preferences (user_id, type, in_app) VALUES ('u1', 'news', true)",
+                "INSERT INTO carillon.user_settings (user_id, opted_out) VALUES ('u2', true)",
+            ] { try await scene.pool.query(statement) }
+            scene.advance(to: 3_300)
+            try await scene.fireAll()
+            let users = try await scene.pool.query("SELECT user_id FROM carillon.notifications")
+            #expect(try users.map { try $0.text(0) } == ["u1"])
+            for (reason, count) in [("not_opted_in", 38), ("opted_out", 1), ("scheduled", 1)] as [(String, Int64)] {
+                #expect(try await scene.counted(reason) == count, "\(reason)")
+            }
         }
     }
 
@@ -516,6 +571,7 @@ struct ZoneWatchTests {
     }
 }
 
+@Suite(.timeLimit(.minutes(10)))
 struct SteadyClockTests {
     private static let start = Timestamp(seconds: 1_795_000_000)
 
@@ -531,15 +587,60 @@ struct SteadyClockTests {
         #expect(clock.now(at: asked + .milliseconds(1_100)) == Self.start + .seconds(3_621))
     }
 
-    @Test("ignores an answer that took too long, but takes the first")
+    @Test("ignores an answer that took too long, unless none was faster")
     func late() {
         let begin = ContinuousClock.now
         let clock = SteadyClock(Self.start + .seconds(7_200), at: begin)
         clock.set(Self.start, asked: begin, answered: begin + .seconds(2))
         #expect(clock.now(at: begin + .seconds(2)) == Self.start + .seconds(1))
         let asked = begin + .seconds(3)
-        #expect(clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(1)) == nil)
+        #expect(clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(3)) == nil)
         #expect(clock.now(at: asked) == Self.start + .seconds(2))
+        clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(1))
+        #expect(clock.now(at: asked + .milliseconds(500)) == Self.start + .seconds(99))
+        clock.set(Self.start, asked: asked, answered: asked)
+        #expect(clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(1)) == nil)
+        #expect(clock.now(at: asked) == Self.start)
+    }
+
+    @Test("starts with a second answer if the first came too late")
+    func lateStart() async throws {
+        try await TestDatabase.with { database in
+            let notifications = Database(database.pool).notifications
+            let begin = ContinuousClock.now
+            let end = begin + .seconds(7_200)
+            // The process stalls between its first question and the answer.
+            let instants = Mutex([begin, end])
+            let clock = SteadyClock(Self.start, at: begin)
+            let service = ClockService(
+                clock: clock, notifications: notifications, machine: Timestamp.now,
+                instant: { instants.withLock { $0.count > 1 ? $0.removeFirst() : end } }, logger: TestLog.logger)
+            let earliest = try await notifications.clock()
+            await service.start()
+            let latest = try await notifications.clock()
+            #expect(earliest <= clock.now(at: end) && clock.now(at: end) <= latest)
+        }
+    }
+
+    @Test("starts after a few answers even if all come late")
+    func lateAnswers() async throws {
+        try await TestDatabase.with { database in
+            let begin = ContinuousClock.now
+            // Each look at the clock is a minute after the one before.
+            let looks = Mutex(0)
+            let clock = SteadyClock(Self.start, at: begin)
+            let service = ClockService(
+                clock: clock, notifications: Database(database.pool).notifications, machine: Timestamp.now,
+                instant: {
+                    looks.withLock { looks in
+                        looks += 1
+                        return begin + .seconds(60 * looks)
+                    }
+                }, logger: TestLog.logger)
+            await service.start()
+            #expect(!clock.isPrecise)
+            #expect(looks.withLock { $0 } == 10)
+        }
     }
 
     @Test("follows another clock that is set back")

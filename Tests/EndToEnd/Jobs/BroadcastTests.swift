@@ -326,6 +326,27 @@ struct BroadcastTests {
         }
     }
 
+    @Test(
+        "a broadcast that is confirmed or resumed after its time to live reaches its users",
+        arguments: [("awaiting_confirmation", "confirm"), ("paused", "resume")])
+    func late(state: String, call: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(30, in: stack)
+            _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
+            // As if it had waited for days.
+            try await stack.query(
+                "UPDATE carillon.broadcasts SET state = $1, created_at = created_at - interval '3 days'", .text(state))
+            let answer = try await gateway.call(.post, "/v1/jobs/b1/\(call)", token: Broadcasts.service())
+            #expect(answer.status == 200)
+            let done = try await Broadcasts.waitFor("done", gateway, "b1")
+            #expect(done["broadcast"]?["stored"]?.integer == 28)
+        }
+    }
+
     @Test("a broadcast whose cancellation was interrupted stores its notifications as cancelled, and counts them")
     func interruptedCancel() async throws {
         try await Stack.with { stack in

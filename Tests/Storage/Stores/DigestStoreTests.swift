@@ -289,6 +289,64 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("keeps items about an entity whose notification was snoozed, also after it came back")
+    func snoozed() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            let causes = ["waits", "is back", "deleted"]
+            func about(_ cause: String, _ number: Int, job: String? = nil) -> Notification {
+                Samples.notification(number, user: "a", job: job) {
+                    $0.title = cause
+                    $0.entityType = "task"
+                    $0.entityID = cause
+                }
+            }
+            let items = causes.enumerated().map { number, cause in
+                DigestStore.Item(notification: about(cause, number), key: "k", rule: Self.rule(0))
+            }
+            _ = try await store.gather(items, now: Self.now)
+            let gone = causes.enumerated().map { number, cause in about(cause, 10 + number) }
+            _ = try await database.notifications.store(gone, areRepeats: false)
+            for one in gone {
+                _ = try await InboxStore(database).delete(user: "a", id: one.id, at: Self.now + .seconds(5))
+            }
+            let jobs = gone.map { ScheduleStore.snoozePrefix(of: $0.id) + "1795000060" }
+            var schedule = Schedule(
+                id: gone[0].id, fields: [], dueAt: Self.now + .seconds(3_600), createdAt: Self.now)
+            (schedule.jobID, schedule.user, schedule.source) = (jobs[0], "a", "snooze")
+            _ = try await database.schedules.add([schedule])
+            let back = about(causes[1], 20, job: jobs[1])
+            _ = try await database.notifications.store([back], areRepeats: false)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.first?.first.map(\.title) == ["waits", "is back"])
+            #expect(due.map(\.count) == [2])
+        }
+    }
+
+    @Test("gives the same items when a window is taken again, whatever happened to them meanwhile")
+    func takenAgain() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            let items = (1...4).map { number in
+                let notification = Samples.notification(number, user: "a", job: "j\(number)") {
+                    if number == 2 { $0.expiresAt = Self.now + .seconds(90) }
+                    if number == 3 { $0.expiresAt = Self.now + .seconds(30) }
+                }
+                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+            }
+            _ = try await store.gather(items, now: Self.now)
+            for round in 1...3 {
+                let now = Self.now + .seconds(60 * round)
+                let due = try await store.take(now: now, until: now + .seconds(60), limit: 10)
+                #expect(due.map { $0.first.map(\.title) } == [["n1", "n2", "n4"]])
+                #expect(due.map(\.count) == [3])
+                let fates = try await store.held(in: due.map(\.id), after: nil, limit: 10).map(\.fate)
+                #expect(fates == [nil, nil, .expired, nil])
+                try await database.cancellations.record(.init(org: "", id: "j\(round)"), at: now)
+            }
+        }
+    }
+
     @Test("knows the job id, content and type of a single item")
     func singleConflict() async throws {
         try await Samples.withStores { database in

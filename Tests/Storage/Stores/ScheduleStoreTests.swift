@@ -90,13 +90,74 @@ struct ScheduleStoreTests {
             #expect(try await store.add([first, Self.schedule(2)]) == [.known, .known])
             let same = Self.schedule(3, job: "a") { $0.content = 1 }
             let other = Self.schedule(4, job: "a")
-            let part = Self.schedule(5, job: "a") { $0.part = "Asia/Tokyo" }
             let elsewhere = Self.schedule(6, job: "a") { $0.org = "other" }
-            #expect(
-                try await store.add([same, other, part, elsewhere]) == [.known, .conflict, .stored, .stored])
-            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 4)
+            #expect(try await store.add([same, other, elsewhere]) == [.known, .conflict, .stored])
+            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 3)
             #expect(try await store.page(after: nil, org: "other", limit: 10).map(\.id) == [elsewhere.id])
-            #expect(try await store.count(.init(org: "org", id: "a")) == 2)
+            #expect(try await store.count(.init(org: "org", id: "a")) == 1)
+        }
+    }
+
+    @Test("a job that waits for a moment cannot wait for local times too, nor the reverse")
+    func kinds() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            func local(_ number: Int, job: String, _ part: String) -> Schedule {
+                Self.schedule(number, job: job) { $0.part = part }
+            }
+            let (tokyo, berlin) = (local(1, job: "a", "Asia/Tokyo"), local(2, job: "a", "Europe/Berlin"))
+            let stored = try await store.add([tokyo, berlin, Self.schedule(3, job: "b")])
+            #expect(stored == [.stored, .stored, .stored])
+            let moment = Self.schedule(4, job: "a")
+            for _ in 0..<2 {
+                let refused = try await store.add([moment, local(5, job: "b", "UTC")])
+                #expect(refused == [.conflict, .conflict])
+            }
+            let called = try await store.put(moment, limit: 9)
+            #expect(called == .conflict)
+            // The broadcast has taken the id.
+            let page = try await store.add([local(6, job: "b", "UTC 0/0 hash")])
+            #expect(page == [.stored])
+            let known = try await store.add([tokyo, Self.schedule(3, job: "b")])
+            #expect(known == [.known, .known])
+            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 4)
+        }
+    }
+
+    @Test("counts the users whom a page of a broadcast did not reach once, when its schedules are removed")
+    func refused() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let broadcast = Broadcast(
+                id: NotificationID(high: 1, low: 1), org: "org", jobID: "a", entry: "jobs/1-0", stream: "jobs",
+                fields: [], topic: "late news", lane: .normal, createdAt: Self.now)
+            #expect(try await database.broadcasts.add(broadcast) == .taken)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
+                    counted, at)
+                SELECT id, 3, n, '', '', 9, 0, '{"scheduled": 9}', now()
+                FROM carillon.broadcasts, generate_series(0, 1) n
+                """)
+            let chain = Broadcast.Chain(broadcast: broadcast, part: 3, pages: 1, reached: "")
+            _ = try await store.add(
+                ["UTC", "Asia/Tokyo"].enumerated().map { number, zone in
+                    Self.schedule(number, job: "a") {
+                        $0.part = Schedule.Page.part(zone: zone, chain: chain, users: $0.id)
+                    }
+                })
+            let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+            #expect(claimed.map(\.page?.topic) == ["late news", "late news"])
+            let refused = claimed.map { (schedule: $0, reason: "opted_out", users: 2) }
+            let left = (schedule: claimed[0], reason: "left_topic", users: 1)
+            for _ in 0..<2 {
+                try await store.remove(claimed, refused: refused + [left])
+            }
+            let progress = try #require(try await database.broadcasts.find(.init(org: "org", id: "a")))
+            let counted = try JSONParser.parse(progress.counted)
+            #expect(counted["scheduled"]?.integer == 13)
+            #expect(counted["opted_out"]?.integer == 4)
+            #expect(counted["left_topic"]?.integer == 1)
         }
     }
 

@@ -107,6 +107,63 @@ extension JobIntake {
     }
 }
 
+/// Pages whose users' local time has come.
+extension JobIntake {
+    /// Drops the users who have left the topic since their page was stored.
+    func dropLeavers(
+        _ prepared: inout [PreparedJob],
+        _ pages: [String: Schedule.Page],
+        into stored: inout StoredBatch
+    ) async throws {
+        var topics: [ExactText: [Int]] = [:]
+        for job in prepared.indices {
+            guard let topic = pages[prepared[job].origin.latestEntry]?.topic else { continue }
+            topics[ExactText(topic), default: []].append(job)
+        }
+        for (topic, jobs) in topics {
+            let users = jobs.flatMap { prepared[$0].users }
+            let subscribers = try await self.dispatcher.untilDone("look up subscribers") {
+                try await self.dispatcher.database.topics.subscribers(of: topic.text, among: users)
+            }
+            for job in jobs {
+                Self.drop(from: &prepared[job], into: &stored) {
+                    subscribers.contains(ExactText($0.user)) ? nil : "left_topic"
+                }
+            }
+        }
+    }
+
+    /// Drops the notifications that are not to be sent, as the expansion of a broadcast does.
+    func dropRefused(
+        _ prepared: inout [PreparedJob],
+        _ pages: [String: Schedule.Page],
+        into stored: inout StoredBatch
+    ) {
+        for job in prepared.indices where pages[prepared[job].origin.latestEntry] != nil {
+            Self.drop(from: &prepared[job], into: &stored) {
+                $0.status == .pending ? nil : $0.statusReason ?? $0.status.rawValue
+            }
+        }
+    }
+
+    /// Drops and counts the notifications for which `reason` returns one.
+    private static func drop(
+        from job: inout PreparedJob,
+        into stored: inout StoredBatch,
+        reason: (Notification) -> String?
+    ) {
+        var kept: [RoutedNotification] = []
+        for item in job.notifications {
+            if let reason = reason(item.notification) {
+                stored.refused[job.origin.latestEntry, default: [:]][reason, default: 0] += 1
+            } else {
+                kept.append(item)
+            }
+        }
+        job.notifications = kept
+    }
+}
+
 extension Broadcast {
     /// The original entry of its job.
     var origin: JobOrigin {

@@ -120,7 +120,7 @@ package struct DigestService: Service {
     /// Returns a summary with the status of its row: an earlier attempt may have stored it with
     /// another status.
     private static func stored(_ summary: Notification, _ outcome: NotificationStore.Outcome) -> Notification {
-        guard case .known(_, _, let status, _) = outcome, status != summary.status else { return summary }
+        guard case .known(_, _, let status, _, _) = outcome, status != summary.status else { return summary }
         var summary = summary
         summary.status = status
         summary.statusReason = nil

@@ -110,7 +110,7 @@ struct ReleaseSummary: Sendable {
     private static func isOpen(_ outcome: NotificationStore.Outcome) -> Bool {
         switch outcome {
         case .stored: true
-        case .known(_, _, let status, _): status == .pending
+        case .known(_, _, let status, _, _): status == .pending
         case .duplicate, .conflict, .cancelled, .replaced: false
         }
     }

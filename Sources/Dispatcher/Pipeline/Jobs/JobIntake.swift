@@ -27,7 +27,9 @@ struct JobIntake: Sendable {
         let (catalog, areRepeats) = (stored.catalog, batch.areRepeats)
         defer { sorted.spans.end() }
         stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
+        try await self.dropLeavers(&sorted.jobs, batch.pages, into: &stored)
         try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
+        self.dropRefused(&sorted.jobs, batch.pages, into: &stored)
         try await self.store(sorted.jobs[...], areRepeats: areRepeats, into: &stored)
         for job in sorted.jobs {
             let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
@@ -42,6 +44,12 @@ struct JobIntake: Sendable {
                     fields: job.fields(for: users)))
         }
         try await self.store(sorted.broadcasts, into: &stored)
+        if !stored.dead.isEmpty {
+            for entry in batch.entries {
+                let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
+                stored.deadEntries[ExactText("\(origin.latestStream)/\(origin.latestEntry)")] = entry.id
+            }
+        }
         self.log(sorted.jobs)
         return stored
     }

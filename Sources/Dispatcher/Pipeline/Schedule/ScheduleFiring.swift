@@ -29,6 +29,8 @@ struct ScheduleFiring: Sendable {
         var nextWall: WallTime?
 
         /// Occurrences of a schedule differ in time, and its number is unique.
+        var entryID: String { "\(self.occurrence.at.milliseconds)-\(self.schedule.number)" }
+
         var entry: StreamEntry {
             var fields = self.schedule.fields.map { (name: $0.name, value: $0.value[...]) }
             if self.schedule.isRecurring {
@@ -38,7 +40,7 @@ struct ScheduleFiring: Sendable {
                     fields.append(("deliver_local", Array(wall.description.utf8)[...]))
                 }
             }
-            return StreamEntry(id: "\(self.occurrence.at.milliseconds)-\(self.schedule.number)", fields: fields)
+            return StreamEntry(id: self.entryID, fields: fields)
         }
     }
 
@@ -67,8 +69,8 @@ struct ScheduleFiring: Sendable {
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
             } else if try await self.begin(batch) {
-                try await self.holding(open) { try await self.handOn(batch, lane, in: fence.term) }
-                try await self.settle(batch)
+                let refused = try await self.holding(open) { try await self.handOn(batch, lane, in: fence.term) }
+                try await self.settle(batch, refused: refused)
             }
             let ended = Set(batch.map(\.schedule.id))
             open.removeAll { ended.contains($0.id) }
@@ -87,26 +89,42 @@ struct ScheduleFiring: Sendable {
     }
 
     /// Takes in the jobs and routes them.
-    private func handOn(_ firings: [Firing], _ lane: Lane, in term: LeaseClock.Term) async throws {
+    ///
+    /// - Returns: the counts of ``StoredBatch/refused``.
+    private func handOn(
+        _ firings: [Firing],
+        _ lane: Lane,
+        in term: LeaseClock.Term
+    ) async throws -> [String: [String: Int]] {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
         var batch = LaneBatch(
             lane: lane, group: self.dispatcher.group(Self.stream), entries: entries, term: term, areRepeats: areRepeats)
         for (firing, entry) in zip(firings, entries) where firing.schedule.source.contains("/") {
             batch.sources[entry.id] = firing.schedule.source
+            batch.pages[entry.id] = firing.schedule.page
         }
+        var refused: [String: [String: Int]] = [:]
         for slice in batch.slices() {
             var stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
             // No stream waits for an acknowledgement.
             stored.finished = []
+            // No entry is in two slices.
+            refused.merge(stored.refused) { first, _ in first }
             try await Router(dispatcher: self.dispatcher).finish(stored)
         }
         PipelineMetrics.fired.increment(by: firings.count)
+        return refused
     }
 
     /// Moves schedules to their next occurrence, or removes them.
-    private func settle(_ firings: [Firing]) async throws {
+    ///
+    /// - Parameter refused: the counts of ``StoredBatch/refused``.
+    private func settle(_ firings: [Firing], refused: [String: [String: Int]] = [:]) async throws {
         let done = firings.filter { $0.next == nil }.map(\.schedule)
+        let counts = firings.flatMap { firing in
+            (refused[firing.entryID] ?? [:]).map { (schedule: firing.schedule, reason: $0.key, users: $0.value) }
+        }
         let steps = firings.compactMap { firing in
             firing.next.map { next in
                 ScheduleStore.Step(
@@ -115,14 +133,17 @@ struct ScheduleFiring: Sendable {
             }
         }
         try await self.dispatcher.untilDone("settle schedules") {
-            try await self.dispatcher.database.schedules.remove(done)
+            try await self.dispatcher.database.schedules.remove(done, refused: counts)
             try await self.dispatcher.database.schedules.advance(steps)
         }
     }
 
     /// Renews the claim while `work` runs.
-    private func holding(_ schedules: [Schedule], _ work: @Sendable () async throws -> Void) async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
+    private func holding<Value: Sendable>(
+        _ schedules: [Schedule],
+        _ work: @Sendable () async throws -> Value
+    ) async throws -> Value {
+        try await withThrowingTaskGroup(of: Void.self, returning: Value.self) { group in
             group.addTask {
                 while true {
                     // Renew well before the claim expires; the end of the work cancels this.
@@ -132,7 +153,7 @@ struct ScheduleFiring: Sendable {
                 }
             }
             defer { group.cancelAll() }
-            try await work()
+            return try await work()
         }
     }
 

@@ -145,9 +145,8 @@ struct ScheduleIntake: Sendable {
             let fields = kept.filter { !JobFields.audience.contains($0.name) } + [(name: "users", value: list)] + id
             var name = part.zone
             if let chain = item.chain {
-                // A repeated page may have other users, who need a row of their own.
                 let users = NotificationID(origin: origin, user: String(decoding: list, as: UTF8.self))
-                name += " \(chain.part)/\(chain.pages) \(users)"
+                name = Schedule.Page.part(zone: part.zone, chain: chain, users: users)
             }
             var result = schedule(part: name, fields: fields, users: part.users, at: part.at)
             result.zone = part.zone

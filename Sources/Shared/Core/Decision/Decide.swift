@@ -132,7 +132,12 @@ extension DecisionFacts {
         }
     }
 
-    fileprivate var hasNoPreference: Bool { DeliveryChannel.allCases.allSatisfy { self.preference(for: $0) == nil } }
+    /// Whether the user has set none of the type's channels.
+    fileprivate var hasNoPreference: Bool {
+        DeliveryChannel.allCases.allSatisfy {
+            !self.type.channels.contains(Channels($0)) || self.preference(for: $0) == nil
+        }
+    }
 }
 
 extension NotificationType {

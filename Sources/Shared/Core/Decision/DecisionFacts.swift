@@ -90,8 +90,7 @@ package struct DecisionFacts: Sendable {
 
     /// The quiet hours that apply to this notification; nil for none.
     private var quietHours: QuietHours? {
-        let mayIgnore = self.notification.severity == .alert || self.type.severity == .alert
-        if self.type.quietHours == .ignore, mayIgnore { return nil }
+        if self.type.quietHours == .ignore, self.notification.severity == .alert { return nil }
         switch self.preference.quietHours {
         case .some(QuietOverride.none): return nil
         case .hours(let own): return own

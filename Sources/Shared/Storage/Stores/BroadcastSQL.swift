@@ -284,10 +284,16 @@ enum BroadcastSQL {
 
     /// Changes the state if it is one of $3.
     ///
+    /// A confirmation or a resumption may come days later, so times to live begin with it. Jobs
+    /// with local times live from these, and one that is resumed keeps its day.
+    ///
     /// $1: broadcast, $2: new state, $3: allowed states.
     static let transition = """
         UPDATE carillon.broadcasts
         SET state = CASE WHEN $2 = 'expanding' AND audience IS NULL THEN 'counting' ELSE $2 END,
+            created_at = CASE
+                WHEN $2 = 'expanding' AND (state = 'awaiting_confirmation' OR NOT fields @> '[["deliver_local"]]')
+                THEN greatest(created_at, now()) ELSE created_at END,
             withdrawn_to = '', claimed_by = NULL, claimed_until = NULL
         WHERE id = $1 AND state = ANY($3)
         """

@@ -480,8 +480,8 @@ enum CancellationSQL {
     /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
     /// a retry may have arrived; `in_flight` is set until its deliveries settle. One that expired
     /// before anything was enqueued has none. One that has reached a device loses its waiting mail,
-    /// which may be due when the cancellation is forgotten. Rows: the label's columns; for listed
-    /// ones version and unread count.
+    /// which may be due when the cancellation is forgotten. No snoozed one comes back. Rows: the
+    /// label's columns; for listed ones version and unread count.
     static let cancel = Self.cancellation(and: "")
 
     /// The same, and records the progress of a broadcast.
@@ -514,8 +514,8 @@ enum CancellationSQL {
             RETURNING \(LabelColumns.list), t.is_listed, t.was_unread
         ),
         unsnoozed AS (
-            DELETE FROM carillon.schedules s USING changed c
-            WHERE s.user_id = c.user_id AND \(ScheduleSQL.isSnooze(of: "c.id"))
+            DELETE FROM carillon.schedules s USING unnest($1, $2) AS k (user_id, id)
+            WHERE s.user_id = ANY (ARRAY[k.user_id]) AND \(ScheduleSQL.isSnooze(of: "k.id"))
         ),
         unmailed AS (
             DELETE FROM carillon.follow_ups f USING unnest($1, $2) AS k (user_id, id)

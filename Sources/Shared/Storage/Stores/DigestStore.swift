@@ -242,7 +242,7 @@ package struct DigestStore: Sendable {
     ) async throws(PostgresError) {
         guard !ids.isEmpty else { return }
         try await self.pool.run([
-            PostgresStatement("DELETE FROM carillon.digests WHERE id = ANY($1) AND state = 'closing'", [.ids(ids)]),
+            PostgresStatement("DELETE FROM carillon.digests WHERE id = ANY($1) AND state <> 'open'", [.ids(ids)]),
             PostgresStatement(DigestSQL.suppress, [.ids(suppressed)]),
         ])
     }
@@ -410,9 +410,12 @@ enum DigestSQL {
 
     /// Closes windows that have ended, so that they take no more items.
     ///
+    /// A window that an earlier call took, but whose dispatcher has not removed it, is `retaken`.
+    ///
     /// $1: now, $2: next due time, $3: limit.
     static let closeDue = """
-        UPDATE carillon.digests d SET state = 'closing', due_at = $2
+        UPDATE carillon.digests d
+        SET state = CASE WHEN d.state IN ('taken', 'retaken') THEN 'retaken' ELSE 'taken' END, due_at = $2
         WHERE d.id IN (
             SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT $3
             FOR UPDATE SKIP LOCKED
@@ -434,19 +437,23 @@ enum DigestSQL {
     /// A separate statement, because it must see the items that were committed before their windows
     /// were locked.
     ///
-    /// Stores the fate of every item, so that taking a window again gives the same result. Items of
-    /// a window are ordered by id. The users' notifications are read once and compared with the
-    /// items by sorting, because a lookup for each item would be quadratic. `IS TRUE` keeps a set
-    /// of entities from becoming a join, which would be quadratic too.
+    /// Stores the fates of items when their window is first taken, and only reads them when it is
+    /// taken again: its summary may be stored already. Items of a window are ordered by id. The
+    /// users' notifications are read once and compared with the items by sorting, because a lookup
+    /// for each item would be quadratic. `IS TRUE` keeps a set of entities from becoming a join,
+    /// which would be quadratic too.
+    ///
+    /// A snooze deletes a notification, but its user has not finished with it: a schedule brings it
+    /// back, or already has, as a notification whose job id names it.
     ///
     /// $1: now, $2: next due time, $3: number of lines.
     static let readClosed = """
         WITH taken AS MATERIALIZED (
             SELECT d.* FROM carillon.digests d
-            WHERE d.due_at = $2 AND d.state = 'closing' AND d.xmin = pg_current_xact_id()::xid
+            WHERE d.due_at = $2 AND d.state <> 'open' AND d.xmin = pg_current_xact_id()::xid
         ),
         held AS MATERIALIZED (
-            SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at,
+            SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at, t.state = 'retaken' AS is_judged,
                 \(NotificationColumns.item.list(of: "h")), nullif(h.fate, '\(DigestStore.Fate.alone.rawValue)') AS known_fate
             FROM taken t JOIN carillon.digest_items h ON h.digest_id = ANY (ARRAY[t.id]) AND NOT h.is_single
         ),
@@ -454,16 +461,33 @@ enum DigestSQL {
             SELECT DISTINCT ON (h.digest_id) h.digest_id, h.notification_id FROM held h
             ORDER BY h.digest_id, h.notification_id DESC
         ),
-        touched AS MATERIALIZED (
-            SELECT n.user_id, n.entity_type, n.entity_id,
-                greatest(max(n.read_at), max(n.deleted_at) FILTER (WHERE \(Self.isDeletedByUser)), max((
+        about AS MATERIALIZED (
+            SELECT n.user_id, n.id, n.job_id, n.entity_type, n.entity_id,
+                greatest(n.read_at, (
                     SELECT a.archived_at FROM carillon.archived a
                     WHERE a.user_id = n.user_id AND a.notification_id = n.id
-                ))) AS at
+                )) AS read_at,
+                CASE WHEN \(Self.isDeletedByUser) THEN n.deleted_at END AS deleted_at
             FROM (SELECT DISTINCT h.user_id FROM held h WHERE h.entity_id IS NOT NULL) u
             JOIN carillon.notifications n ON n.user_id = ANY (ARRAY[u.user_id]) AND n.entity_id IS NOT NULL
                 AND ((n.user_id, n.entity_id) IN (SELECT h.user_id, h.entity_id FROM held h)) IS TRUE
-            GROUP BY n.user_id, n.entity_type, n.entity_id
+        ),
+        snoozed AS MATERIALIZED (
+            SELECT j.user_id, split_part(j.job_id, ':', 2) AS id FROM (
+                SELECT s.user_id, s.job_id
+                FROM (SELECT DISTINCT a.user_id FROM about a WHERE a.deleted_at IS NOT NULL) u
+                JOIN carillon.schedules s ON s.user_id = ANY (ARRAY[u.user_id])
+                UNION ALL
+                SELECT a.user_id, a.job_id FROM about a
+            ) j
+            WHERE starts_with(j.job_id, 'snooze:')
+        ),
+        touched AS MATERIALIZED (
+            SELECT a.user_id, a.entity_type, a.entity_id,
+                greatest(max(a.read_at), max(a.deleted_at) FILTER (
+                    WHERE (a.user_id, a.id::text) NOT IN (SELECT z.user_id, z.id FROM snoozed z)
+                )) AS at
+            FROM about a GROUP BY a.user_id, a.entity_type, a.entity_id
         ),
         seen AS MATERIALIZED (
             SELECT w.user_id, w.notification_id FROM (
@@ -480,6 +504,7 @@ enum DigestSQL {
         ),
         judged AS MATERIALIZED (
             SELECT h.*, coalesce(h.known_fate, CASE
+                WHEN h.is_judged THEN NULL
                 WHEN EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("h"))
                     THEN '\(DigestStore.Fate.cancelled.rawValue)'
                 WHEN h.expires_at <= $1 OR h.keep_until <= $1 THEN '\(DigestStore.Fate.expired.rawValue)'

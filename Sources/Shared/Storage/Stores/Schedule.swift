@@ -62,6 +62,38 @@ package struct Schedule: Sendable {
     }
 
     package var isRecurring: Bool { self.cron != nil }
+
+    /// The page of a broadcast whose users have this local time; nil for another job.
+    package var page: Page? { Page(self.part) }
+
+    /// A page of a broadcast, as the part of a job names it.
+    package struct Page: Sendable {
+        /// The chain's part and the number of the page in it.
+        let chain: Int
+        let number: Int
+        /// The topic whose subscribers it has; nil for everyone, and in rows of earlier releases.
+        package let topic: String?
+
+        /// Reads a part that ``part(zone:chain:users:)`` wrote.
+        init?(_ part: String) {
+            let words = part.unicodeScalars.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
+            guard words.count >= 3 else { return nil }
+            let place = words[1].split(separator: "/").compactMap { Int(String($0)) }
+            guard place.count == 2 else { return nil }
+            self.chain = place[0]
+            self.number = place[1]
+            self.topic = words.count == 4 ? String(words[3]) : nil
+        }
+
+        /// Returns the part of the users of a zone in a chain's next page.
+        ///
+        /// - Parameter users: a hash of the users, because a repeated page may have others, who
+        ///   need a row of their own.
+        package static func part(zone: String, chain: Broadcast.Chain, users: NotificationID) -> String {
+            let part = "\(zone) \(chain.part)/\(chain.pages) \(users)"
+            return chain.broadcast.topic.map { "\(part) \($0)" } ?? part
+        }
+    }
 }
 
 /// A schedule as JSON for calls and commands.

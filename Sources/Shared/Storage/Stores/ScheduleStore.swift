@@ -78,8 +78,8 @@ package struct ScheduleStore: Sendable {
         if let row = results[3].first { return try row.int8(0) == schedule.content ? .known : .conflict }
         guard let job = schedule.jobID, !schedule.isRecurring else { return .full }
         let others = try await self.pool.query(
-            "SELECT FROM carillon.schedules WHERE org_id = $1 AND job_id = $2 AND part = $3 AND cron IS NULL",
-            .text(schedule.org), .text(job), .text(schedule.part)
+            "SELECT FROM carillon.schedules WHERE org_id = $1 AND job_id = $2 AND cron IS NULL LIMIT 1",
+            .text(schedule.org), .text(job)
         )
         return others.isEmpty ? .full : .conflict
     }
@@ -145,12 +145,38 @@ package struct ScheduleStore: Sendable {
             ScheduleSQL.hold, ids, numbers, .timestamps(schedules.map(\.dueAt)), .timestamp(until))
     }
 
-    /// Removes finished schedules.
-    package func remove(_ schedules: [Schedule]) async throws(PostgresError) {
+    /// Removes finished schedules; repeating it changes nothing.
+    ///
+    /// - Parameter refused: how many users of the pages of broadcasts among them got nothing, by
+    ///   reason. They no longer count as `scheduled`.
+    package func remove(
+        _ schedules: [Schedule],
+        refused: [(schedule: Schedule, reason: String, users: Int)] = []
+    ) async throws(PostgresError) {
         guard !schedules.isEmpty else { return }
         let (ids, numbers) = Self.keys(schedules)
-        try await self.pool.query(
-            "DELETE FROM carillon.schedules WHERE id = ANY($1) AND number = ANY($2)", ids, numbers)
+        let remove = PostgresStatement(
+            "DELETE FROM carillon.schedules WHERE id = ANY($1) AND number = ANY($2)", [ids, numbers])
+        try await self.pool.run(Self.count(refused) + [remove])
+    }
+
+    /// The statements that count the users of pages who got nothing, in the transaction that
+    /// removes the pages' schedules.
+    private static func count(_ refused: [(schedule: Schedule, reason: String, users: Int)]) -> [PostgresStatement] {
+        let counts: [(Schedule, Schedule.Page, String, Int)] = refused.flatMap { schedule, reason, users in
+            schedule.page.map { [(schedule, $0, reason, users), (schedule, $0, "scheduled", -users)] } ?? []
+        }
+        guard !counts.isEmpty else { return [] }
+        let (ids, numbers) = Self.keys(counts.map(\.0))
+        let parameters: [PostgresValue] = [
+            ids, numbers, .int4s(clamping: counts.map(\.1.chain)), .int4s(clamping: counts.map(\.1.number)),
+            .texts(counts.map(\.2)), .int4s(clamping: counts.map(\.3)),
+        ]
+        // Once it has the lock, the count sees whether another dispatcher has removed a schedule.
+        return [
+            PostgresStatement(ScheduleSQL.lockPages, parameters),
+            PostgresStatement(ScheduleSQL.countRefused, parameters),
+        ]
     }
 
     /// Ids and numbers, as a claimed schedule may have been replaced by another with the same id.
@@ -418,13 +444,24 @@ enum ScheduleSQL {
     /// - Parameter id: the expression of its id.
     static func isSnooze(of id: String) -> String { "starts_with(s.job_id, 'snooze:' || \(id) || ':')" }
 
-    static let add = ScheduleColumns.insert + " ON CONFLICT DO NOTHING RETURNING id"
+    /// Whether no job with the id of the new schedule `n` waits for another kind of time: for one
+    /// moment, or for local times.
+    ///
+    /// A page of a broadcast may: its id was taken when the broadcast was stored.
+    private static let isFree = """
+        (n.part LIKE '% %' OR NOT EXISTS (
+            SELECT FROM carillon.schedules s
+            WHERE s.org_id = n.org_id AND s.job_id = n.job_id AND s.cron IS NULL AND (s.part = '') <> (n.part = '')
+        ))
+        """
+
+    static let add = ScheduleColumns.insert + " WHERE \(Self.isFree) ON CONFLICT DO NOTHING RETURNING id"
 
     /// $18: organisation, $19: its limit.
     static let put =
         ScheduleColumns.insert + """
 
-             WHERE (SELECT count(*) FROM (
+             WHERE \(Self.isFree) AND (SELECT count(*) FROM (
                 SELECT FROM carillon.schedules WHERE org_id = $18 AND source = 'api' LIMIT $19
             ) own) < $19
             ON CONFLICT DO NOTHING
@@ -432,12 +469,16 @@ enum ScheduleSQL {
 
     static let content = "SELECT content FROM carillon.schedules WHERE id = $1"
 
-    /// The new schedules whose id belongs to a job that was scheduled with other content.
+    /// The new schedules whose id belongs to a job that was scheduled with other content, or for
+    /// another kind of time.
     static let conflicts = """
         SELECT (n.place - 1)::int4
         FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, place)
-        JOIN carillon.schedules s ON s.org_id = n.org_id AND s.job_id = n.job_id AND s.part = n.part AND s.cron IS NULL
-        WHERE n.job_id IS NOT NULL AND s.content <> n.content
+        WHERE EXISTS (
+            SELECT FROM carillon.schedules s
+            WHERE s.org_id = n.org_id AND s.job_id = n.job_id AND s.part = n.part AND s.cron IS NULL
+                AND s.content <> n.content
+        ) OR NOT \(Self.isFree) AND NOT EXISTS (SELECT FROM carillon.schedules o WHERE o.id = n.id)
         """
 
     /// Wakes schedules whose job was cancelled before.
@@ -491,6 +532,40 @@ enum ScheduleSQL {
         UPDATE carillon.schedules s SET wake_at = $4
         FROM unnest($1, $2, $3) AS n (id, number, due)
         WHERE s.id = n.id AND s.number = n.number AND s.due_at = n.due AND s.wake_at IS NOT NULL
+        """
+
+    /// The counts of those schedules that still exist, with their broadcasts.
+    ///
+    /// $1: ids, $2: numbers, $3, $4: pages, $5: reasons, $6: users.
+    private static let refused = """
+        SELECT b.id AS broadcast, n.part, n.page, n.reason, n.users
+        FROM unnest($1, $2, $3, $4, $5, $6) AS n (id, number, part, page, reason, users)
+        JOIN carillon.schedules s ON s.id = n.id AND s.number = n.number
+        JOIN carillon.broadcasts b ON b.org_id = s.org_id AND b.job_id = s.job_id
+        """
+
+    /// Locks the pages of ``countRefused``, in one order for all dispatchers.
+    ///
+    /// $1 to $6: as in ``refused``.
+    static let lockPages = """
+        SELECT FROM carillon.broadcast_pages p
+        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM (\(Self.refused)) r)
+        ORDER BY p.broadcast, p.part, p.number FOR NO KEY UPDATE
+        """
+
+    /// Adds users to the counts of pages by reason.
+    ///
+    /// $1 to $6: as in ``refused``.
+    static let countRefused = """
+        WITH refused AS MATERIALIZED (
+            SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.refused)) r
+            GROUP BY r.broadcast, r.part, r.page, r.reason
+        )
+        UPDATE carillon.broadcast_pages p SET counted = p.counted || (
+            SELECT jsonb_object_agg(r.reason, coalesce((p.counted ->> r.reason)::int8, 0) + r.users)
+            FROM refused r WHERE r.broadcast = p.broadcast AND r.part = p.part AND r.page = p.number
+        )
+        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM refused r)
         """
 
     /// Leaves a job alone that waits no longer because it was cancelled.

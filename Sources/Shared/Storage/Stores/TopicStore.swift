@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 
 /// Subscriptions of users to topics.
 package struct TopicStore: Sendable {
@@ -48,6 +49,15 @@ package struct TopicStore: Sendable {
         try await !self.pool.query(
             "SELECT FROM carillon.subscriptions WHERE topic = $1 AND user_id = $2", .text(topic), .text(user)
         ).isEmpty
+    }
+
+    /// The users among `users` who are subscribed to a topic.
+    package func subscribers(of topic: String, among users: [String]) async throws(PostgresError) -> Set<ExactText> {
+        let result = try await self.pool.query(
+            "SELECT user_id FROM carillon.subscriptions WHERE topic = $1 AND user_id = ANY($2)",
+            .text(topic), .texts(users)
+        )
+        return Set(try result.texts().map { ExactText($0) })
     }
 
     /// Subscribes a known user to several topics.

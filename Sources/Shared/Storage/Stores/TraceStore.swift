@@ -209,7 +209,7 @@ package struct TraceStore: Sendable {
         WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// Items in state `closing` belong to a summary that may not be stored yet.
+    /// Items of a window that is no longer open belong to a summary that may not be stored yet.
     private static let heldItem = """
         SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), i.fate,
             (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id

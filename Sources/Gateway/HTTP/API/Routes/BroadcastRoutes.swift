@@ -92,7 +92,8 @@ extension Schema {
             "stored": .count("Users with a stored notification."),
             "not_stored": .map(of: .count)(
                 "Users without one, by reason; `held` for a digest, `text_failed` if rendering failed and a "
-                    + "dead letter was written, `missed` if their local time had passed too long ago."
+                    + "dead letter was written, `missed` if their local time had passed too long ago, `left_topic` if "
+                    + "they left the topic before it."
             ),
             "pages": .count,
             "chains_done": .integer(0...16),
