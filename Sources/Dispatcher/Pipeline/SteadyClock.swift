@@ -18,21 +18,24 @@ package final class SteadyClock: Sendable {
     private struct Mark: Sendable {
         let time: Timestamp
         let at: ContinuousClock.Instant
-        /// Whether the other clock gave it.
-        let isSet: Bool
+        /// How long the other clock's answer took; nil before the first.
+        let span: Duration?
     }
 
-    /// Slower answers are too imprecise, except for the first.
+    /// Slower answers are too imprecise, unless none was faster.
     private static let longestAnswer: Duration = .milliseconds(500)
 
     private let mark: Mutex<Mark>
 
     /// - Parameter time: the machine's time, used until PostgreSQL has answered.
     package init(_ time: Timestamp, at: ContinuousClock.Instant = .now) {
-        self.mark = Mutex(Mark(time: time, at: at, isSet: false))
+        self.mark = Mutex(Mark(time: time, at: at, span: nil))
     }
 
     package var now: Timestamp { self.now(at: .now) }
+
+    /// Whether it was set by an answer that came soon enough.
+    var isPrecise: Bool { self.mark.withLock { $0.span.map { $0 <= Self.longestAnswer } ?? false } }
 
     func now(at instant: ContinuousClock.Instant) -> Timestamp {
         self.mark.withLock { $0.time + (instant - $0.at) }
@@ -49,9 +52,9 @@ package final class SteadyClock: Sendable {
         let span = answered - asked
         let at = asked + span / 2
         return self.mark.withLock { mark in
-            guard span <= Self.longestAnswer || !mark.isSet else { return nil }
+            guard span <= max(Self.longestAnswer, mark.span ?? span) else { return nil }
             let ahead = time - (mark.time + (at - mark.at))
-            mark = Mark(time: time, at: at, isSet: true)
+            mark = Mark(time: time, at: at, span: span)
             return ahead
         }
     }
@@ -62,22 +65,27 @@ package struct ClockService: Service {
     private static let interval: Duration = .seconds(5)
     /// Machines with NTP differ by less.
     private static let noteworthy: Duration = .seconds(1)
+    /// How many late answers the start takes; the fastest counts.
+    private static let mostLate = 5
     private static let offset = Gauge(label: "carillon.clock.offset_seconds")
 
     private let clock: SteadyClock
     private let notifications: NotificationStore
     private let machine: @Sendable () -> Timestamp
+    private let instant: @Sendable () -> ContinuousClock.Instant
     private let logger: Logger
 
     package init(
         clock: SteadyClock,
         notifications: NotificationStore,
         machine: @escaping @Sendable () -> Timestamp,
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         logger: Logger
     ) {
         self.clock = clock
         self.notifications = notifications
         self.machine = machine
+        self.instant = instant
         self.logger = logger
     }
 
@@ -102,11 +110,17 @@ package struct ClockService: Service {
     }
 
     /// Asks PostgreSQL for the time until it answers, or until the shutdown.
+    ///
+    /// Asks again after a late answer: the process may have stalled, and would start with a clock
+    /// that is off by half the stall.
     package func start() async {
         var hasWarned = false
+        var answers = 0
         while isRunning {
             do {
-                return try await cancelWhenGracefulShutdown { try await self.set() }
+                try await cancelWhenGracefulShutdown { try await self.set() }
+                answers += 1
+                if self.clock.isPrecise || answers == Self.mostLate { return }
             } catch {
                 if !hasWarned {
                     self.logger.warning(
@@ -121,8 +135,8 @@ package struct ClockService: Service {
 
     /// Asks PostgreSQL for the time once.
     package func set() async throws {
-        let asked = ContinuousClock.now
+        let asked = self.instant()
         let time = try await self.notifications.clock()
-        self.clock.set(time, asked: asked, answered: .now)
+        self.clock.set(time, asked: asked, answered: self.instant())
     }
 }

@@ -19,7 +19,7 @@ import Synchronization
 /// other.
 package struct WebhookService: Service {
     /// The sources outside the parts that may have events, left from before the installation grew.
-    private struct FormerSources {
+    struct FormerSources {
         var sources: [Keyspace] = []
         /// The session of Redis in which they were found; nil before the first look.
         var session: Int?
@@ -32,6 +32,8 @@ package struct WebhookService: Service {
     private static let longestInterval: Duration = .seconds(5)
     /// A new webhook gets events after at most this long.
     private static let refresh: Duration = .seconds(2)
+    /// An older list may lack webhooks, so no events are queued or skipped by it.
+    private static let validity: Duration = .seconds(5)
     /// The number of refreshes between two looks for events that were abandoned or are not wanted.
     private static let refreshesPerCheck = 5
     private static let batchSize = 500
@@ -104,18 +106,26 @@ package struct WebhookService: Service {
         }
     }
 
-    private func refresh(isCheck: Bool, _ former: inout FormerSources) async throws {
+    /// Reads the webhooks.
+    ///
+    /// - Parameter isCheck: whether to look for events that were abandoned or are not wanted, too.
+    func refresh(isCheck: Bool, _ former: inout FormerSources) async throws {
+        // Before the read, as the list is as of then, however late it comes.
+        let fence = self.dispatcher.fence(for: Self.abandoned)
+        let validity = self.dispatcher.fence(for: Self.validity)
         let webhooks = try await self.store.live()
-        self.cache.set(webhooks)
+        self.cache.set(webhooks, validity)
         guard isCheck else { return }
         let parts = self.dispatcher.share.parts
-        guard !webhooks.isEmpty else { return try await self.feed.skip(parts) }
+        guard !webhooks.isEmpty else {
+            if validity.isOpen { try await self.feed.skip(parts) }
+            return
+        }
         let session = self.dispatcher.redis.session
         if session != former.session {
             // Redis may have come back with older data.
             former = FormerSources(sources: self.dispatcher.keys.otherSources, session: session)
         }
-        let fence = self.dispatcher.fence(for: Self.abandoned)
         let abandoned = try await self.feed.takeOver(
             from: parts + former.sources, idle: Self.abandoned, count: Self.batchSize)
         try await self.hand(abandoned, to: webhooks, within: fence)
@@ -126,11 +136,13 @@ package struct WebhookService: Service {
     /// Hands on new events of these parts.
     ///
     /// - Returns: the most that a part had.
-    private func distribute(_ parts: [Keyspace]) async throws -> Int {
-        let webhooks = self.cache.all
-        guard !webhooks.isEmpty else { return 0 }
+    func distribute(_ parts: [Keyspace]) async throws -> Int {
+        guard let known = self.cache.current, !known.isEmpty else { return 0 }
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let batches = try await self.feed.take(from: parts, count: Self.batchSize)
+        // A newer list is as right, as the read may take seconds. After a stall there is none, and
+        // the events are taken over.
+        guard let webhooks = self.cache.current else { return 0 }
         try await self.hand(batches, to: webhooks, within: fence)
         return batches.map(\.entries.count).max() ?? 0
     }
@@ -153,18 +165,25 @@ package struct WebhookService: Service {
                     lists[place].json.append(text)
                 }
             }
-            // Until another dispatcher takes them over, because the next read would go past them.
-            let lost = try await self.dispatcher.untilDone("queue webhook events", isFinal: { _ in !fence.isOpen }) {
-                let now = self.dispatcher.now()
-                self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
-                return try await self.queues.append(lists, now: now)
-            }
-            try await self.dispatcher.untilDone("acknowledge events", isFinal: { _ in !fence.isOpen }) {
-                try await self.feed.acknowledge(batch)
-            }
-            guard !lost.isEmpty else { continue }
-            WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
-            lossy.formUnion(lost.keys)
+            var session: Int
+            repeat {
+                session = self.dispatcher.redis.session
+                // Until another dispatcher takes them over, because the next read would go past
+                // them.
+                let lost = try await self.dispatcher.untilDone(
+                    "queue webhook events", isFinal: { _ in !fence.isOpen }
+                ) {
+                    let now = self.dispatcher.now()
+                    self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
+                    return try await self.queues.append(lists, now: now)
+                }
+                try await self.dispatcher.untilDone("acknowledge events", isFinal: { _ in !fence.isOpen }) {
+                    try await self.feed.acknowledge(batch)
+                }
+                WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
+                lossy.formUnion(lost.keys)
+                // Redis may have come back with the stream's entries, but without the queues'.
+            } while self.dispatcher.redis.session != session
         }
         guard !lossy.isEmpty else { return }
         do {
@@ -210,14 +229,17 @@ package struct WebhookService: Service {
 
 /// The webhooks that get events, refreshed every two seconds.
 final class WebhookCache: Sendable {
-    private let webhooks = Mutex<[NotificationID: Webhook]>([:])
+    private let list = Mutex<(webhooks: [Webhook], validity: Fence)?>(nil)
 
-    func set(_ webhooks: [Webhook]) {
-        let byID = Dictionary(webhooks.map { ($0.id, $0) }) { $1 }
-        self.webhooks.withLock { $0 = byID }
+    func set(_ webhooks: [Webhook], _ validity: Fence) {
+        self.list.withLock { $0 = (webhooks, validity) }
     }
 
-    var all: [Webhook] { self.webhooks.withLock { Array($0.values) } }
+    /// The webhooks; nil if the list is too old, and before the first read.
+    var current: [Webhook]? {
+        guard let (webhooks, validity) = self.list.withLock({ $0 }), validity.isOpen else { return nil }
+        return webhooks
+    }
 }
 
 /// Sends one webhook its queued events, one request at a time.
@@ -275,7 +297,7 @@ struct WebhookSender: Sendable {
         guard !events.isEmpty else {
             // All were too old. The time without requests must not count as failing.
             if webhook.status == .failing { try await self.store.forgetFailures(id) }
-            try await self.queues.finish(id, entries: [], due: self.dispatcher.now())
+            try await self.queues.finish(id, entries: [], due: fence.isOpen ? self.dispatcher.now() : nil)
             return false
         }
         let body = WebhookEvent.body(events.map(\.json))
@@ -288,8 +310,9 @@ struct WebhookSender: Sendable {
             // The next request may take its whole time, and must be settled within the claim.
             let goesOn = isRunning && fence.timeLeft > Self.timeout * 2 && mayGoOn()
             let now = self.dispatcher.now()
-            // Until the end of the claim, no other dispatcher may send to this webhook.
-            let due = goesOn ? now + fence.timeLeft : now
+            // Until the end of the claim, no other dispatcher may send to this webhook; after it,
+            // another may have claimed it.
+            let due: Timestamp? = goesOn ? now + fence.timeLeft : fence.isOpen ? now : nil
             let left = try await self.queues.finish(id, entries: events.map(\.entry), due: due)
             if left > 0, !goesOn { self.dispatcher.alarms.webhooks.note(now) }
             return left > 0 && goesOn
@@ -299,6 +322,9 @@ struct WebhookSender: Sendable {
             WebhookMetrics.off.increment(by: try await self.queues.forget(id))
             let metadata: Logger.Metadata = ["webhook": "\(id)"]
             self.dispatcher.logger.notice("webhook removed: its receiver answered 410", metadata: metadata)
+        case _ where !fence.isOpen:
+            // Our own stall may be the reason, and another dispatcher may have the claim.
+            break
         case .answered(let response):
             let reason = "answered with status \(response.status)"
             try await self.noteFailure(

@@ -157,6 +157,36 @@ struct AbsentMasterTests {
         }
     }
 
+    @Test("webhooks get the events of the other masters at once while one is away")
+    func webhooks() async throws {
+        try await Self.with { scene in
+            let dispatcher = scene.dispatcher
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+            _ = try await dispatcher.database.webhooks.register(
+                Webhook(
+                    id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                    createdAt: Timestamp(milliseconds: 0)))
+            let label = NotificationLabel(
+                id: id, user: try scene.user(in: scene.kept), type: "news", category: nil, org: "", job: nil)
+            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+            let log = EventLog(keys: scene.keys, length: 1_000)
+            // The first look makes the groups.
+            _ = try await dispatcher.live.eventFeed.take(from: scene.keys.parts, count: 10)
+            try await scene.loseMaster()
+            var former = WebhookService.FormerSources()
+            try await eventually("events of the other master are handed on while the list is new") {
+                await log.append([event], on: scene.redis)
+                try await service.refresh(isCheck: false, &former)
+                return (try? await service.distribute(scene.keys.parts)) ?? 0 > 0
+            }
+            let queued = try await dispatcher.live.webhookQueues.oldest(of: id, limit: 1)
+            #expect(queued.count == 1)
+            await transfer.shutdown()
+        }
+    }
+
     @Test("rows of an outbox for the other masters move once, in order, while one is away, and the rest waits")
     func outbox() async throws {
         try await Self.with { scene in

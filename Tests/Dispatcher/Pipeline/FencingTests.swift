@@ -45,6 +45,22 @@ struct FencingTests {
         )
     }
 
+    /// Appends jobs to a stream, takes them, and stores them.
+    private static func store(
+        _ jobs: [[(String, String)]],
+        of stream: String,
+        _ dispatcher: Dispatcher
+    ) async throws -> StoredBatch {
+        for fields in jobs { try await Self.append(fields, to: stream, dispatcher.redis) }
+        let group = dispatcher.group(stream)
+        try await group.create()
+        let entries = try await group.takeWaiting(count: 10)
+        dispatcher.inFlight.take(entries.map(\.id), of: stream)
+        let batch = LaneBatch(
+            lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
+        return try await JobIntake(dispatcher: dispatcher).take(batch)
+    }
+
     private static func append(_ fields: [(String, String)], to stream: String, _ redis: RedisClient) async throws {
         var command: [RedisArgument] = ["XADD", .text(stream), "*"]
         for (name, value) in fields { command += [.text(name), .text(value)] }
@@ -206,6 +222,94 @@ struct FencingTests {
         }
     }
 
+    @Test("after an expiry, reports no end of a notification that another dispatcher has delivered")
+    func delivered() async throws {
+        let time = Mutex(TestDispatcher.now)
+        try await TestDispatcher.with(now: { time.withLock { $0 } }, eventsLength: 100) { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            let end = TestDispatcher.now + .seconds(60)
+            let jobs = ["mine", "theirs"].map { title in
+                [("user", "ada"), ("type", "news"), ("title", title), ("expires_at", end.rfc3339)]
+            }
+            let stored = try await Self.store(jobs, of: keys.jobs(.normal), dispatcher)
+            try #require(stored.toRoute.count == 2)
+            let (mine, theirs) = (stored.toRoute[0].notification.id, stored.toRoute[1].notification.id)
+
+            let rival = ConsumerGroup(stream: keys.jobs(.normal), consumer: "rival", connection: redis)
+            let claimed = try await rival.claim(stored.finished[1], idle: .zero)
+            #expect(claimed != nil)
+            _ = try await dispatcher.database.notifications.markDelivered(
+                [(user: "ada", id: theirs, at: TestDispatcher.now)], via: "socket")
+            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            time.withLock { $0 = end + .seconds(60) }
+            try await Router(dispatcher: dispatcher).finish(stored)
+
+            let events = try await redis.entries(of: keys.events).map(\.texts)
+            #expect(events.map { $0["event"] } == ["expired"])
+            #expect(events.map { $0["notification"] } == [mine.description])
+        }
+    }
+
+    @Test("after its fence, reports no end of a notification that was routed meanwhile", arguments: [true, false])
+    func routedMeanwhile(isOpen: Bool) async throws {
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, _ in
+            var notification = TestDispatcher.notification()
+            notification.delivery = .push
+            notification.channels = [.push]
+            notification.jobEntry = "jobs/1-0"
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("ada", notification.id, .sent, nil, "push")])
+            // Without a device, it would fail.
+            let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
+            try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)], within: fence)
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).compactMap { $0.texts["event"] }
+            #expect(events == (isOpen ? ["failed"] : []))
+        }
+    }
+
+    @Test("after its fence, reports nothing about a user who was erased meanwhile")
+    func erasedMeanwhile() async throws {
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, _ in
+            var notification = TestDispatcher.notification()
+            notification.delivery = .push
+            notification.channels = [.push]
+            notification.jobEntry = "jobs/1-0"
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            _ = try await dispatcher.database.users.erase(user: "ada")
+            // Without a device, it would fail.
+            try await Router(dispatcher: dispatcher).route(
+                [RoutedNotification(notification, .stored)], within: dispatcher.fence(for: .zero))
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events)
+            #expect(events.isEmpty)
+        }
+    }
+
+    @Test("after an expiry, leaves the dead letters of jobs that others took over", arguments: [false, true])
+    func letters(areMoved: Bool) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let keys = dispatcher.keys
+            let stream = areMoved ? keys.overflow("acme") : keys.jobs(.normal)
+            let jobs = (1...2).map { number in
+                var fields = [("user", "ada"), ("type", "unknown"), ("title", "hello")]
+                if areMoved { fields.append((JobOrigin.movedField, "\(keys.jobs(.normal))/\(number)-0")) }
+                return fields
+            }
+            let stored = try await Self.store(jobs, of: stream, dispatcher)
+            try #require(stored.dead.count == 2)
+
+            let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: dispatcher.redis)
+            let claimed = try await rival.claim(stored.finished[0], idle: .zero)
+            #expect(claimed != nil)
+            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            try await Router(dispatcher: dispatcher).finish(stored)
+
+            let letters = try await database.pool.query("SELECT entry FROM carillon.dead_letters")
+            let entries = try letters.map { try $0.text(0) }
+            #expect(entries == [areMoved ? "2-0" : stored.finished[1]])
+        }
+    }
+
     @Test("leaves the events of entries that others took over")
     func events() async throws {
         try await TestRedis.with { redis, prefix in
@@ -244,6 +348,8 @@ struct FencingTests {
                 id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
             notification.delivery = .push
             notification.channels = [.push]
+            notification.jobEntry = "jobs/1-0"
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
             let open = RoutedNotification(notification, .stored, unread: 1)
             let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
             try await Router(dispatcher: dispatcher).route([open], within: fence)
@@ -319,6 +425,77 @@ struct FencingTests {
         }
     }
 
+    /// Starts a broadcast to Ada's phone, which has no page yet.
+    private static func startBroadcast(_ dispatcher: Dispatcher, _ pool: PostgresPool) async throws {
+        try await Self.storeDevice(in: pool)
+        try await pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+        let fields = [("all", "true"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
+        let broadcast = Broadcast(
+            id: Self.notification(1), org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
+            fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
+            createdAt: TestDispatcher.now)
+        let store = dispatcher.database.broadcasts
+        #expect(try await store.add(broadcast) == .taken)
+        try await store.counted(
+            try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
+    }
+
+    @Test("routes a broadcast's page at once whose commit was not answered")
+    func unansweredPage() async throws {
+        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
+            try await Self.startBroadcast(dispatcher, database.pool)
+            let store = dispatcher.database.broadcasts
+            var found: Broadcast.Chain?
+            while found == nil, let next = try await store.claimChain(by: "other") {
+                let users = try await store.users(next, limit: 1)
+                if users == ["ada"] { found = next }
+            }
+            let chain = try #require(found)
+            // Each try of the dispatcher fails until the page is there.
+            try await database.pool.withScriptConnection { connection in
+                try connection.execute(
+                    """
+                    UPDATE carillon.broadcast_chains SET claimed_by = NULL, claimed_until = NULL;
+                    CREATE SEQUENCE carillon.tries;
+                    CREATE FUNCTION carillon.fail() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN
+                        IF current_setting('application_name') = 'test'
+                            AND NOT EXISTS (SELECT FROM carillon.broadcast_pages)
+                        THEN
+                            PERFORM nextval('carillon.tries');
+                            RAISE 'no answer' USING ERRCODE = '57P01';
+                        END IF;
+                        RETURN NEW;
+                    END $$;
+                    CREATE TRIGGER fail BEFORE INSERT ON carillon.broadcast_pages
+                    FOR EACH ROW EXECUTE FUNCTION carillon.fail();
+                    """
+                )
+            }
+            async let expansion: Void = BroadcastExpansion(dispatcher: dispatcher, highWaterMark: 1_000).work()
+            try await eventually("a try has failed") {
+                try await database.pool.query("SELECT FROM carillon.tries WHERE is_called").count == 1
+            }
+            var notification = Notification(
+                id: NotificationID(origin: chain.broadcast.origin.digest, user: "ada"), user: "ada", type: "news",
+                createdAt: TestDispatcher.now)
+            notification.channels = .push
+            notification.jobEntry = chain.broadcast.entry
+            notification.jobID = chain.broadcast.job
+            // As the dispatcher itself would have stored it.
+            let other = try PostgresPool(database.configuration(applicationName: "other"), logger: TestLog.logger)
+            defer { other.close() }
+            _ = try await Database(other).notifications.store(
+                [notification],
+                withPage: BroadcastStore.statements(
+                    Broadcast.Page(until: "ada", selected: 1, stored: 1, counted: [:], isLast: true), of: chain),
+                recount: BroadcastStore.recount(chain, [notification]))
+            try await expansion
+            let flags = try await Self.flags(dispatcher.keys.deliveries(.fcm, .normal), dispatcher.redis)
+            #expect(flags == [true])
+        }
+    }
+
     @Test("deliveries of a broadcast's page that was stored too long ago are repeats", arguments: [true, false])
     func page(isTimely: Bool) async throws {
         // Each look at the clock is minutes after the one before, or at the same instant.
@@ -332,17 +509,7 @@ struct FencingTests {
                 }
             }
         ) { dispatcher, database in
-            try await Self.storeDevice(in: database.pool)
-            try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
-            let fields = [("all", "true"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
-            let broadcast = Broadcast(
-                id: Self.notification(1), org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
-                fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
-                createdAt: TestDispatcher.now)
-            let store = dispatcher.database.broadcasts
-            #expect(try await store.add(broadcast) == .taken)
-            try await store.counted(
-                try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
+            try await Self.startBroadcast(dispatcher, database.pool)
             try await BroadcastExpansion(dispatcher: dispatcher, highWaterMark: 1_000).work()
             #expect(try await Self.flags(dispatcher.keys.deliveries(.fcm, .normal), dispatcher.redis) == [!isTimely])
         }
@@ -371,6 +538,78 @@ struct FencingTests {
                 let queued = try await dispatcher.live.webhookQueues.oldest(of: webhook.id, limit: 10)
                 #expect(queued.count == (isOpen ? 1 : 0))
             }
+            await transfer.shutdown()
+        }
+    }
+
+    @Test("queues no events for webhooks by a list from before a stall")
+    func outdatedWebhooks() async throws {
+        let instant = Mutex(ContinuousClock.now)
+        try await TestDispatcher.with(instant: { instant.withLock { $0 } }) { dispatcher, _ in
+            let keys = dispatcher.keys
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            var former = WebhookService.FormerSources()
+            let ids = [Self.notification(1), Self.notification(2)]
+            /// Registers one of the two.
+            func register(_ id: NotificationID) async throws {
+                _ = try await dispatcher.database.webhooks.register(
+                    Webhook(
+                        id: id, org: nil, url: "https://\(id).example", kinds: nil, secret: "s",
+                        createdAt: Timestamp(milliseconds: 0)))
+            }
+            /// Queues events, and expects a number of them in each queue.
+            func distribute(_ expected: Int) async throws {
+                let count = try await service.distribute(keys.parts)
+                #expect(count == expected)
+                for id in ids {
+                    let queued = try await dispatcher.live.webhookQueues.oldest(of: id, limit: 10)
+                    #expect(queued.count == expected)
+                }
+            }
+            try await register(ids[0])
+            try await service.refresh(isCheck: false, &former)
+            // The first look makes the group.
+            try await distribute(0)
+
+            try await register(ids[1])
+            let label = NotificationLabel(id: ids[0], user: "ada", type: "news", category: nil, org: "", job: nil)
+            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+            await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
+            instant.withLock { $0 += .seconds(60) }
+            try await distribute(0)
+            try await service.refresh(isCheck: false, &former)
+            try await distribute(1)
+            await transfer.shutdown()
+        }
+    }
+
+    @Test("skips events without webhooks, but not after a stall", arguments: [true, false])
+    func skip(isTimely: Bool) async throws {
+        // Each look at the clock is minutes after the one before, or at the same instant.
+        let instants = Mutex(ContinuousClock.now)
+        try await TestDispatcher.with(
+            instant: {
+                instants.withLock { instant in
+                    if !isTimely { instant += .seconds(120) }
+                    return instant
+                }
+            }
+        ) { dispatcher, _ in
+            let keys = dispatcher.keys
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            let feed = dispatcher.live.eventFeed
+            // The first look makes the group.
+            _ = try await feed.take(from: keys.parts, count: 10)
+            let label = NotificationLabel(
+                id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
+            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+            await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
+            var former = WebhookService.FormerSources()
+            try await service.refresh(isCheck: true, &former)
+            let unread = try await feed.take(from: keys.parts, count: 10)
+            #expect(unread.isEmpty == isTimely)
             await transfer.shutdown()
         }
     }

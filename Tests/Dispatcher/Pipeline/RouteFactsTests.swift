@@ -185,6 +185,51 @@ struct RoutedFrameTests {
         }
     }
 
+    @Test("of a repeated job without an owner do not go out if the notification was read or deleted since")
+    func seenRepeat() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let connection = ConnectionPresence(
+                connection: "c1", node: "n", dialect: .native, state: .active, since: TestDispatcher.now)
+            var plan = RoutePlan(for: dispatcher)
+            for (seenAt, count) in [(TestDispatcher.now, 0), (nil, 1)] as [(Timestamp?, Int)] {
+                let item = try #require(
+                    RoutedNotification(TestDispatcher.notification(), .arrived).toRoute(
+                        after: .known(version: 6, unread: 0, status: .pending, isOwned: false, seenAt: seenAt)))
+                plan.publish(
+                    item.notification, unread: item.unread, code: nil, isSilent: false, now: TestDispatcher.now,
+                    to: .online([connection]))
+                #expect(plan.messages.frameCount == count)
+            }
+        }
+    }
+
+    @Test("of replaced notifications have the version of each transaction that replaced some")
+    func replaced() async throws {
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, _ in
+            let keys = dispatcher.keys
+            _ = try await Self.prepare(dispatcher)
+            var replaced: [NotificationStore.Replacement] = []
+            for number in UInt64(3)...6 {
+                var notification = TestDispatcher.notification(number, channels: [.inApp])
+                notification.jobEntry = "jobs/\(number)-0"
+                notification.collapseKey = number % 2 == 0 ? "even" : "odd"
+                let batch = try await dispatcher.database.notifications.storeBatch([notification], areRepeats: false)
+                replaced += batch.replacements
+            }
+            #expect(replaced.map(\.version) == [6, 8])
+            let heard = Heard()
+            let subscription = try RedisSubscription(
+                try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
+                on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
+            ) { heard.note($0) }
+            try await eventually("the node listens") { heard.isReady }
+            try await Router(dispatcher: dispatcher).publish(replaced)
+            try await eventually("the last frame is there") { heard.frames.last?.version == 8 }
+            #expect(heard.frames.map(\.version) == [6, 8])
+            await subscription.close()
+        }
+    }
+
     @Test("of a notification that is found without an owner do not go out if it was read or deleted")
     func seen() async throws {
         try await TestDispatcher.with { dispatcher, _ in

@@ -227,6 +227,35 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("ends the database session of a stalled process, and logs it")
+    func stalledSession() async throws {
+        let lines = LogRecorder(from: .warning) { "\($0.message), \($0.metadata?["session"]?.description ?? "-")" }
+        try await TestDispatcher.with(logger: lines.logger) { dispatcher, database in
+            let client = try PostgresPool(
+                database.configuration(applicationName: "carillon-gateway"), logger: TestLog.logger)
+            defer { client.close() }
+            let (connection, process) = try await client.withScriptConnection { connection in
+                let process = try connection.query("SELECT pg_backend_pid()")
+                try connection.execute("BEGIN; LOCK TABLE carillon.inboxes")
+                return (connection, process.first ?? "-")
+            }
+            defer { withExtendedLifetime(connection) {} }
+            try await SweepService(dispatcher: dispatcher, sessionLimit: .seconds(3_600)).endStalledSessions()
+            #expect(lines.all.isEmpty)
+            let sweeper = SweepService(dispatcher: dispatcher, sessionLimit: .zero)
+            let run = Task { try await sweeper.run() }
+            defer { run.cancel() }
+            let line = "a process stalled in a transaction; ended its database session"
+            try await eventually("the session is ended") {
+                lines.all.contains("\(line), carillon-gateway, process \(process)")
+            }
+            // Waits until the lock is free.
+            try await database.pool.query("SELECT FROM carillon.inboxes")
+            run.cancel()
+            _ = await run.result
+        }
+    }
+
     @Test("takes over a turn that would last too long, because Redis's clock has stepped back")
     func steppedBack() async throws {
         try await Self.with { scene in

@@ -176,6 +176,78 @@ struct WebhookServiceTests {
         }
     }
 
+    @Test(
+        "a request that outlasts its claim leaves the webhook to the dispatcher that has claimed it since",
+        arguments: [200, 503])
+    func outlastsClaim(status: Int) async throws {
+        let start = ContinuousClock.now
+        let receiver = Mutex<HTTPStub?>(nil)
+        // The dispatcher stalls during its request.
+        let instant: @Sendable () -> ContinuousClock.Instant = {
+            let requests = receiver.withLock { $0?.requests ?? 0 }
+            return start + (requests > 0 ? Duration.seconds(70) : .zero)
+        }
+        try await Self.with(HTTPStub.Answer(status: status, body: ""), instant: instant) { scene in
+            receiver.withLock { $0 = scene.receiver }
+            try await scene.queue(999)
+            let claimed = try await scene.sender.dispatcher.live.webhookQueues.claimDue(
+                now: scene.start + .seconds(60), hold: WebhookSender.hold, limit: 1)
+            #expect(claimed == [scene.webhook])
+            await scene.send()
+            #expect(scene.receiver.requests == 1)
+            let waiting = try await scene.waiting
+            #expect(waiting == (status == 200 ? 900 : 1_000))
+            let due = try await scene.due
+            #expect(due == scene.start + .seconds(120))
+            let webhook = try #require(try await scene.find())
+            #expect(webhook.status == .active)
+        }
+    }
+
+    @Test("queues events again if Redis came back without them before the acknowledgement")
+    func lostEvents() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let redis = dispatcher.redis
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+            let webhook = Webhook(
+                id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                createdAt: Timestamp(milliseconds: 0))
+            let label = NotificationLabel(id: id, user: "ada", type: "news", category: nil, org: "", job: nil)
+            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+            await EventLog(keys: dispatcher.keys, length: 100).append([event], on: redis)
+            let feed = dispatcher.live.eventFeed
+            // The first look makes the group.
+            _ = try await feed.take(from: dispatcher.keys.parts, count: 10)
+            let batches = try await feed.take(from: dispatcher.keys.parts, count: 10)
+            let queue = RedisArgument.text(dispatcher.keys.webhookQueue(id))
+            let stream = RedisArgument.text(dispatcher.keys.events)
+            let aside = RedisArgument.text("\(dispatcher.keys.events):aside")
+            // The acknowledgement fails, because this is no stream.
+            try await redis.send("RENAME", stream, aside)
+            try await redis.send("SET", stream, "x")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    try await service.hand(batches, to: [webhook], within: dispatcher.fence(for: .seconds(600)))
+                }
+                try await eventually("the event is queued") { try await redis.send("XLEN", queue).integer() == 1 }
+                try await redis.send("DEL", queue)
+                let session = redis.session
+                let identifier = try await redis.send("CLIENT", "ID").integer()
+                _ = try? await redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
+                try await eventually("the connection reopens") { redis.session != session }
+                try await redis.send("RENAME", aside, stream)
+                try await group.waitForAll()
+            }
+            let queued = try await redis.send("XLEN", queue).integer()
+            #expect(queued == 1)
+            let unacknowledged = try await feed.takeOver(from: dispatcher.keys.parts, idle: .zero, count: 10)
+            #expect(unacknowledged.isEmpty)
+            await transfer.shutdown()
+        }
+    }
+
     @Test("events are queued and acknowledged although PostgreSQL cannot record that others were dropped")
     func unrecordedDrops() async throws {
         try await TestDispatcher.with { dispatcher, database in

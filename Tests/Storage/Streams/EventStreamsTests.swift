@@ -131,6 +131,25 @@ struct EventStreamsTests {
         }
     }
 
+    @Test("events that are removed after the end of a claim leave the due time of the next claim")
+    func lateFinish() async throws {
+        try await TestRedis.with { redis, prefix in
+            let queues = Live(redis, keys: Keyspace(prefix: prefix)).webhookQueues
+            let webhook = NotificationID(high: 1, low: 2)
+            let now = Timestamp(seconds: 1_795_000_000)
+            _ = try await queues.append([(webhook, [Array("{}".utf8)])], now: now)
+            let entries = try await queues.oldest(of: webhook, limit: 1).map(\.entry)
+            let left = try await queues.finish(webhook, entries: entries, due: nil)
+            #expect(left == 0)
+            let due = try await queues.nextDue()
+            #expect(due == now + WebhookQueues.gathering)
+            // The next claim finds no events.
+            try await queues.finish(webhook, entries: [], due: now)
+            let rest = try await queues.nextDue()
+            #expect(rest == nil)
+        }
+    }
+
     @Test("the end of a backoff makes a webhook due within a minute, and not while it may be claimed")
     func endOfBackoff() async throws {
         try await TestRedis.with { redis, prefix in

@@ -162,15 +162,25 @@ struct BroadcastExpansion: Sendable {
         }
         let complete = page
         let fence = self.dispatcher.fence()
-        let batch = try await self.dispatcher.untilDone(
-            "store a page",
-            isFinal: JobIntake.isRefusal
-        ) {
-            try await self.dispatcher.database.notifications.store(
-                wanted,
-                withPage: BroadcastStore.statements(complete, of: chain),
-                recount: BroadcastStore.recount(chain, wanted)
-            )
+        var tries = 0
+        let batch: NotificationStore.Batch
+        do {
+            batch = try await self.dispatcher.untilDone(
+                "store a page",
+                isFinal: JobIntake.isRefusal
+            ) {
+                tries += 1
+                return try await self.dispatcher.database.notifications.store(
+                    wanted,
+                    withPage: BroadcastStore.statements(complete, of: chain),
+                    recount: BroadcastStore.recount(chain, wanted)
+                )
+            }
+        } catch {
+            if tries > 1, let error = error as? PostgresError, BroadcastStore.isLost(error) {
+                try await self.routeStored(wanted, catalog)
+            }
+            throw error
         }
         let isConflicting = batch.outcomes.contains { if case .conflict = $0 { true } else { false } }
         if isConflicting { try await self.refuse(chain.broadcast) }
@@ -184,6 +194,19 @@ struct BroadcastExpansion: Sendable {
         try await router.route(fresh, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
+    }
+
+    /// Routes what is stored of a page and has no owner.
+    ///
+    /// An earlier try may have committed the page without an answer. If another dispatcher did, it
+    /// routes the page too, and its users still get each notification once, as these are repeats.
+    private func routeStored(_ notifications: [Notification], _ catalog: Catalog) async throws {
+        let unowned = try await self.dispatcher.untilDone("look up a stored page") {
+            try await self.dispatcher.database.notifications.unowned(among: notifications)
+        }
+        try await Router(dispatcher: self.dispatcher).route(
+            unowned.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) },
+            catalog: catalog)
     }
 
     /// Stores one dead letter per broadcast whose id users have with other content.

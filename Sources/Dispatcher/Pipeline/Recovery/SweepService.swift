@@ -13,7 +13,7 @@ import Synchronization
 /// have lost.
 ///
 /// So even an emptied Redis loses nothing that PostgreSQL has. The service also creates the audit's
-/// partitions for the days ahead.
+/// partitions for the days ahead, and ends the database sessions of stalled processes.
 package struct SweepService: Service {
     private static let age: Duration = .seconds(120)
     private static let batchSize = 256
@@ -32,20 +32,27 @@ package struct SweepService: Service {
     /// failed.
     private static let partsInterval: Duration = .seconds(3_600)
     private static let partsPause: Duration = .seconds(600)
+    /// How often a dispatcher looks for sessions of stalled processes.
+    private static let sessionsInterval: Duration = .seconds(10)
 
     private let dispatcher: Dispatcher
     private let interval: Duration
+    private let sessionLimit: Duration
     private let firstUnknownRun = FirstTime()
     /// When to create the audit's partitions next.
     private let partsDue = DueTime()
 
-    package init(dispatcher: Dispatcher) {
+    /// - Parameter sessionLimit: how long a session may wait for its process in a transaction.
+    package init(dispatcher: Dispatcher, sessionLimit: Duration = SessionStore.longestWait) {
         self.dispatcher = dispatcher
+        self.sessionLimit = sessionLimit
         // 20 s with the usual lease.
         self.interval = dispatcher.clock.lease * 4 / 3
     }
 
     package func run() async throws {
+        // Apart from the sweep, which may itself wait for the locks of such a session.
+        async let sessions: Void = self.watchSessions()
         while isRunning {
             do {
                 try await self.sweep()
@@ -55,6 +62,45 @@ package struct SweepService: Service {
             }
             // Nothing signals that a row has lost its owner, so poll.
             await pause(for: self.interval)
+        }
+        await sessions
+    }
+
+    /// Ends the database sessions of stalled processes as long as the service runs.
+    ///
+    /// All dispatchers do so, without Redis; two at once do no harm. Logs the first of several
+    /// failures.
+    private func watchSessions() async {
+        var isFailing = false
+        while isRunning {
+            do throws(PostgresError) {
+                try await self.endStalledSessions()
+                isFailing = false
+            } catch {
+                // Other services report a PostgreSQL that does not answer.
+                if !error.isTransient {
+                    if !isFailing {
+                        self.dispatcher.logger.warning(
+                            "cannot end the database sessions of stalled processes; retrying every 10 s",
+                            metadata: ["error": "\(error)"])
+                    }
+                    isFailing = true
+                }
+            }
+            // PostgreSQL does not signal that a client has stalled, so poll.
+            await pause(for: Self.sessionsInterval)
+        }
+    }
+
+    /// Ends the database sessions of stalled processes, whose locks hold up the others.
+    func endStalledSessions() async throws(PostgresError) {
+        for session in try await self.dispatcher.database.sessions.endStalled(after: self.sessionLimit) {
+            self.dispatcher.logger.warning(
+                "a process stalled in a transaction; ended its database session",
+                metadata: [
+                    "session": "\(session.program), process \(session.process)",
+                    "session.seconds": "\(session.seconds)",
+                ])
         }
     }
 
@@ -140,6 +186,8 @@ package struct SweepService: Service {
     ) async throws {
         var last: NotificationStore.Unowned?
         while isRunning {
+            // Another dispatcher may sweep once the turn is over.
+            let fence = self.dispatcher.fence(for: self.turn)
             let page = try await self.dispatcher.database.notifications.unowned(
                 in: slice,
                 after: last,
@@ -150,8 +198,8 @@ package struct SweepService: Service {
             let reachable = page.filter { !absent.contains($0.notification.user) }
             if !reachable.isEmpty {
                 try await router.route(
-                    reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
-                )
+                    reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) },
+                    within: fence)
                 self.note(
                     "found unowned notifications; routed them again",
                     reachable.count { !Self.isLeftToSweep($0.notification.channels) })

@@ -49,8 +49,8 @@ struct RoutedNotification: Sendable {
         switch outcome {
         case .stored(let version, let unread):
             self.notification.status == .pending ? self.stored(version, unread, isRepeat: false) : nil
-        case .known(let version, let unread, let status, let isOwned):
-            status == .pending && !isOwned ? self.stored(version, unread, isRepeat: true) : nil
+        case .known(let version, let unread, let status, let isOwned, let seenAt):
+            status == .pending && !isOwned ? self.stored(version, unread, isRepeat: true, seenAt: seenAt) : nil
         case .duplicate, .conflict, .cancelled, .replaced: nil
         }
     }
@@ -60,15 +60,22 @@ struct RoutedNotification: Sendable {
     /// It was stored before, and its owner may have died before it published it, or Redis may have
     /// lost its push.
     func toRedo(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
-        guard case .known(let version, let unread, let status, let isOwned) = outcome,
+        guard case .known(let version, let unread, let status, let isOwned, _) = outcome,
             status == .pending && isOwned || version > 0 && [.sent, .failed, .expired, .deferred].contains(status)
         else { return nil }
         return self.stored(version, unread, isRepeat: true)
     }
 
-    private func stored(_ version: Int64, _ unread: Int32, isRepeat: Bool) -> RoutedNotification {
+    /// - Parameter seenAt: when the user read or deleted it; sockets do not get it then.
+    private func stored(
+        _ version: Int64,
+        _ unread: Int32,
+        isRepeat: Bool,
+        seenAt: Timestamp? = nil
+    ) -> RoutedNotification {
         var item = self
         item.notification.version = version
+        if let seenAt { item.notification.readAt = seenAt }
         item.unread = unread
         item.isRepeat = isRepeat
         item.progress = .stored
@@ -118,20 +125,28 @@ struct StoredBatch: Sendable {
     /// Notifications that newer ones replaced.
     var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
+    /// The entries of the dead letters, by the origins that they name.
+    var deadEntries: [ExactText: String] = [:]
     /// The events of those that go no further.
     var lifecycle: [LifecycleEvent] = []
     var finished: [String] = []
     /// The users who have a job's id with other content, by the job's origin.
     var conflicts: [String: Set<ExactText>] = [:]
+    /// The number of users of due pages for whom nothing is stored, by entry and reason.
+    var refused: [String: [String: Int]] = [:]
 
     /// Returns the batch without entries that other dispatchers have taken over.
     ///
-    /// Those dispatchers send the events and acknowledge the entries. Notifications stay, as
-    /// repeats.
+    /// Those dispatchers send the events, store the dead letters and acknowledge the entries.
+    /// Notifications stay, as repeats.
     func keeping(_ entries: Set<String>) -> StoredBatch {
         var batch = self
         batch.finished.removeAll { !entries.contains($0) }
         batch.events.removeAll { !entries.contains($0.entry) }
+        batch.dead.removeAll { letter in
+            let entry = self.deadEntries[ExactText("\(letter.stream)/\(letter.entry)")]
+            return entry.map { !entries.contains($0) } ?? false
+        }
         for index in batch.toRoute.indices { batch.toRoute[index].isRepeat = true }
         return batch
     }

@@ -80,13 +80,29 @@ struct Router: Sendable {
     ) async throws -> [LifecycleEvent] {
         guard !items.isEmpty else { return [] }
         let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
+        let open = try await self.stillOpen(items, within: fence)
         var plan = RoutePlan(for: self.dispatcher)
-        for (index, item) in items.enumerated() {
+        for (index, item) in items.enumerated() where open?.contains(item.notification.id) ?? true {
             let known = facts.facts(item, at: index)
             self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
         }
         try await self.carryOut(plan, within: fence)
         return plan.lifecycle
+    }
+
+    /// Returns those that still have a row without an owner; nil if the fence holds, and all do.
+    ///
+    /// After it, others may have routed some, or erased their users. A late decision could
+    /// contradict what those have sent and reported.
+    private func stillOpen(
+        _ items: [RoutedNotification],
+        within fence: Fence?
+    ) async throws -> Set<NotificationID>? {
+        guard let fence, !self.dispatcher.holds(fence) else { return nil }
+        let open = try await self.dispatcher.untilDone("look up notifications after a stall") {
+            try await self.dispatcher.database.notifications.unowned(among: items.map(\.notification))
+        }
+        return Set(open.map(\.notification.id))
     }
 
     // MARK: Planning
@@ -437,10 +453,14 @@ struct Router: Sendable {
     }
 
     /// Removes replaced notifications from sockets.
+    ///
+    /// Those of one transaction share a version, and several transactions may have stored a batch.
     func publish(_ replaced: [NotificationStore.Replacement]) async throws {
         let listed = replaced.filter { $0.version > 0 }
         let now = self.dispatcher.now()
         let groups = Dictionary(grouping: listed) { ExactText($0.user) }.values
+            .flatMap { Dictionary(grouping: $0, by: \.version).values }
+            .sorted { $0[0].version < $1[0].version }
         try await self.publish(
             groups.map { group in
                 NodeFrame.change(

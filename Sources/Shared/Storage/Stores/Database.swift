@@ -38,6 +38,7 @@ package struct Database: Sendable {
     package var retention: RetentionStore { RetentionStore(pool: self.pool) }
     package var revocations: RevocationStore { RevocationStore(pool: self.pool) }
     package var schedules: ScheduleStore { ScheduleStore(pool: self.pool) }
+    package var sessions: SessionStore { SessionStore(pool: self.pool) }
     package var statistics: StatisticsStore { StatisticsStore(pool: self.pool) }
     package var topics: TopicStore { TopicStore(pool: self.pool) }
     package var traces: TraceStore { TraceStore(pool: self.pool) }

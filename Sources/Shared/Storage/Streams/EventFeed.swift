@@ -131,7 +131,7 @@ package struct EventFeed: Sendable {
         var batches: [Batch] = []
         var missing: [String] = []
         var fault: RedisError?
-        for (part, reply) in zip(parts, try await self.live.connection.send(batch)) {
+        for (part, reply) in zip(parts, try await self.live.connection.send(batch, isPatient: false)) {
             do throws(RedisError) {
                 let entries = try read(reply)
                 if !entries.isEmpty { batches.append(Batch(stream: part.events, entries: entries, keys: part)) }

@@ -79,19 +79,22 @@ package struct WebhookQueues: Sendable {
         return try StreamEntry.read(&cursor).map { ($0.id, $0[Self.field] ?? []) }
     }
 
-    /// Removes events from a webhook's queue; remaining ones are due at `due`.
+    /// Removes events from a webhook's queue.
     ///
+    /// - Parameter due: when remaining events are due; nil if the claim has ended, which leaves the
+    ///   due time to the next one.
     /// - Returns: the number of remaining events.
     @discardableResult
     package func finish(
         _ webhook: NotificationID,
         entries: [String],
-        due: Timestamp
+        due: Timestamp?
     ) async throws(RedisError) -> Int {
+        let dueAt = due.map { RedisArgument.integer($0.milliseconds) } ?? .text("")
         let reply = try await self.live.connection.run(
             StreamScripts.finishWebhook,
             keys: [self.due, self.queue(webhook)],
-            arguments: [.text(webhook.description), .integer(due.milliseconds)] + entries.map { .text($0) }
+            arguments: [.text(webhook.description), dueAt] + entries.map { .text($0) }
         )
         return Int(try reply.integer())
     }
