@@ -50,6 +50,15 @@ struct ClusterAddressTests {
         for (command, _) in table { batch.append(command) }
         #expect(WireCommand.split(batch).map(\.route) == table.map(\.1))
     }
+
+    @Test("a probe reads one key of each of a batch's slots")
+    func probe() {
+        var batch = RedisBatch()
+        for stream in ["{a}:one", "b", "{a}:two"] { batch.append("XADD", .text(stream), "*", "field", "value") }
+        batch.append("PING")
+        let slots = ["a", "b"].map { WireCommand.Route.slot(RedisSlot.of(Array($0.utf8))) }
+        #expect(WireCommand.split(batch.probe).map(\.route) == slots)
+    }
 }
 
 /// A batch on its way through a cluster.

@@ -61,6 +61,32 @@ struct OverflowGuardTests {
         }
     }
 
+    @Test("organisations whose names differ only in code points have overflows of their own")
+    func spellings() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            let (loud, twin) = ("caf\u{E9}", "cafe\u{301}")
+            let policy = OverflowPolicy(backlog: 10, leastShare: Self.share)
+            let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
+            for _ in 0..<10 { try await redis.send("XADD", .text(keys.jobs(.normal)), "*", "org", "x") }
+            try await overflow.look()
+            let flood = Self.batch(20, of: loud, in: keys.jobs(.normal), dispatcher)
+            try await overflow.move(overflow.excess(of: flood), of: flood.group)
+            try await redis.send("DEL", .text(keys.jobs(.normal)))
+            try await overflow.look()
+            let others = Self.batch(100, of: twin, in: keys.jobs(.normal), dispatcher)
+            #expect(overflow.excess(of: others).isEmpty)
+
+            let jobs = [loud, twin].map { (org: $0, fields: [(name: "title", value: Array("moved".utf8))]) }
+            let lengths = try await dispatcher.live.overflows.append(jobs)
+            #expect(lengths == [ExactText(loud): 20 - Self.share + 1, ExactText(twin): 1])
+            let queue = LaneQueue<LaneBatch>(capacity: 8)
+            let count = await OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue).roundOfAll().count
+            #expect(count == 20 - Self.share + 2)
+            #expect(dispatcher.inFlight.streamCount == 2)
+        }
+    }
+
     @Test("overflows wait for lanes with a backlog, but not for ever")
     func yields() async throws {
         try await TestDispatcher.with { dispatcher, _ in
@@ -138,6 +164,76 @@ struct OverflowGuardTests {
                 try await group.waitForAll()
             }
             #expect(try await redis.send("XLEN", moved).integer() == 3)
+        }
+    }
+
+    @Test("moves jobs within a master without waiting for its replicas")
+    func withoutReplica() async throws {
+        try await TestRedis.with { redis, prefix in
+            // This Redis has no replica.
+            try await TestRedis.with(try await TestRedis.configuration()) { own in
+                try await TestDatabase.with { database in
+                    let keys = Keyspace(prefix: prefix)
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")],
+                        replicated: ReplicatedWrites(replicas: 1, on: own))
+                    let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
+                    let batch = Self.batch(3, of: "loud", in: keys.jobs(.normal), dispatcher)
+                    let excess = batch.entries.map { OverflowGuard.Excess(org: "loud", entry: $0) }
+                    try await overflow.move(excess, of: batch.group)
+                    let moved = try await redis.send("XLEN", .text(keys.overflow("loud"))).integer()
+                    #expect(moved == 3)
+                }
+            }
+        }
+    }
+}
+
+/// The lanes of a cluster that lacks a replica.
+@Suite(.timeLimit(.minutes(10)))
+struct AbsentReplicaTests {
+    @Test("a flood under the plain names takes its turn in the lane while the overflow's master lacks a replica")
+    func flood() async throws {
+        let cluster = try await TestCluster.start()
+        let configuration = try cluster.configuration()
+        try await TestRedis.with(configuration) { redis in
+            try await TestRedis.with(configuration) { own in
+                try await TestRedis.with(configuration) { reader in
+                    try await TestDatabase.with { database in
+                        let keys = Keyspace(parts: 16)
+                        let dispatcher = try TestDispatcher.make(
+                            database.pool, redis, keys, [NotificationType(name: "news")],
+                            replicated: ReplicatedWrites(replicas: 1, on: own))
+                        let plain = try #require(keys.otherSources.first)
+                        let stream = RedisArgument.text(plain.jobs(.normal))
+                        // Behind the masters are their replicas.
+                        let master = cluster.number(ofKey: keys.overflowPart(of: "loud").overflows)
+                        let replica = cluster.servers[3 + master]
+                        try await replica.stall()
+                        for number in 1...3 {
+                            try await redis.send(
+                                "XADD", stream, "*", "org", "loud", "user", .text("user-\(number)"), "type", "news",
+                                "title", "x")
+                        }
+                        // Every job of an organisation is excess.
+                        let service = JobsService(
+                            dispatcher: dispatcher, readers: [PartLane(plain, .normal, reader)],
+                            overflow: OverflowPolicy(backlog: 0, leastShare: 0))
+                        dispatcher.leaseClock.renewed(at: .now)
+                        try await withThrowingTaskGroup(of: Void.self) { group in
+                            group.addTask { try? await service.run() }
+                            try await eventually("the jobs are done") {
+                                dispatcher.leaseClock.renewed(at: .now)
+                                return try await redis.send("XLEN", stream).integer() == 0
+                            }
+                            group.cancelAll()
+                        }
+                        replica.resume()
+                        let stored = try await database.pool.query("SELECT FROM carillon.notifications").count
+                        #expect(stored == 3)
+                    }
+                }
+            }
         }
     }
 }

@@ -41,6 +41,23 @@ struct StreamRedisTests {
         }
     }
 
+    @Test("says that replicas are missing, however short the time limit of other commands is")
+    func missingReplica() async throws {
+        var configuration = try await TestRedis.configuration()
+        // As with the shortest lease; as long as a write waits for its replicas.
+        configuration.commandTimeout = .seconds(1)
+        try await Self.with { connection, keys in
+            try await TestRedis.with(configuration) { own in
+                // This Redis has no replica.
+                let live = Live(connection, keys: keys, replicated: ReplicatedWrites(replicas: 1, on: own))
+                let error = await #expect(throws: RedisError.self) {
+                    _ = try await live.jobs.append([(.normal, Self.fields("a"))])
+                }
+                #expect(error?.code == .notReplicated)
+            }
+        }
+    }
+
     @Test("claims another consumer's entry once and counts the delivery")
     func claim() async throws {
         try await Self.with { connection, keys in
@@ -380,7 +397,15 @@ struct AbsentServerTests {
                 #expect(await refusal(of: other)?.message != "the replicas are not up to date")
                 #expect(await refusal(of: lagging)?.code == .notReplicated)
                 #expect(await refusal(of: other)?.message != "the replicas are not up to date")
+                let stream = RedisArgument.text(Self.keys.part(of: lagging).jobs(.normal))
+                let length = try await redis.send("XLEN", stream).integer()
+                try await eventually("a job has waited for the replica once more") {
+                    await refusal(of: lagging)?.message == "0 of 1 replicas had the write in time"
+                }
+                let later = try await redis.send("XLEN", stream).integer()
+                #expect(later == length)
                 cluster.servers[3].resume()
+                try await eventually("jobs are accepted again") { await refusal(of: lagging) == nil }
             }
         }
     }

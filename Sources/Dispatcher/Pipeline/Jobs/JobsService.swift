@@ -117,7 +117,14 @@ package struct JobsService: Service {
                     let excess = self.overflow?.excess(of: batch) ?? []
                     if let overflow, !excess.isEmpty {
                         moving += 1
-                        moves.addTask { try await overflow.move(excess, of: batch.group) }
+                        moves.addTask {
+                            do {
+                                try await overflow.move(excess, of: batch.group)
+                            } catch let error as RedisError where error.code == .notReplicated {
+                                // Replicas may be missing for long, so these jobs are not moved.
+                                await queue.send(batch.with(excess.map(\.entry)), lane: one.lane)
+                            }
+                        }
                     }
                     // The others' jobs wait for no move.
                     let rest = batch.without(excess.map(\.entry.id))

@@ -46,11 +46,11 @@ final class OverflowGuard: Sendable {
         ///
         /// Their excess follows while the lane is short, too. Otherwise a flood would come back as
         /// soon as its first part has been moved.
-        var overflowing: Set<String> = []
+        var overflowing: Set<ExactText> = []
         /// Organisations whose jobs were moved since the last look began; it may have missed them.
-        var moved: Set<String> = []
+        var moved: Set<ExactText> = []
         /// Organisations whose overflow was full at the last look.
-        var full: Set<String> = []
+        var full: Set<ExactText> = []
         /// Whether a batch came since the last look.
         var isInUse = true
         /// When a lane last gave a full batch.
@@ -91,11 +91,11 @@ final class OverflowGuard: Sendable {
     func look() async throws(RedisError) {
         self.state.withLock { $0.moved = [] }
         let lengths = try await self.dispatcher.live.jobs.lengths(skipsAbsent: true)
-        var found: Set<String> = []
+        var found: Set<ExactText> = []
         var isComplete = true
         for result in try await self.dispatcher.live.overflows.orgs(in: self.dispatcher.keys.jobSources) {
             switch result {
-            case .success(let orgs): found.formUnion(orgs)
+            case .success(let orgs): found.formUnion(orgs.map { ExactText($0) })
             // One server of a cluster is away, which may have overflows.
             case .failure: isComplete = false
             }
@@ -129,16 +129,21 @@ final class OverflowGuard: Sendable {
     }
 
     /// Moves jobs from a lane to the overflows of their organisations.
+    ///
+    /// - Throws: ``RedisError`` with code `notReplicated` if the overflows are on another master,
+    ///   and too few of its replicas have the jobs. They must then take their turn in the lane.
     func move(_ excess: [Excess], of lane: ConsumerGroup) async throws {
         let jobs = excess.map { item in
             let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
         }
-        var lengths: [String: Int] = [:]
+        var lengths: [ExactText: Int] = [:]
         var session: Int
         repeat {
             session = self.dispatcher.redis.session
-            lengths = try await self.dispatcher.untilDone("move jobs to the overflow") {
+            lengths = try await self.dispatcher.untilDone(
+                "move jobs to the overflow", isFinal: { ($0 as? RedisError)?.code == .notReplicated }
+            ) {
                 try await self.dispatcher.live.with(lane.keys).overflows.append(jobs)
             }
             try await self.dispatcher.acknowledge(excess.map(\.entry.id), lane)
@@ -168,9 +173,9 @@ final class OverflowGuard: Sendable {
             state.windows[batch.lane] = nil
             defer { state.windows[batch.lane] = window }
             return batch.entries.compactMap { entry in
-                guard let org = Self.org(entry), !window.take(org, at: now), !state.full.contains(org),
-                    isLong || state.overflowing.contains(org)
-                else { return nil }
+                guard let org = Self.org(entry), !window.take(org, at: now) else { return nil }
+                let name = ExactText(org)
+                guard !state.full.contains(name), isLong || state.overflowing.contains(name) else { return nil }
                 return Excess(org: org, entry: entry)
             }
         }

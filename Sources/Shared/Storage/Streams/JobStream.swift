@@ -111,15 +111,15 @@ package struct JobStream: Sendable {
         for jobs: [(lane: Lane, org: String, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> Shortage? {
         let keys = self.live.keys
-        var reasons: [String: Shortage] = [:]
+        var reasons: [ExactText: Shortage] = [:]
         for job in jobs {
             let part = self.part(for: job.fields)
-            reasons[part.jobs(job.lane)] = .lane(job.lane)
-            if !job.org.isEmpty { reasons[part.overflow(job.org)] = .organisation(job.org) }
+            reasons[ExactText(part.jobs(job.lane))] = .lane(job.lane)
+            if !job.org.isEmpty { reasons[ExactText(part.overflow(job.org))] = .organisation(job.org) }
         }
         let streams = Array(reasons.keys)
         var batch = RedisBatch()
-        for stream in streams { batch.append("XLEN", .text(stream)) }
+        for stream in streams { batch.append("XLEN", .text(stream.text)) }
         let most = Self.highWaterMark / keys.parts.count
         for (stream, reply) in zip(streams, try await self.live.connection.send(batch)) {
             if try reply.integer() >= most { return reasons[stream] }
@@ -160,24 +160,29 @@ package struct OverflowStreams: Sendable {
 
     let live: Live
 
-    /// Appends jobs in one round trip.
+    /// Appends jobs that leave a lane of this part, in one round trip.
     ///
     /// - Returns: the new length of each organisation's overflow.
+    /// - Throws: ``RedisError`` with code `notReplicated` if the jobs are on another master than
+    ///   their lane, and too few replicas have them.
     package func append(
         _ jobs: [(org: String, fields: [(name: String, value: [UInt8])])]
-    ) async throws(RedisError) -> [String: Int] {
+    ) async throws(RedisError) -> [ExactText: Int] {
         var batch = RedisBatch()
         for job in jobs { batch.append(entry: job.fields, to: self.keys(of: job.org).overflow(job.org)) }
-        let orgs = Array(Set(jobs.map(\.org)))
+        // Redis tells names apart by their bytes.
+        let orgs = Array(Set(jobs.map { ExactText($0.org) }))
         let first = batch.count
         // After the jobs, so that no process removes the organisation in between.
-        for org in orgs {
+        for org in orgs.map(\.text) {
             batch.append("SADD", .text(self.keys(of: org).overflows), .text(org))
             batch.append("XLEN", .text(self.keys(of: org).overflow(org)))
         }
-        let replies = try await self.live.append(batch)
+        // A replica of their lane's master has the jobs before it learns that they left the lane.
+        let isOneMaster = !self.live.connection.isCluster || self.live.keys.index != nil
+        let replies = try await isOneMaster ? self.live.connection.send(batch) : self.live.append(batch)
         for reply in replies { _ = try reply.checked() }
-        var lengths: [String: Int] = [:]
+        var lengths: [ExactText: Int] = [:]
         for (place, org) in orgs.enumerated() {
             lengths[org] = Int(try replies[first + 2 * place + 1].integer())
         }

@@ -9,18 +9,29 @@ import Synchronization
 /// of Redis's master.
 ///
 /// WAIT holds up its whole connection, so these writes have their own. While replicas are missing,
-/// writes to the same master fail at once instead of waiting one after the other. In a cluster,
-/// those to other masters go on. WAIT does not tell which of a batch's masters lacks replicas, so
-/// after a batch to several masters, only batches to all of these fail at once.
+/// writes to the same master fail at once instead of waiting one after the other. Every second, one
+/// of them may ask whether replicas have caught up, and is sent if they have. A batch that fails
+/// leaves its jobs in Redis, so with each retry of its source they would be there once more. That
+/// remains with replicas that lag by more than a second all the time: by the next retry they have
+/// caught up with the batch before.
+///
+/// In a cluster, writes to other masters go on. WAIT does not tell which of a batch's masters lacks
+/// replicas, so after a batch to several masters, only batches to all of these fail at once.
 package final class ReplicatedWrites: Sendable {
     /// How long a write waits for its replicas.
     private static let patience: Duration = .seconds(1)
     /// How long writes are refused after one was not replicated in time.
     private static let pause: Duration = .seconds(1)
+    /// The time limit of a batch, which waits behind the WAITs before it.
+    ///
+    /// Other commands may have less, to leave time for a lease. No lease depends on these.
+    private static let timeLimit: Duration = .seconds(5)
+    /// How long a failure counts if no further batch goes to its masters.
+    private static let memory: Duration = .seconds(600)
 
     private let replicas: Int
     private let connection: RedisClient
-    /// Until when batches to all of these masters are refused.
+    /// Until when batches to all of these masters are refused; the next one must ask.
     private let pauses = Mutex<[Set<String>: ContinuousClock.Instant]>([:])
 
     /// - Parameters:
@@ -35,26 +46,17 @@ package final class ReplicatedWrites: Sendable {
     ///
     /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
     /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
-    ///   has then run, unless an earlier one to its masters, or to some of them, failed in the last
-    ///   second.
+    ///   has then run, unless replicas still lack an earlier one to its masters, or to some of
+    ///   them.
     func send(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
         let masters = self.connection.masters(of: batch)
-        let isPaused = self.pauses.withLock { pauses in
-            let now = ContinuousClock.now
-            pauses = pauses.filter { $0.value > now }
-            return pauses.keys.contains { $0.isSubset(of: masters) }
-        }
-        guard !isPaused else { throw RedisError(.notReplicated, "the replicas are not up to date") }
-        var batch = batch
-        let milliseconds = Self.patience.inMilliseconds
-        batch.append("WAIT", .integer(Int64(self.replicas)), .integer(milliseconds))
+        let mustAsk = try self.mustAsk(masters)
         do throws(RedisError) {
-            var replies = try await self.connection.send(batch, isPatient: isPatient)
-            let count = try replies.popLast()?.integer() ?? 0
-            guard count >= Int64(self.replicas) else {
-                throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
+            if mustAsk {
+                _ = try await self.sendAndWait(batch.probe, isPatient: isPatient)
+                self.pauses.withLock { pauses in pauses = pauses.filter { !$0.key.isSubset(of: masters) } }
             }
-            return replies
+            return try await self.sendAndWait(batch, isPatient: isPatient)
         } catch {
             if error.code == .notReplicated || error.code == .timeout {
                 let end = ContinuousClock.now + Self.pause
@@ -62,6 +64,35 @@ package final class ReplicatedWrites: Sendable {
             }
             throw error
         }
+    }
+
+    /// Returns whether a batch to these masters, or to some of them, has failed.
+    ///
+    /// - Throws: ``RedisError`` with code `notReplicated` while further ones are refused.
+    private func mustAsk(_ masters: Set<String>) throws(RedisError) -> Bool {
+        let now = ContinuousClock.now
+        let mustAsk = self.pauses.withLock { pauses -> Bool? in
+            pauses = pauses.filter { now - $0.value < Self.memory }
+            let own = pauses.filter { $0.key.isSubset(of: masters) }
+            guard own.values.allSatisfy({ $0 <= now }) else { return nil }
+            // While one asks, the others are refused.
+            for key in own.keys { pauses[key] = now + Self.patience + Self.pause }
+            return !own.isEmpty
+        }
+        if let mustAsk { return mustAsk }
+        throw RedisError(.notReplicated, "the replicas are not up to date")
+    }
+
+    /// Sends a batch, and waits for the replicas of its masters.
+    private func sendAndWait(_ batch: RedisBatch, isPatient: Bool) async throws(RedisError) -> [RedisReply] {
+        var batch = batch
+        batch.append("WAIT", .integer(Int64(self.replicas)), .integer(Self.patience.inMilliseconds))
+        var replies = try await self.connection.send(batch, timeout: Self.timeLimit, isPatient: isPatient)
+        let count = try replies.popLast()?.integer() ?? 0
+        guard count >= Int64(self.replicas) else {
+            throw RedisError(.notReplicated, "\(count) of \(self.replicas) replicas had the write in time")
+        }
+        return replies
     }
 
     /// Closes its connection.

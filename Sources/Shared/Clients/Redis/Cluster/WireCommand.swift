@@ -17,6 +17,8 @@ struct WireCommand: Sendable {
     /// The command's place among the batch's bytes, counted from the first.
     let range: Range<Int>
     let route: Route
+    /// The place of its first key, as that of the command; nil if it has none.
+    let key: Range<Int>?
     /// Whether it only asks a server about itself, so that another may answer it once more.
     let asksServer: Bool
 
@@ -38,6 +40,21 @@ extension RedisBatch {
             if case .slot(let slot) = command.route { slots.insert(slot) }
         }
         return slots
+    }
+
+    /// A batch that changes nothing and goes to the same servers: it reads a key of each slot.
+    package var probe: RedisBatch {
+        var probe = RedisBatch()
+        var slots: Set<Int> = []
+        let bytes = self.bytes.readableBytesView
+        for command in WireCommand.split(self) {
+            guard case .slot(let slot) = command.route, let key = command.key, slots.insert(slot).inserted else {
+                continue
+            }
+            let start = bytes.startIndex + key.lowerBound
+            probe.append("EXISTS", .bytes(Array(bytes[start..<start + key.count])))
+        }
+        return probe
     }
 }
 
@@ -61,15 +78,19 @@ private struct WireReader {
         let start = self.place
         guard let count = self.number() else { return nil }
         let name = self.text()
-        let route = self.route(of: name, arguments: count - 1)
+        let (route, key) = self.route(of: name, arguments: count - 1)
         let first = self.bytes.startIndex
         return WireCommand(
             range: (start - first)..<(self.place - first), route: route,
+            key: key.map { ($0.startIndex - first)..<($0.endIndex - first) },
             asksServer: route == .first && (name == "INFO" || name == "TIME"))
     }
 
     /// Reads the rest of a command, and finds its first key.
-    private mutating func route(of name: String, arguments count: Int) -> WireCommand.Route {
+    private mutating func route(
+        of name: String,
+        arguments count: Int
+    ) -> (route: WireCommand.Route, key: ByteBufferView?) {
         var key: ByteBufferView?
         var isAfterStreams = false
         var keyCount = 1
@@ -86,9 +107,9 @@ private struct WireReader {
             default: if number == 1 { key = argument }
             }
         }
-        if name == "WAIT" { return .everyServer }
-        guard let key, !Self.keyless.contains(name) else { return .first }
-        return .slot(RedisSlot.of(key))
+        if name == "WAIT" { return (.everyServer, nil) }
+        guard let key, !Self.keyless.contains(name) else { return (.first, nil) }
+        return (.slot(RedisSlot.of(key)), key)
     }
 
     private mutating func text() -> String { String(decoding: self.argument(), as: UTF8.self) }
