@@ -103,6 +103,21 @@ struct SentinelTests {
         await subscription.close()
     }
 
+    @Test("takes the master that most Sentinels name when the first of them names another")
+    func majority() async throws {
+        // Stands for a Sentinel that is cut off from the others.
+        let other = try await SentinelGroup.start()
+        let group = try await SentinelGroup.start()
+        let sentinels = (other.ports.prefix(1) + group.ports.prefix(2)).map { "127.0.0.1:\($0)" }
+        let url = "redis+sentinel://\(sentinels.joined(separator: ","))/\(SentinelGroup.name)/0"
+        let configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "test")
+        try await TestRedis.with(configuration) { redis in
+            let port = try await redis.send("CONFIG", "GET", "port").strings().last
+            #expect(port == "\(group.servers[0].port)")
+        }
+        withExtendedLifetime((other, group)) {}
+    }
+
     @Test("writes go on at the new master when the old one becomes a replica and cuts no connection")
     func demoted() async throws {
         let group = try await SentinelGroup.start()

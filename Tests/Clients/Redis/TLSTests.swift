@@ -1,7 +1,9 @@
 // Carillon · TLSTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOPosix
 import Support
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -74,6 +76,38 @@ struct TLSTests {
             }
             #expect(try await redis.text("CLIENT", "ID", timeout: .seconds(20)) == identifier)
         }
+    }
+
+    @Test("a subscription that was given up is lost at once, and its connection does not disturb the next")
+    func abandonedSubscription() async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        // No probe of its own gives the server up.
+        configuration.commandTimeout = .seconds(600)
+        let heard = Mutex<[String]>([])
+        let subscription = try RedisSubscription(
+            configuration, channels: ["news"], on: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: TestLog.logger
+        ) { event in
+            heard.withLock { $0.append("\(event)") }
+        }
+        let expected = ["subscribed(isFirst: true)", #"lost("given up")"#, "subscribed(isFirst: false)"]
+        try await eventually("it is subscribed") { heard.withLock { $0.count } == 1 }
+        try await server.stall()
+        // The silent server does not close its side.
+        await subscription.restart("given up")
+        #expect(heard.withLock { $0 } == Array(expected.prefix(2)))
+        server.resume()
+        try await eventually("it is subscribed again") { heard.withLock { $0.count } == 3 }
+        try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+            try await eventually("the old connection is gone") {
+                let clients = try await watcher.text("CLIENT", "LIST", timeout: .seconds(20)) ?? ""
+                return clients.split(separator: "\n").count { $0.contains(" name=test ") } == 1
+            }
+        }
+        #expect(heard.withLock { $0 } == expected)
+        #expect(await subscription.isComplete)
+        await subscription.close()
     }
 
     @Test("a missing file of authorities is a configuration fault")

@@ -13,19 +13,30 @@ import Testing
 
 @Suite("Frames of a gateway", .timeLimit(.minutes(10)))
 struct NodeServiceTests {
-    /// A clock that a test advances.
+    /// A clock that stands still until a test advances it.
     private final class Clock: Sendable {
+        private let start = ContinuousClock.now
         private let ahead = Mutex(Duration.zero)
 
         func advance(by duration: Duration) { self.ahead.withLock { $0 += duration } }
         var wasSet: Bool { self.ahead.withLock { $0 > .zero } }
-        var now: ContinuousClock.Instant { .now + self.ahead.withLock { $0 } }
+        var now: ContinuousClock.Instant { self.start + self.ahead.withLock { $0 } }
     }
 
     private static func frame(_ version: Int64, user: String = "a") -> NodeFrame {
         NodeFrame(
             kind: .notification, user: user, previous: version - 1, version: version, unread: 1,
             id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8))
+    }
+
+    /// Returns a node whose lease is on the first master of a cluster, and a user on the second.
+    private static func names(_ cluster: TestCluster, _ keys: Keyspace) throws -> (node: String, user: String) {
+        let nodes = (0..<200).map { "node-\($0)" }
+        let node = nodes.first { cluster.number(ofKey: keys.nodeLease($0)) == 0 }
+        let found = try #require(node)
+        let users = (0..<200).map { "user-\($0)" }
+        let user = users.first { cluster.number(ofKey: keys.part(of: $0).nodeChannel(found)) == 1 }
+        return (found, try #require(user))
     }
 
     @Test("subscribes again while its channel brings nothing that is published")
@@ -70,12 +81,7 @@ struct NodeServiceTests {
         let cluster = try await TestCluster.start(replicas: false)
         let configuration = try cluster.configuration()
         let keys = Keyspace(parts: 16)
-        let nodes = (0..<200).map { "node-\($0)" }
-        let found = nodes.first { cluster.number(ofKey: keys.nodeLease($0)) == 0 }
-        let node = try #require(found)
-        let users = (0..<200).map { "user-\($0)" }
-        let other = users.first { cluster.number(ofKey: keys.part(of: $0).nodeChannel(node)) == 1 }
-        let user = try #require(other)
+        let (node, user) = try Self.names(cluster, keys)
         let channel = keys.part(of: user).nodeChannel(node)
         let renewals = Notes<ContinuousClock.Instant>()
         try await TestRedis.with(configuration) { redis in
@@ -115,6 +121,78 @@ struct NodeServiceTests {
                         try await eventually("frames are still shown") {
                             try await publish(6)
                             return try await socket.on { _, wire in wire.versions == [5, 6] }
+                        }
+                        group.cancelAll()
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("brings sockets up to date each minute while only this gateway cannot reach the master of its lease")
+    func cutOff() async throws {
+        let clock = Clock()
+        let renewals = Notes<ContinuousClock.Instant>()
+        let cluster = try await TestCluster.start(replicas: false)
+        for server in cluster.servers {
+            try await TestRedis.withPatience(server.url) { redis in
+                _ = try await redis.send("ACL", "SETUSER", "gateway", "on", ">secret", "~*", "&*", "+@all")
+            }
+        }
+        let url = cluster.url.replacing("://", with: "://gateway:secret@")
+        let configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "test")
+        let keys = Keyspace(parts: 16)
+        let (node, user) = try Self.names(cluster, keys)
+        let connection = ConnectionPresence(
+            connection: "c", node: node, dialect: .native, state: .active, since: Timestamp(seconds: 1_795_000_000))
+        let missed = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.changed = { InboxSnapshot(version: missed.all.last ?? $0.since, unread: 0, total: 0) }
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                try await RunningHub.with(backend) { running in
+                    let live = Live(redis, keys: keys)
+                    let lease = Lease(
+                        key: keys.nodeLease(node), value: "gateway", lifetime: .seconds(3), connection: redis
+                    ) {
+                        renewals.note([clock.now])
+                        return clock.now
+                    }
+                    let service = NodeService(
+                        node: node, lease: lease, configuration: configuration, live: live, hub: running.hub,
+                        revocations: RevocationRegister(
+                            store: Database(database.pool).revocations, live: live,
+                            logger: TestLog.logger),
+                        eventLoop: running.eventLoop, now: { clock.now }, logger: TestLog.logger)
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await service.run() }
+                        let socket = try await running.open(user).synced()
+                        try await TestRedis.with(try cluster.configuration()) { other in
+                            let presence = PresenceRegistry(Live(other, keys: keys))
+                            try await eventually("the publishers see it") {
+                                _ = try await presence.register([(user, connection)])
+                                return try await presence.lookUp([user]) == [.online([connection])]
+                            }
+                            try await TestRedis.withPatience(cluster.servers[0].url) { redis in
+                                _ = try await redis.send("ACL", "DELUSER", "gateway")
+                            }
+                            try await eventually("they take it for dead") {
+                                try await presence.lookUp([user]) == [.offline]
+                            }
+                        }
+                        missed.note([8])
+                        clock.advance(by: lease.lifetime)
+                        try await eventually("the socket has what they did not publish") {
+                            try await socket.on { _, wire in wire.syncs.contains(8) }
+                        }
+                        // A repair before the minute is over would delay the one at its end.
+                        clock.advance(by: .seconds(59))
+                        let begun = renewals.all.count
+                        try await eventually("another renewal fails") { renewals.all.count >= begun + 2 }
+                        missed.note([9])
+                        clock.advance(by: .seconds(1))
+                        try await eventually("the socket has what they did not publish since") {
+                            try await socket.on { _, wire in wire.syncs.contains(9) }
                         }
                         group.cancelAll()
                     }

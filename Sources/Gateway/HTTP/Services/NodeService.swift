@@ -21,6 +21,9 @@ package struct NodeService: Service {
     /// s with the usual lease.
     private static let steps = 50
     private static let retrySteps = 3
+    /// The interval of repairs after the first while the lease cannot be renewed; each reads the
+    /// inbox of every socket.
+    private static let repairInterval: Duration = .seconds(60)
 
     private let node: String
     private let lease: Lease
@@ -77,15 +80,23 @@ package struct NodeService: Service {
             self.handle(event, window, probes, frames)
         }
         var isFailing = false
+        // When to repair if the lease is not renewed until then.
+        var repairAt = start + self.lease.lifetime
         while !Task.isCancelled, self.isNeeded {
             do throws(RedisError) {
                 try await self.renew(window, probes, subscription)
                 isFailing = false
+                repairAt = self.now() + self.lease.lifetime
             } catch {
                 if !isFailing {
                     self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
+                // If publishers reach the lease's master, they take the node for dead.
+                if self.live.connection.isCluster, self.now() >= repairAt {
+                    repairAt = self.now() + Self.repairInterval
+                    self.hub.repair()
+                }
             }
             try await self.pause(window, afterFailure: isFailing)
         }

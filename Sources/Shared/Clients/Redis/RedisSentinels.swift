@@ -15,8 +15,6 @@ actor RedisSentinels {
 
     private var answer: (address: RedisAddress, at: ContinuousClock.Instant)?
     private var asking: Task<RedisAddress, any Error>?
-    /// The Sentinel that answered last, which is asked first.
-    private var preferred: RedisAddress.Server?
 
     /// Returns the master's address.
     ///
@@ -37,22 +35,45 @@ actor RedisSentinels {
         return address
     }
 
+    /// Asks all Sentinels and returns the master that most of them name; on a tie, the one that the
+    /// first of them names.
+    ///
+    /// A Sentinel that is cut off from the others goes on to name the old master.
     private func ask(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) async throws -> RedisAddress {
         guard case .sentinels(let servers, let name) = configuration.address.endpoint else {
             return configuration.address
         }
-        let others = servers.filter { $0 != self.preferred }
-        var reasons: [String] = []
-        for server in (self.preferred.map { [$0] } ?? []) + others {
-            do throws(RedisError) {
-                let master = try await Self.ask(server, for: name, configuration, on: eventLoop)
-                self.preferred = server
-                return configuration.address.server(master)
-            } catch {
-                reasons.append("\(server): \(error.message ?? error.code.rawValue)")
+        let (answers, continuation) = AsyncStream.makeStream(of: (Int, Result<RedisAddress.Server, RedisError>).self)
+        for (place, server) in servers.enumerated() {
+            // Not in a group, which would wait for the Sentinels that do not answer.
+            Task {
+                do throws(RedisError) {
+                    let master = try await Self.ask(server, for: name, configuration, on: eventLoop)
+                    continuation.yield((place, .success(master)))
+                } catch {
+                    continuation.yield((place, .failure(error)))
+                }
             }
         }
-        throw RedisError(.unavailable, "no Sentinel names a master: \(reasons.joined(separator: "; "))")
+        var masters = [RedisAddress.Server?](repeating: nil, count: servers.count)
+        var reasons = [String](repeating: "", count: servers.count)
+        for await (place, answer) in answers.prefix(servers.count) {
+            switch answer {
+            case .success(let master):
+                masters[place] = master
+                if masters.count(where: { $0 == master }) > servers.count / 2 {
+                    return configuration.address.server(master)
+                }
+            case .failure(let error):
+                reasons[place] = "\(servers[place]): \(error.message ?? error.code.rawValue)"
+            }
+        }
+        let named = masters.compactMap { $0 }
+        let votes = named.map { master in named.count { $0 == master } }
+        guard let most = votes.max(), let first = votes.firstIndex(of: most) else {
+            throw RedisError(.unavailable, "no Sentinel names a master: \(reasons.joined(separator: "; "))")
+        }
+        return configuration.address.server(named[first])
     }
 
     private static func ask(

@@ -35,6 +35,8 @@ actor SubscriptionConnection {
     private let handle: @Sendable (Event) -> Void
 
     private var channel: (any Channel)?
+    /// Numbers the channels, so that late events of an abandoned channel are ignored.
+    private var generation = 0
     private var reader: RESPReader?
     private var server: RedisAddress?
     private var pendingLogins = 0
@@ -80,9 +82,10 @@ actor SubscriptionConnection {
 
     /// Drops the connection with its unread input, and subscribes again.
     func restart(_ reason: String) {
-        // Drops input that arrives before the channel closes.
-        self.reader = nil
-        self.end(reason)
+        guard let channel = self.channel else { return }
+        self.lost(self.fault ?? reason)
+        // A TLS channel with a silent peer takes seconds to close.
+        channel.close(promise: nil)
     }
 
     /// Ends the subscription for good.
@@ -103,8 +106,11 @@ actor SubscriptionConnection {
 
     private func connect() {
         guard !self.isClosed else { return }
+        let generation = self.generation
         self.connector.connect(on: self.eventLoop) {
-            RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
+            RedisChannelHandler { [weak self] event in
+                self?.assumeIsolated { $0.receive(event, from: generation) }
+            }
         }.whenComplete { [weak self] result in
             guard let self else {
                 if case .success(let opened) = result { opened.channel.close(promise: nil) }
@@ -154,7 +160,8 @@ actor SubscriptionConnection {
         }
     }
 
-    private func receive(_ event: RedisChannelEvent) {
+    private func receive(_ event: RedisChannelEvent, from generation: Int) {
+        guard generation == self.generation else { return }
         switch event {
         case .bytes(let buffer):
             self.heardSinceProbe = true
@@ -165,27 +172,22 @@ actor SubscriptionConnection {
                 }
                 if let fault { throw fault }
             } catch {
-                self.end("\(error)")
+                self.restart("\(error)")
             }
         case .failed(let reason):
             self.fault = self.fault ?? reason
         case .closed:
-            self.closed()
+            self.lost(self.fault ?? "the connection was closed")
         }
     }
 
-    /// Closes the channel; `closed()` then reconnects.
-    private func end(_ reason: String) {
-        self.fault = self.fault ?? reason
-        self.channel?.close(promise: nil)
-    }
-
-    private func closed() {
+    private func lost(_ reason: String) {
+        self.generation += 1
         self.channel = nil
         self.reader = nil
         self.subscribed = []
         let refusal = self.pendingLogins > 0 ? RedisConnector.refusal(self.logins)?.description : nil
-        self.retry(refusal ?? self.fault ?? "the connection was closed")
+        self.retry(refusal ?? reason)
     }
 
     private func take(_ reply: RedisReply) throws(RedisError) {
@@ -218,7 +220,7 @@ actor SubscriptionConnection {
     /// is dead.
     private func checkLife() {
         guard let channel = self.channel else { return }
-        guard self.heardSinceProbe else { return self.end("no answer to a probe in time") }
+        guard self.heardSinceProbe else { return self.restart("no answer to a probe in time") }
         self.heardSinceProbe = false
         var batch = RedisBatch()
         batch.append("PING")
@@ -231,6 +233,6 @@ actor SubscriptionConnection {
         guard let channel, let server else { return }
         let isMaster = await self.connector.isMaster(server, on: self.eventLoop)
         guard !isMaster, channel === self.channel else { return }
-        self.end("Sentinel names another master than \(server)")
+        self.restart("Sentinel names another master than \(server)")
     }
 }
