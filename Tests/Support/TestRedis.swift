@@ -203,6 +203,16 @@ package final class RedisServer: Sendable {
         }
     }
 
+    /// Makes snapshots fail, by a folder in the place of their file, or succeed again.
+    package func blockSnapshots(_ areBlocked: Bool) throws {
+        let place = self.directory.file("dump.rdb")
+        if areBlocked {
+            try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
+        } else {
+            try FileManager.default.removeItem(atPath: place)
+        }
+    }
+
     /// Removes the append-only files while the server is down.
     package func wipe() throws {
         let manager = FileManager.default

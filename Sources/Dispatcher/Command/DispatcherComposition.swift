@@ -94,7 +94,7 @@ enum DispatcherComposition {
                 OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
             }
             startup.finish()
-            Terminal.ready("http://\(settings.metricsHost):\(port)")
+            Terminal.ready("http", host: settings.metricsHost, port: port)
             try await ServiceGroup(services: services, logger: logger).run()
             await dispatcher.leaveGroups()
             await lease.release()
@@ -194,7 +194,8 @@ enum DispatcherComposition {
             dispatcher: dispatcher,
             periods: .init(
                 audit: days.audit, inbox: days.inbox, tombstones: days.tombstones, devices: days.devices,
-                deadLetters: days.deadLetters)
+                deadLetters: days.deadLetters),
+            machine: Timestamp.now
         )
         var services: [any Service] = [
             // Stopped last of all that it wakes.

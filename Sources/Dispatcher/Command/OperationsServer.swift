@@ -63,7 +63,8 @@ enum OperationsServer {
                 "ZADD", .text(live.keys.dispatchers), "XX", 0, "", timeout: .seconds(1))
             return nil
         } catch {
-            return error.isOutOfMemory ? "out of memory" : error.code.rawValue
+            if error.isOutOfMemory { return "out of memory" }
+            return error.serverCode.map { String($0) } ?? error.code.rawValue
         }
     }
 

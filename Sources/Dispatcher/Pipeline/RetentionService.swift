@@ -49,11 +49,15 @@ package struct RetentionService: Service {
 
     private let dispatcher: Dispatcher
     private let periods: Periods
+    private let machine: @Sendable () -> Timestamp
     private var store: RetentionStore { self.dispatcher.database.retention }
 
-    package init(dispatcher: Dispatcher, periods: Periods) {
+    /// - Parameter machine: this machine's clock, so that nothing is deleted early if PostgreSQL's
+    ///   is wrong.
+    package init(dispatcher: Dispatcher, periods: Periods, machine: @escaping @Sendable () -> Timestamp) {
         self.dispatcher = dispatcher
         self.periods = periods
+        self.machine = machine
     }
 
     package func run() async throws {
@@ -61,8 +65,8 @@ package struct RetentionService: Service {
             let next = ContinuousClock.now + Self.interval
             do {
                 if try await self.takeTurn() {
-                    let now = try await self.dispatcher.database.notifications.clock()
-                    await self.remove(now, until: next)
+                    let database = try await self.dispatcher.database.notifications.clock()
+                    await self.remove(min(database, self.machine()), until: next)
                 }
             } catch {
                 self.warn(error)

@@ -70,6 +70,24 @@ struct DeadlineTests {
         }
     }
 
+    @Test("a call that reaches the server shortly before its deadline fails none of those behind it")
+    func late() async throws {
+        try await Self.with {
+            $0.connections = 1
+            $0.timeout = .seconds(40)
+        } _: { pool, _ in
+            let session = try await pool.number("SELECT pg_backend_pid()::int8")
+            let first = Task.immediate { await pool.failure(of: "SELECT pg_sleep(2)") }
+            // The server runs it a second before its deadline, and a second after.
+            let late = Task.immediate { await pool.failure(of: "SELECT pg_sleep(2)", timeout: .seconds(3)) }
+            let next = Task.immediate { try await pool.number("SELECT pg_backend_pid()::int8") }
+            #expect(await late.value?.code == .timeout)
+            let answer = try await next.value
+            #expect(answer == session)
+            #expect(await first.value == nil)
+        }
+    }
+
     @Test("a call with more time than others has a connection of its own")
     func alone() async throws {
         try await Self.with {

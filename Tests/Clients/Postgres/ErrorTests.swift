@@ -73,17 +73,19 @@ struct ErrorTests {
     }
 
     @Test(
+        "a faulty value is a refusal, and a table, column or right that is missing is none",
         arguments: [
-            ("SELEC 1", "42601"),
-            ("SELECT * FROM secret_table_name", "42P01"),
-            ("SELECT 'secret-text'::int8", "22P02"),
-            ("SELECT 1 / 0", "22012"),
+            ("SELEC 1", "42601", false),
+            ("SELECT * FROM secret_table_name", "42P01", false),
+            ("SELECT secret_column FROM pg_class", "42703", false),
+            ("SELECT 'secret-text'::int8", "22P02", true),
+            ("SELECT 1 / 0", "22012", true),
         ])
-    func faultyStatementIsARefusal(_ sql: String, _ state: String) async throws {
+    func refusal(_ sql: String, _ state: String, isRefusal: Bool) async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let error = try #require(await database.pool.failure(of: sql))
             #expect(error.sqlState == state)
-            #expect(error.isRefusal)
+            #expect(error.isRefusal == isRefusal)
             #expect(!error.description.contains("secret"))
             // The connection still works.
             #expect(try await database.pool.number("SELECT 1::int8") == 1)

@@ -36,8 +36,8 @@ struct OutageTests {
         }
     }
 
-    @Test("at its memory limit Redis is named as the reason, and work goes on once it has room")
-    func memory() async throws {
+    @Test("while Redis refuses writes for its memory or its disk, the reason is named; work goes on afterwards")
+    func refusedWrites() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
@@ -66,6 +66,23 @@ struct OutageTests {
             try await eventually("the job is stored") {
                 try await stack.statuses(user: "ada").keys.sorted() == ["accepted"]
             }
+
+            // With snapshots on, Redis refuses writes once one has failed, as on a full disk.
+            try stack.redis.blockSnapshots(true)
+            try await stack.connection.send("CONFIG", "SET", "save", "3600 1")
+            try await stack.connection.send("BGSAVE")
+            try await eventually("the dispatcher names the reason") { await isReady(503, "redis: MISCONF") }
+            #expect(try await post("unwritten").body["detail"]?.string == "Redis refuses it: MISCONF")
+            try await eventually("a gateway warns") {
+                gateway.process.errors().contains("the last write to disk failed")
+            }
+            try stack.redis.blockSnapshots(false)
+            try await stack.connection.send("BGSAVE")
+            try await eventually("the dispatcher is ready once more") { await isReady(200, "ready") }
+            #expect(try await post("written").status == 202)
+            try await eventually("that job is stored, too") {
+                try await stack.statuses(user: "ada").keys.sorted() == ["accepted", "written"]
+            }
         }
     }
 
@@ -86,6 +103,26 @@ struct OutageTests {
             }
             #expect(socket.titles == ["before", "killed"])
             #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("jobs wait while the schema lacks a column, and none becomes a dead letter")
+    func schema() async throws {
+        try await Stack.with { stack in
+            let dispatcher = try await stack.startDispatcher()
+            _ = try await stack.query("ALTER TABLE carillon.notifications RENAME COLUMN title TO away")
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "waits")])
+            try await eventually("the dispatcher retries to store the job") {
+                dispatcher.errors().split(separator: "\n").contains {
+                    $0.contains("store notifications") && $0.contains("SQLSTATE 42703")
+                }
+            }
+            _ = try await stack.query("ALTER TABLE carillon.notifications RENAME COLUMN away TO title")
+            try await eventually("the job is stored") {
+                try await stack.statuses(user: "ada").keys.sorted() == ["waits"]
+            }
+            let dead = try await stack.deadReasons()
+            #expect(dead.isEmpty)
         }
     }
 

@@ -137,7 +137,10 @@ struct ProblemMiddleware: RouterMiddleware {
                 retryAfter: 2)
         case let error as RedisError where error.isOutOfMemory:
             Problem(.serviceUnavailable, "Redis is out of memory", retryAfter: 2)
-        case is RedisError: Problem(.serviceUnavailable, "Redis is out of reach", retryAfter: 2)
+        case let error as RedisError:
+            Problem(
+                .serviceUnavailable, error.serverCode.map { "Redis refuses it: \($0)" } ?? "Redis is out of reach",
+                retryAfter: 2)
         case let error as PostgresError where error.isTransient:
             Problem(.serviceUnavailable, "PostgreSQL is out of reach or too busy", retryAfter: 2)
         default: Problem(.internalServerError, "internal error; see the gateway's log for this request id")

@@ -55,7 +55,7 @@ package struct SurveyService: Service {
                     let found = try await self.lookAtRedis()
                     if !found.isEmpty, found != faults {
                         self.logger.warning(
-                            "Redis may lose data; correct its settings",
+                            "Redis may lose data; fix the reason",
                             metadata: ["reason": "\(found.joined(separator: "; "))"]
                         )
                     }
@@ -94,7 +94,7 @@ package struct SurveyService: Service {
         }
     }
 
-    /// Returns the faults in Redis's settings.
+    /// Returns why Redis may lose data.
     private func lookAtRedis() async throws(RedisError) -> [String] {
         var batch = RedisBatch()
         batch.append("INFO", "memory")
@@ -109,6 +109,7 @@ package struct SurveyService: Service {
             servers.append(facts)
             let place = answers.count > 1 ? "\(answer.server): " : ""
             if !facts.usesAppendOnlyFile { faults.append(place + "appendonly is off") }
+            if !facts.isLastWriteGood { faults.append(place + "the last write to disk failed") }
             if !["", "noeviction"].contains(facts.evictionPolicy) {
                 faults.append("\(place)maxmemory-policy is \(facts.evictionPolicy), not noeviction")
             }

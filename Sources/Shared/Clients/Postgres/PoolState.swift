@@ -179,12 +179,12 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
     func tick() -> Bool {
         let now = self.clock.now
         for connection in self.connections.values {
-            // A transaction's connection carries one segment at a time, so these belong to other
-            // callers.
-            for segment in connection.expireOverdue(now) {
-                self.fail(segment, PostgresError(.timeout, "no answer in time"))
-            }
-            guard let deadline = connection.firstDeadline(grace: self.configuration.timeout), deadline <= now else {
+            guard connection.isStalled(now, limit: self.configuration.timeout) else {
+                // None is of a transaction, whose connection carries one segment at a time and so
+                // stalls at its deadline.
+                for segment in connection.expireOverdue(now) {
+                    self.fail(segment, PostgresError(.timeout, "no answer in time"))
+                }
                 continue
             }
             // The server did not time out on its own: it stalls or is unreachable.
@@ -196,7 +196,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         self.failWaiting { $0.deadline <= now }
         self.openMissing()
         return self.connections.isEmpty || !self.waiting.isEmpty
-            || self.connections.values.contains { $0.firstDeadline(grace: .zero) != nil }
+            || self.connections.values.contains { $0.inFlight > 0 }
     }
 
     // MARK: Opening

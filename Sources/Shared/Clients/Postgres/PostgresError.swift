@@ -74,13 +74,14 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         )
     }
 
-    /// Whether the data or the statement is at fault, so that a retry is useless.
+    /// Whether the data is at fault, so that a retry is useless.
     ///
-    /// SQLSTATE classes 21 (cardinality), 22 (data), 23 (integrity), 42 (syntax or access) and 54
-    /// (program limit).
+    /// SQLSTATE classes 21 (cardinality), 22 (data), 23 (integrity) and 54 (program limit). Class
+    /// 42 (syntax or access) is not one: the statements are constant, so it is the schema or a
+    /// right that is missing.
     package var isRefusal: Bool {
         guard self.code == .server, let sqlState else { return false }
-        return ["21", "22", "23", "42", "54"].contains(sqlState.prefix(2))
+        return ["21", "22", "23", "54"].contains(sqlState.prefix(2))
     }
 
     /// Whether the server could not do it now, so that a retry may help.

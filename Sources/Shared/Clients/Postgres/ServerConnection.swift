@@ -34,6 +34,8 @@ final class ServerConnection {
     let socket: CInt
     private var expected: Deque<Expected> = []
     private var flights: Deque<Flight> = []
+    /// Since when the server runs the first segment.
+    private var firstSince = ContinuousClock.now
     private var headHasResult = false
     /// The names of the statements that the server has prepared, by text.
     private var prepared: [String: String] = [:]
@@ -71,14 +73,21 @@ final class ServerConnection {
         self.flights.first?.segment.lease.isAlone ?? false
     }
 
-    /// The deadline of the first segment; one that timed out behind others gets `grace` more.
-    func firstDeadline(grace: Duration) -> ContinuousClock.Instant? {
-        self.flights.first.map { $0.hasTimedOut ? $0.segment.deadline + grace : $0.segment.deadline }
+    /// Whether the server has had time to answer the first segment, and did not.
+    ///
+    /// - Parameter limit: the time that a segment gets before its connection, and the segments
+    ///   behind it, are given up.
+    func isStalled(_ now: ContinuousClock.Instant, limit: Duration) -> Bool {
+        guard let first = self.flights.first, first.segment.deadline <= now else { return false }
+        if self.flights.count == 1, !first.hasTimedOut { return true }
+        // The segments behind it would be lost too, and the server may have begun it late.
+        return self.firstSince + limit <= now
     }
 
     var firstSegment: UInt64? { self.flights.first?.segment.identifier }
 
     func send(_ segment: Segment) {
+        if self.flights.isEmpty { self.firstSince = .now }
         self.flights.append(Flight(segment: segment))
         for statement in segment.statements {
             guard self.send(statement, of: segment.identifier) else {
@@ -171,7 +180,9 @@ final class ServerConnection {
             if PQresultStatus(result) == PGRES_PIPELINE_SYNC {
                 PQclear(result)
                 self.expected.removeFirst()
-                guard let flight = self.flights.popFirst(), !flight.hasTimedOut else { continue }
+                let flight = self.flights.popFirst()
+                self.firstSince = .now
+                guard let flight, !flight.hasTimedOut else { continue }
                 complete(flight.segment, flight.error.map { .failure($0) } ?? .success(flight.results))
             } else {
                 self.headHasResult = true
@@ -201,10 +212,10 @@ final class ServerConnection {
         if case .prepared(let sql?) = head { self.preparing[sql] = nil }
     }
 
-    /// Returns the overdue segments behind the first; they still run, but no caller waits for them.
+    /// Returns the overdue segments; they still run, but no caller waits for them.
     func expireOverdue(_ now: ContinuousClock.Instant) -> [Segment] {
         var overdue: [Segment] = []
-        for index in self.flights.indices.dropFirst() {
+        for index in self.flights.indices {
             guard !self.flights[index].hasTimedOut, self.flights[index].segment.deadline <= now else { continue }
             self.flights[index].hasTimedOut = true
             overdue.append(self.flights[index].segment)

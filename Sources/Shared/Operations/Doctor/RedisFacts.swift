@@ -32,7 +32,7 @@ package struct RedisFacts: Sendable, Equatable {
     package var evictionPolicy = ""
     package var usesAppendOnlyFile = false
     var savesSnapshots = false
-    var isLastWriteGood = true
+    package var isLastWriteGood = true
     package var usedMemory: Int64 = 0
     /// 0 if unlimited.
     package var maximumMemory: Int64 = 0

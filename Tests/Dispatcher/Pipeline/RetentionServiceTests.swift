@@ -1,0 +1,56 @@
+// Carillon · RetentionServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Support
+import Testing
+
+@testable import Pipeline
+@testable import Storage
+
+/// Retention on a dispatcher whose clock differs from PostgreSQL's.
+@Suite(.timeLimit(.minutes(10)))
+struct RetentionServiceTests {
+    @Test("keeps what is not old by the machine's clock while PostgreSQL's clock is ahead")
+    func clockAhead() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let pool = database.pool
+            _ = try await dispatcher.database.notifications.store([TestDispatcher.notification()], areRepeats: false)
+            // Today by the machine's clock.
+            try await pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '91 days'")
+            try await pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
+                VALUES (now() - interval '91 days', 'ada', 'fcm', 'push', 1, 'accepted')
+                """)
+            try await pool.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES
+                    ('s', '1', 'old', '[]', now() - interval '200 days'),
+                    ('s', '2', 'new', '[]', now() - interval '91 days')
+                """)
+            let now = try await dispatcher.database.notifications.clock()
+            let service = RetentionService(
+                dispatcher: dispatcher,
+                periods: .init(audit: 90, inbox: 90, tombstones: 30, devices: 90, deadLetters: 30),
+                machine: { now - .seconds(91 * 86_400) })
+            let run = Task { try await service.run() }
+            defer { run.cancel() }
+            // A turn removes dead letters last.
+            try await eventually("the turn has removed what is old by both clocks") {
+                let letters = try await pool.query("SELECT reason FROM carillon.dead_letters")
+                return try letters.map { try $0.text(0) } == ["new"]
+            }
+            run.cancel()
+            _ = await run.result
+            let left = try await pool.query(
+                """
+                SELECT (SELECT count(*) FROM carillon.notifications WHERE deleted_at IS NULL),
+                    (SELECT count(*) FROM carillon.delivery_attempts)
+                """)
+            let counts = try left.map { [try $0.int8(0), try $0.int8(1)] }
+            #expect(counts == [[1, 1]])
+        }
+    }
+}
