@@ -141,6 +141,22 @@ struct NameResolverTests {
         #expect(names.lookups == ["a.example", "silent.example", "b.example"])
     }
 
+    @Test("hosts of a domain whose name server is silent leave lookups to other domains")
+    func silentDomain() async throws {
+        let silent = (0..<21).map { "\($0).silent.example" }
+        let names = try Names(["b.example": ["192.0.2.2"]], held: Set(silent))
+        let resolver = names.resolver(maximumLookups: 40)
+        let callers = silent.prefix(20).map { host in
+            Task { await resolver.addresses(of: host, within: Self.forever) }
+        }
+        try await eventually("half of all lookups run") { names.lookups.count == 20 }
+        #expect(await resolver.addresses(of: silent[20], within: Self.forever) == nil)
+        #expect(await resolver.addresses(of: "b.example", within: Self.forever) == ["192.0.2.2"])
+        #expect(names.lookups.count == 21 && names.lookups.last == "b.example")
+        for host in silent { names.release(host) }
+        for caller in callers { #expect(await caller.value == nil) }
+    }
+
     @Test("at the limit on hosts, expired ones are forgotten, then all")
     func maximumHosts() async throws {
         let names = try Names()

@@ -69,6 +69,13 @@ struct CatalogTests {
         #expect(catalog.all.map(\.name) == ["full", "plain"])
     }
 
+    @Test("a type is not found by another spelling of the same characters")
+    func spelling() throws {
+        let catalog = try Self.parse("types: {factur\u{E9}: {templates: {en: {title: Hello}}}}")
+        #expect(catalog["factur\u{E9}"] != nil && catalog.templates(of: "factur\u{E9}") != nil)
+        #expect(catalog["facture\u{301}"] == nil && catalog.templates(of: "facture\u{301}") == nil)
+    }
+
     @Test("advises on delays after which a notification has expired")
     func lateDelays() throws {
         let catalog = try Self.parse(

@@ -169,18 +169,31 @@ struct InboxActionTests {
                     == false
             }
             let archived = try await scene.notify("one", [("id", "j1")])
-            let snoozed = try await scene.notify("two", [("id", "j2")])
-            try await scene.act("archive", on: archived, unread: 1, total: 1)
+            let unseen = try await scene.notify("two", [("id", "j2")])
+            let delivered = try await scene.notify("three", [("id", "j3")])
+            try await scene.act("archive", on: archived, unread: 2, total: 2)
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(delivered)/delivered").status == 204)
             let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
-            let answer = try await scene.ada.send(
-                .post, "/v1/notifications/\(snoozed)/snooze", "{\"until\":\"\(until)\"}")
-            #expect(answer.status == 200)
+            for snoozed in [unseen, delivered] {
+                let answer = try await scene.ada.send(
+                    .post, "/v1/notifications/\(snoozed)/snooze", "{\"until\":\"\(until)\"}")
+                #expect(answer.status == 200)
+            }
             #expect(try await scene.archived() == ["one"])
-            for job in ["j1", "j2"] {
-                #expect(try await scene.gateway.call(.delete, "/v1/jobs/\(job)", token: service).status == 200)
+            for (job, status) in [("j1", "cancelled"), ("j2", "cancelled"), ("j3", "too_late")] {
+                let answer = try await scene.gateway.call(.delete, "/v1/jobs/\(job)", token: service)
+                #expect(answer.status == 200 && answer.body["status"]?.string == status, "\(answer.body)")
             }
             #expect(try await scene.archived() == [])
             #expect(try await scene.stack.query("SELECT FROM carillon.schedules").isEmpty)
+            // As when a provider, which had it meanwhile, accepts it.
+            try await scene.stack.query(
+                """
+                UPDATE carillon.notifications SET status = 'sent', status_reason = 'cancelled_too_late'
+                WHERE title = 'one'
+                """)
+            #expect(try await scene.archived() == [])
+            #expect(try await scene.ada.send(.post, "/v1/notifications/\(archived)/restore").status == 404)
         }
     }
 
@@ -277,6 +290,51 @@ struct InboxActionTests {
             let brief = try await scene.notify("brief", [("keep_until", soon)])
             let late = try await snooze(brief, for: 3_600)
             #expect(late.status == 422 && "\(late.body)".contains("is removed"))
+        }
+    }
+
+    @Test("a snoozed notification comes back on its channels, but not by e-mail")
+    func snoozeChannels() async throws {
+        let catalog = "types: {invoice_created: {delivery: push, channels: [in_app, push, email], email_after: 1h}}"
+        try await Self.with(catalog: catalog) { scene in
+            func channels() async throws -> Channels? {
+                let rows = try await scene.stack.query(
+                    "SELECT channels::int4 FROM carillon.notifications WHERE deleted_at IS NULL")
+                return try rows.first.map { Channels(rawValue: UInt8(try $0.int4(0))) }
+            }
+            let id = try await scene.notify("one")
+            let before = try await channels()
+            #expect(before == Channels.all)
+            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 2).rfc3339
+            let answer = try await scene.ada.send(
+                .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
+            #expect(answer.status == 200)
+            let back = try await eventualValue("it comes back") { try await channels() }
+            #expect(back == [.inApp, .push])
+        }
+    }
+
+    @Test("a user who snoozes too often gets 429 with Retry-After, and the notification stays")
+    func snoozeRate() async throws {
+        try await Self.with { scene in
+            let id = try await scene.notify("one")
+            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
+            func snooze() async throws -> Gateway.Answer {
+                try await scene.ada.send(.post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
+            }
+            var answer = try await snooze()
+            var count = 0
+            while answer.status == 200, count < 1_000 {
+                count += 1
+                let restored = try await scene.ada.send(.post, "/v1/notifications/\(id)/restore")
+                #expect(restored.status == 200)
+                answer = try await snooze()
+            }
+            #expect(answer.status == 429 && answer.header("retry-after") == "1" && count >= 60)
+            #expect("\(answer.body)".contains("too many snoozes"))
+            let listed = try await scene.listed()
+            let schedules = try await scene.stack.query("SELECT FROM carillon.schedules")
+            #expect(listed.count == 1 && schedules.isEmpty)
         }
     }
 

@@ -81,25 +81,51 @@ struct WebInboxActionTests {
         }
     }
 
-    @Test("a type is turned off from a notification's menu, and on again")
+    @Test("a button keeps the focus when its notification changes, whatever characters its id has")
+    func focus() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify(
+                "ada", "n1", [("data", #"{"actions":[{"id":"no","title":"No"},{"id":"say \"yes\"","title":"Yes"}]}"#)])
+            let ada = CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(1)
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["n1"])
+            let focused = "\(InboxPage.root).activeElement?.textContent === 'Yes'"
+            try await browser.run("\(InboxPage.item("n1")).querySelectorAll('.action')[1].focus()")
+            try await browser.wait(for: "the button has the focus", focused)
+            let id = try #require(try await ada.get("/v1/notifications").body["notifications"]?.texts("id").first)
+            #expect(try await ada.send(.post, "/v1/notifications/\(id)/read").status == 200)
+            try await page.waitForUnread(0)
+            try await browser.wait(for: "the button still has the focus", focused)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a type is turned off from a notification's menu; an undo leaves the user's own choices as they were")
     func mute() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             try await stack.notify("ada", "n1")
             let ada = CompatibilityClient(gateway, user: "ada")
             try await ada.waitForCount(1)
+            let choice = #"{"types":[{"type":"invoice_created","push":true}]}"#
+            #expect(try await ada.send(.put, "/v1/preferences", choice).status == 200)
             try await page.open(user: "ada")
             try await page.waitForTitles(["n1"])
-            func isOn() async throws -> Bool? {
+            func preference() async throws -> JSONValue? {
                 let types = try await ada.get("/v1/preferences").body["types"]?.array ?? []
-                return types.first { $0["type"]?.string == "invoice_created" }?["in_app"]?.bool
+                return types.first { $0["type"]?.string == "invoice_created" }
             }
+            func isOn() async throws -> Bool? { try await preference()?["in_app"]?.bool }
             try await page.choose("mute", of: "n1")
             try await eventually("it is off") { try await isOn() == false }
             try await browser.wait(
                 for: "it says so", "\(Self.toast)?.textContent.startsWith('“Invoice created” is off')")
             try await browser.click("\(Self.toast).querySelector('button')")
             try await eventually("it is on") { try await isOn() == true }
+            let own = try await preference()?["own"]
+            #expect(own?["in_app"] == .null && own?["push"] == .bool(true))
         }
     }
 

@@ -30,6 +30,17 @@ struct UserStoreTests {
         }
     }
 
+    @Test("lists at most 1,000 topics of a user")
+    func manyTopics() async throws {
+        try await Samples.withStores { database in
+            var record = UserRecord(user: "a")
+            record.topics = (0...1_000).map { "t\($0)" }
+            _ = try await database.users.put([record])
+            let topics = try await database.people.topics(of: "a")
+            #expect(topics.count == 1_000)
+        }
+    }
+
     @Test("keeps the devices within an app's limit and names those that it switched off")
     func tooManyDevices() async throws {
         try await Samples.withStores { database in

@@ -305,7 +305,7 @@ extension Schema {
         [
             "zone?": .text(64).orNull("An IANA zone."),
             "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
-            "email?": .text(254).orNull("An address."),
+            "email?": .text(254).orNull("An address; it is not verified."),
             "opted_out?": .bool.orNull("null: false."),
             "email_opted_out?": .bool.orNull("null: false."),
             "quiet_hours?": .quietHoursChange.orNull("null: none."),

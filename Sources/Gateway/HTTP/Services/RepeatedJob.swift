@@ -11,7 +11,8 @@ enum RepeatedJob {
     /// Returns the schedule of the job that ends a snooze.
     ///
     /// The same notification and moment give the same id, so a repeated call stores it once. It
-    /// takes the channels that the notification had, so that a snooze adds none.
+    /// takes the channels that the notification had, so that a snooze adds none, but not e-mail:
+    /// the user's address may be someone else's, and no cap limits mail.
     ///
     /// - Throws: `JobFaults` if the catalog would refuse the job.
     static func schedule(
@@ -22,12 +23,12 @@ enum RepeatedJob {
     ) throws(JobFaults) -> Schedule {
         let jobID = ScheduleStore.snoozePrefix(of: notification.id) + "\(until.microseconds / 1_000_000)"
         let origin = EntryDigest(stream: "snooze", entry: jobID, fields: [])
-        let channels = DeliveryChannel.allCases.filter { notification.channels.contains(Channels($0)) }
-        var fields = Self.fields(notification, id: jobID, now: now, catalog: catalog)
-        if !channels.isEmpty {
-            let names = channels.map { "\"\($0.rawValue)\"" }.joined(separator: ",")
-            fields.append(("channels", Array("[\(names)]".utf8)))
+        let channels = DeliveryChannel.allCases.filter {
+            $0 != .email && notification.channels.contains(Channels($0))
         }
+        var fields = Self.fields(notification, id: jobID, now: now, catalog: catalog)
+        let names = channels.map { "\"\($0.rawValue)\"" }.joined(separator: ",")
+        fields.append(("channels", Array("[\(names)]".utf8)))
         _ = try catalog.checkedJob(fields)
         var schedule = Schedule(
             id: NotificationID(origin: origin, user: notification.user), fields: fields, dueAt: until, createdAt: now)

@@ -35,6 +35,8 @@ final class NameResolver: Sendable {
     private static let failurePause: Duration = .seconds(30)
     /// The addresses kept of one host; further ones are ignored.
     private static let maximumAddresses = 32
+    /// The lookups of one domain at a time while half of all lookups run.
+    private static let maximumOfDomain = 8
 
     private let state = Mutex(State())
     private let maximumLookups: Int
@@ -44,7 +46,7 @@ final class NameResolver: Sendable {
 
     /// - Parameters:
     ///   - maximumLookups: the lookups at a time, each with its own thread; beyond it only cached
-    ///     addresses serve.
+    ///     addresses serve. From half of it on, each domain may have only a few.
     ///   - maximumHosts: the cached hosts; at this limit the expired ones are dropped, then all.
     init(
         maximumLookups: Int = 128,
@@ -100,7 +102,7 @@ final class NameResolver: Sendable {
             let isFirst = state.waiters[host] == nil
             // A lookup may have ended since the caller looked.
             let isKnown = state.entries[host].map { self.now() < $0.expiry } ?? false
-            guard !isKnown, !state.isStopped, !isFirst || state.waiters.count < self.maximumLookups else {
+            guard !isKnown, !state.isStopped, !isFirst || self.hasRoom(for: host, among: state.waiters.keys) else {
                 return (false, false)
             }
             state.waiters[host, default: [:]][ObjectIdentifier(waiter)] = waiter
@@ -111,6 +113,20 @@ final class NameResolver: Sendable {
         let isStarted = DetachedThread.run(name: "resolver") { self.settle(host, self.lookUp(host)) }
         if !isStarted { self.settle(host, []) }
     }
+
+    /// Whether another lookup may run.
+    ///
+    /// The limit of a domain leaves lookups to others if its name server is silent. It only applies
+    /// from half of all lookups on, because a push service may have dozens of hosts.
+    private func hasRoom(for host: String, among running: some Collection<String>) -> Bool {
+        guard running.count >= self.maximumLookups / 2 else { return true }
+        let domain = Self.domain(of: host)
+        return running.count < self.maximumLookups
+            && running.count { Self.domain(of: $0) == domain } < Self.maximumOfDomain
+    }
+
+    /// Returns the last two labels of a host name.
+    private static func domain(of host: String) -> ArraySlice<Substring> { host.split(separator: ".").suffix(2) }
 
     /// Ends the caller's wait with the last addresses of its host.
     private func end(_ waiter: Waiter) {

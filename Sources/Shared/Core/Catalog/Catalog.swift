@@ -7,7 +7,8 @@
 package final class Catalog: Sendable {
     private static let mostTypes = 10_000
 
-    private let types: [String: TypeEntry]
+    /// Keyed by exact name, as tokens and the database compare types by their bytes.
+    private let types: [ExactText: TypeEntry]
     /// All types, sorted by name.
     package let all: [NotificationType]
     /// The categories of the types that have one.
@@ -31,7 +32,8 @@ package final class Catalog: Sendable {
         self.digest = digest
         let types = documents.flatMap(\.types)
         if types.count > Self.mostTypes { log.add("the catalog has more than \(Self.mostTypes) types") }
-        self.types = Self.byKey(types, log, { $0.type.name }) { "type \($0) is defined twice" }
+        let named = Self.byKey(types, log, { $0.type.name }) { "type \($0) is defined twice" }
+        self.types = Dictionary(uniqueKeysWithValues: named.map { (ExactText($0.key), $0.value) })
         let coded = types.filter { $0.value.type.code != nil }
         _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }
         self.all = self.types.values.map(\.type).sorted { $0.name < $1.name }
@@ -76,7 +78,7 @@ package final class Catalog: Sendable {
         try log.finish()
     }
 
-    package subscript(_ name: String) -> NotificationType? { self.types[name]?.type }
+    package subscript(_ name: String) -> NotificationType? { self.types[ExactText(name)]?.type }
 
     /// The words and pictures of a type.
     package func presentation(ofType name: String) -> Presentation {
@@ -98,14 +100,14 @@ package final class Catalog: Sendable {
     func template(named name: String) -> TemplateSet? { self.templates[name] }
 
     /// A type's own templates.
-    package func templates(of type: String) -> TemplateSet? { self.types[type]?.templates }
+    package func templates(of type: String) -> TemplateSet? { self.types[ExactText(type)]?.templates }
 
     /// The templates of a type's digest summary.
-    package func summary(of type: String) -> TemplateSet? { self.types[type]?.summary }
+    package func summary(of type: String) -> TemplateSet? { self.types[ExactText(type)]?.summary }
 
     /// The rules that select a type's buttons.
     package func actions(of type: String) -> ActionSet? {
-        self.types[type]?.actions.flatMap { self.actions[$0.value] }
+        self.types[ExactText(type)]?.actions.flatMap { self.actions[$0.value] }
     }
 
     /// The category that selects the app's buttons: the job's own, or the one of the rule for the

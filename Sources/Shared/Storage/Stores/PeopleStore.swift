@@ -52,6 +52,7 @@ package struct PeopleStore: Sendable {
     }
 
     private static let mostFound: Int32 = 20
+    private static let mostTopics: Int32 = 1_000
     private static let mostWaiting: Int32 = 100
 
     /// The collation is that of the index of `users`.
@@ -113,10 +114,11 @@ package struct PeopleStore: Sendable {
         }
     }
 
-    /// Returns the topics that a user subscribes to, in order.
+    /// Returns the topics that a user subscribes to: at most 1,000, in order.
     package func topics(of user: String) async throws(PostgresError) -> [String] {
         let result = try await self.pool.query(
-            "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic", .text(user))
+            "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic LIMIT $2",
+            .text(user), .int4(Self.mostTopics))
         return try result.texts()
     }
 

@@ -10,6 +10,9 @@ import Storage
 struct InboxChangeRoutes {
     /// In days.
     private static let longestSnooze = 366
+    /// The snoozes of a user; each sends a notification.
+    private static let snoozesPerSecond = 1
+    private static let snoozesAtOnce = 60
 
     let inbox: InboxServices
 
@@ -90,7 +93,10 @@ struct InboxChangeRoutes {
         "Takes a notification out of the inbox and sends it again at a later moment, as a new notification.",
         path: InboxRoutes.one,
         body: .object(["until": .time("When it comes back; at most 366 days from now.")], isClosed: true),
-        answers: [.ok("The change.", .inboxChange), 404])
+        answers: [
+            .ok("The change.", .inboxChange), 404,
+            Answer(429, "The user exceeds the rate limit, or snoozes more than once a second after a burst of 60."),
+        ])
 
     private func snooze(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -115,6 +121,7 @@ struct InboxChangeRoutes {
             let reason = "is after \(end.rfc3339), when the notification is removed"
             throw Problem(.unprocessableContent, "until \(reason)", faults: [JobFault("until", reason)])
         }
+        try await self.countSnooze(of: user)
         do {
             let change = try await self.inbox.service.snooze(notification, until: until)
             guard !change.isEmpty else { throw Problem.noSuch("notification") }
@@ -122,6 +129,17 @@ struct InboxChangeRoutes {
         } catch let faults as JobFaults {
             throw Problem(.unprocessableContent, "it cannot be sent again: \(faults)", faults: faults.faults)
         }
+    }
+
+    /// Counts a snooze towards the user's rate.
+    ///
+    /// - Throws: ``Problem`` 429 beyond the rate.
+    private func countSnooze(of user: String) async throws {
+        // As for calls, there is no limit while the user's Redis server is out of reach.
+        let taken = try? await self.inbox.base.live.buckets.takeAvailable(
+            1, kind: "snoozes", user: user, perSecond: Self.snoozesPerSecond, burst: Self.snoozesAtOnce)
+        guard taken == 0 else { return }
+        throw Problem(.tooManyRequests, "too many snoozes; wait as long as Retry-After says", retryAfter: 1)
     }
 
     // MARK: Undo

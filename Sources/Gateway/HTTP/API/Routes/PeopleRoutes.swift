@@ -206,7 +206,7 @@ extension Schema {
             "presence": .presenceState,
             "devices": .list(of: .device, max: 1_000),
             "preferences": .preferences,
-            "topics": .list(of: .string, max: 1_000),
+            "topics": .list(of: .string, max: 1_000)("The first 1,000."),
             "waiting": .list(
                 of: .object([
                     "notification_id": .uuid.orNull("Null for a scheduled job."),
