@@ -80,13 +80,17 @@ enum GatewayComposition {
         }
         // They stop in the opposite order.
         let optional: [(any Service)?] = [
-            spans, files.certificate.map { CertificateReload(certificate: $0, logger: logger) },
+            spans,
+            files.certificate.map { certificate in
+                RefreshService(every: .seconds(10)) { certificate.refresh(logger: logger) }
+            },
             webPushKey.map { key in RefreshService(every: .seconds(10)) { key.refresh() } },
             messageRate, openingRate, identities.callRate, keySet,
         ]
         let services: [any Service] = [
             self.zoneRefresh(base.zones, logger: logger),
-            MemoryService(bodies: [policy.bodies, identities.bodies], interval: settings.common.lease / 3),
+            MemoryService(
+                budgets: [policy.bodies, policy.answers, identities.bodies], interval: settings.common.lease / 3),
             await clients.reload(catalogs),
             inbox.pages,
             inbox.retries,
@@ -353,7 +357,7 @@ private struct GatewayDoor {
             onServerRunning: { channel in
                 let port = channel.localAddress?.port ?? settings.port
                 startup.bound(to: port)
-                Terminal.ready("\(scheme)://\(settings.host):\(port)")
+                Terminal.ready(scheme, host: settings.host, port: port)
             },
             eventLoopGroupProvider: .shared(eventLoops),
             logger: logger
@@ -377,8 +381,9 @@ struct MemoryService: Service {
     /// count falls, and the last of a flood may not raise it any more.
     private static let aftermath: Duration = .seconds(60)
 
-    /// Count the bytes of unanswered requests: before authentication, and of users.
-    let bodies: [Budget]
+    /// Count the bytes of unanswered requests, before authentication and of users, and of unread
+    /// answers.
+    let budgets: [Budget]
     let interval: Duration
 
     func run() async throws {
@@ -387,7 +392,7 @@ struct MemoryService: Service {
             // A count that falls wakes no waiter, because it changes on the hot path; so poll it.
             while (try? await Task.sleep(for: self.interval)) != nil {
                 // Ask every budget, because each reports its flood once.
-                for budget in self.bodies where budget.floodHasEnded() { left = Int(Self.aftermath / self.interval) }
+                for budget in self.budgets where budget.floodHasEnded() { left = Int(Self.aftermath / self.interval) }
                 guard left > 0 else { continue }
                 left -= 1
                 Heap.trim()

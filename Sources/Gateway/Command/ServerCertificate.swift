@@ -2,38 +2,52 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import FoundationEssentials
 import HummingbirdCore
 import Logging
 import NIOCore
 import NIOSSL
-import ServiceLifecycle
 import Sockets
 import Synchronization
-import UnixSignals
 
 /// The listener's certificate.
 ///
 /// After a reload, new connections get the new certificate; open ones keep theirs.
 final class ServerCertificate: Sendable {
+    private struct State {
+        var context: NIOSSLContext
+        /// The contents of both files when they were last read; nil for one that cannot be read.
+        var contents: [Data?]
+    }
+
     private let certificateFile: String
     private let keyFile: String
-    private let current: Mutex<NIOSSLContext>
+    private let state: Mutex<State>
 
     /// - Throws: The fault of the files.
     init(certificateFile: String, keyFile: String) throws {
         self.certificateFile = certificateFile
         self.keyFile = keyFile
-        self.current = Mutex(try Self.load(certificateFile, keyFile))
+        // Before they are loaded, so that a change in between is noticed.
+        let contents = [certificateFile, keyFile].map { FileManager.default.contents(atPath: $0) }
+        let context = try Self.load(certificateFile, keyFile)
+        self.state = Mutex(State(context: context, contents: contents))
     }
 
     /// The context of the next handshake.
-    var context: NIOSSLContext { self.current.withLock { $0 } }
+    var context: NIOSSLContext { self.state.withLock { $0.context } }
 
-    /// Reads the files again; keeps the previous certificate if they are faulty.
-    func reload(logger: Logger) {
+    /// Loads the files if they have changed; keeps the previous certificate if they are faulty.
+    func refresh(logger: Logger) {
+        let contents = [self.certificateFile, self.keyFile].map { FileManager.default.contents(atPath: $0) }
+        let haveChanged = self.state.withLock { state in
+            defer { state.contents = contents }
+            return state.contents != contents
+        }
+        guard haveChanged else { return }
         do {
             let context = try Self.load(self.certificateFile, self.keyFile)
-            self.current.withLock { $0 = context }
+            self.state.withLock { $0.context = context }
             logger.notice("certificate reloaded")
         } catch {
             logger.error(
@@ -66,18 +80,6 @@ final class ServerCertificate: Sendable {
     }
 }
 
-/// Reloads a certificate on SIGHUP.
-struct CertificateReload: Service {
-    let certificate: ServerCertificate
-    let logger: Logger
-
-    func run() async throws {
-        for await _ in await UnixSignalsSequence(trapping: .sighup).cancelOnGracefulShutdown() {
-            self.certificate.reload(logger: self.logger)
-        }
-    }
-}
-
 /// The reason why a certificate or its key cannot be used.
 struct CertificateFault: Error, CustomStringConvertible {
     let description: String
@@ -92,7 +94,9 @@ struct CertificateChannel: HTTPChannelHandler {
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<DoorChannel.Value> {
         do {
-            try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: self.certificate.context))
+            let pipeline = channel.pipeline.syncOperations
+            try pipeline.addHandler(NIOSSLServerHandler(context: self.certificate.context))
+            try pipeline.addHandler(OutputSlices())
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }

@@ -364,3 +364,48 @@ struct OpeningTests {
         #expect(gone.polling == nil)
     }
 }
+
+@Suite("WebSockets on another loop than their connection", .timeLimit(.minutes(10)))
+struct FarSocketTests {
+    @Test("stop reading after 16 KB until the connection's loop has caught up")
+    func pauses() throws {
+        let loop = EmbeddedEventLoop()
+        let limits = WebSocketLimits(maximumMessage: 64 * 1024)
+        let connection = SignalRConnection(
+            id: "id",
+            offer: .init(owner: "ada", usesStatefulReconnect: false),
+            transport: .webSockets,
+            node: SignalRNode(
+                configuration: SignalREndpointConfiguration(path: "/hub", connection: .standard, webSocket: limits)),
+            eventLoop: loop
+        )
+        let channel = EmbeddedChannel()
+        let socket = SignalRSocket(
+            number: 1, connection: LoopReference(connection, eventLoop: loop), eventLoop: channel.eventLoop)
+        let handler = WebSocketHandler(application: socket, limits: limits)
+        try channel.pipeline.syncOperations.addHandler(handler)
+        try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+        func reads() -> Bool {
+            channel.options.last { $0.option is ChannelOptions.Types.AutoReadOption }?.value as? Bool ?? true
+        }
+        // Pings without a payload, masked with zeros.
+        let pings = ByteBuffer(bytes: (0..<1_000).flatMap { _ in [0x89, 0x80, 0, 0, 0, 0] as [UInt8] })
+        for _ in 0..<2 {
+            for _ in 0..<2 { try channel.writeInbound(pings) }
+            #expect(reads())
+            try channel.writeInbound(pings)
+            #expect(!reads())
+            // The hub may want input meanwhile, because its calls are answered.
+            handler.setReading(true)
+            #expect(!reads())
+            loop.run()
+            #expect(reads())
+        }
+        try channel.writeInbound(pings)
+        handler.setReading(false)
+        for _ in 0..<2 { try channel.writeInbound(pings) }
+        loop.run()
+        #expect(!reads(), "the hub has paused reading")
+        connection.drop()
+    }
+}

@@ -1,6 +1,8 @@
 // Carillon · DoorPolicyTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Glibc
+import HTTPTypes
 import HummingbirdCore
 import Logging
 import NIOCore
@@ -175,6 +177,39 @@ struct ConnectionBudgetTests {
         while try await Self.answer(on: third) == nil { third = try await connect() }
         try await third.close()
         try await server.close()
+    }
+
+    @Test("goes on accepting after the system had no file for a connection")
+    func noFile() async throws {
+        let group = MultiThreadedEventLoopGroup.singleton
+        let running = group.next().makePromise(of: SocketAddress?.self)
+        let server = Server(
+            childChannelSetup: DoorChannel(
+                // Only the server answers, because endpoints would do so after its end, too.
+                responder: { _, writer, _ in
+                    let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
+                    try await writer.writeHead(head).finish(nil)
+                },
+                endpoints: [],
+                http: HTTP1Channel.Configuration()
+            ),
+            configuration: ServerConfiguration(address: .hostname("127.0.0.1", port: 0)),
+            onServerRunning: { channel in
+                channel.pipeline.fireErrorCaught(IOError(errnoCode: EMFILE, reason: "accept"))
+                running.succeed(channel.localAddress)
+            },
+            eventLoopGroup: group,
+            logger: Logger(label: "test")
+        )
+        let run = Task { try await server.run() }
+        let local = try await running.futureResult.get()
+        let address = try #require(local)
+        let client = try await ClientBootstrap(group: group).connect(to: address).get()
+        let answer = try await Self.answer(on: client)
+        #expect(answer?.hasPrefix("HTTP/1.1 200 ") == true)
+        try await client.close()
+        try await server.shutdownGracefully()
+        try await run.value
     }
 
     /// The answer to a request; nil if the connection is closed without one.

@@ -385,6 +385,50 @@ struct DoorReadingTests {
         }
     }
 
+    /// Passes nothing on, as if the client read nothing.
+    private final class FlushStopper: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+
+        func flush(context: ChannelHandlerContext) {}
+    }
+
+    @Test(
+        "closes the newest client that does not read its answer once such answers exceed the total limit",
+        arguments: [false, true])
+    func unreadAnswers(isServer: Bool) throws {
+        var policy = DoorPolicy()
+        policy.answers = Budget(limit: 250_000)
+        let body = ByteBuffer(repeating: 0x78, count: 100_000)
+        func answered() throws -> Door {
+            let door = try Door(policy: policy)
+            try door.channel.pipeline.syncOperations.addHandler(FlushStopper(), position: .first)
+            try door.send(isServer ? Self.forServer : Self.park)
+            door.channel.isWritable = false
+            guard isServer else {
+                try #require(door.lot.oldest).respond(.ok, body: body)
+                return door
+            }
+            let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "\(body.readableBytes)"])
+            door.channel.write(HTTPResponsePart.head(head), promise: nil)
+            door.channel.write(HTTPResponsePart.body(body), promise: nil)
+            door.channel.writeAndFlush(HTTPResponsePart.end(nil), promise: nil)
+            return door
+        }
+        let first = try answered()
+        let second = try answered()
+        let third = try answered()
+        #expect(first.channel.isActive && second.channel.isActive && !third.channel.isActive)
+        // A client that reads, and one that leaves, make room.
+        first.channel.isWritable = true
+        first.channel.pipeline.fireChannelWritabilityChanged()
+        let fourth = try answered()
+        #expect(fourth.channel.isActive)
+        second.channel.close(promise: nil)
+        let fifth = try answered()
+        let sixth = try answered()
+        #expect(fifth.channel.isActive && !sixth.channel.isActive)
+    }
+
     @Test("counts incomplete socket messages as bodies")
     func messages() throws {
         let bodies = Budget(limit: 40_000)

@@ -198,28 +198,46 @@ struct DoorTimeTests {
         #expect(!door.channel.isActive)
     }
 
+    /// Leaves so many bytes of output unread.
+    private static func leave(_ bytes: Int, at door: Door) throws {
+        let encoder = try door.channel.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
+        encoder.flush()
+        encoder.write(NIOAny(ByteBuffer(repeating: 0x78, count: bytes)), promise: nil)
+    }
+
     @Test("closes a client that reads less than 4 KB of a full connection in 30 s")
     func trickle() throws {
         let door = try Door()
-        let encoder = try door.channel.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
-        /// Leaves so many bytes of output unread.
-        func leave(_ bytes: Int) {
-            encoder.flush()
-            encoder.write(NIOAny(ByteBuffer(repeating: 0x78, count: bytes)), promise: nil)
-        }
         // So that the first request is not late.
         try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
-        leave(100_000)
+        try Self.leave(100_000, at: door)
         door.channel.isWritable = false
         door.channel.pipeline.fireChannelWritabilityChanged()
         for rest in [95_000, 90_000] {
-            leave(rest)
+            try Self.leave(rest, at: door)
             door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
             #expect(door.channel.isActive)
         }
-        leave(89_999)
+        try Self.leave(89_999, at: door)
         door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
         #expect(!door.channel.isActive)
+    }
+
+    @Test("keeps a stream that is read as fast as it is written, until its client reads less than 4 KB in 30 s")
+    func stream() throws {
+        let door = try Door()
+        try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        let exchange = try #require(door.lot.oldest)
+        exchange.begin(.ok, headers: [:])
+        try Self.leave(100_000, at: door)
+        door.channel.isWritable = false
+        door.channel.pipeline.fireChannelWritabilityChanged()
+        for added in [8_000, 5_000, 8_000, 2_000] {
+            exchange.write(ByteBuffer(repeating: 0x78, count: added))
+            try Self.leave(100_000, at: door)
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+            #expect(door.channel.isActive == (added > 4_096))
+        }
     }
 
     @Test("answers oversized bodies with 413 and heads with 431")

@@ -57,7 +57,11 @@ final class SignalRSocket: WebSocketApplication {
 
     func webSocketProven(_ sequence: UInt64) { self.connection.call { $0.proven(sequence) } }
 
-    func webSocketReadComplete() { self.connection.call { $0.readComplete() } }
+    func webSocketReadComplete() {
+        self.connection.call { $0.readComplete() }
+        self.socket?.letCatchUp(self.connection.eventLoop)
+    }
+
     func webSocketIsTooSlow() { self.connection.call { $0.tooSlow() } }
 
     func webSocketReceivedClose(_ code: UInt16?) {

@@ -18,6 +18,8 @@ final class EngineIOWebSocket: WebSocketApplication {
     private var purpose: Purpose?
     private var near: EngineIOConnection?
     private var far: LoopReference<EngineIOConnection>?
+    /// Set for ``far``, until the socket closes.
+    private var socket: WebSocketHandler?
     private var hasFailed = false
 
     init(_ server: EngineIOServer, _ purpose: Purpose, eventLoop: any EventLoop) {
@@ -40,6 +42,7 @@ final class EngineIOWebSocket: WebSocketApplication {
             connection.begin(application)
         case .takeOver(let reference):
             self.far = reference
+            self.socket = socket
             let handler = LoopReference(socket, eventLoop: eventLoop)
             reference.call { connection in
                 connection.attach(EngineIOOutlet(carrier: carrier, target: .far(handler)))
@@ -76,7 +79,11 @@ final class EngineIOWebSocket: WebSocketApplication {
         self.far?.call { $0.received(pong: sequence) }
     }
 
-    func webSocketReadComplete() { self.pass { $0.readComplete() } }
+    func webSocketReadComplete() {
+        self.pass { $0.readComplete() }
+        if let far { self.socket?.letCatchUp(far.eventLoop) }
+    }
+
     func webSocketIsTooSlow() { self.pass { $0.isTooSlow() } }
     func webSocketShouldQuiesce() { self.pass { $0.shouldQuiesce() } }
 
@@ -88,6 +95,7 @@ final class EngineIOWebSocket: WebSocketApplication {
         self.pass { $0.closed(carrier, failed: hasFailed) }
         self.near = nil
         self.far = nil
+        self.socket = nil
     }
 
     private func pass(_ work: @escaping @Sendable (EngineIOConnection) -> Void) {

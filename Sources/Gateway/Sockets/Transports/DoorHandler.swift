@@ -70,6 +70,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var kept = 0
     /// Counts what the connection holds of unanswered requests.
     private var share: BudgetShare
+    /// Counts what a full connection holds of answers that the client has not read.
+    private var unread: BudgetShare
+    /// Bytes that a stream has written.
+    private var streamed = 0
     /// Closes or refuses a connection that takes too long for the next step.
     private var limit: TimeLimit?
     /// Closes the connection after the server's idle time; removed for a socket.
@@ -104,6 +108,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.timeouts = timeouts
         self.policy = policy
         self.share = BudgetShare(of: policy.bodies)
+        self.unread = BudgetShare(of: policy.answers)
         self.http = http
         self.encoder = encoder
         self.decoder = decoder
@@ -136,6 +141,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.context = nil
         self.waiting = PipelinedParts()
         self.forgetBody()
+        // Cannot fail: the amount only shrinks.
+        _ = self.unread.hold(0)
         let incoming = self.incoming
         self.phase = .over
         incoming?.abort()
@@ -164,6 +171,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         if context.channel.isWritable {
             self.stall?.remove()
+            _ = self.unread.hold(0)
             self.resumeReading()
         } else {
             self.watchReader(context)
@@ -445,6 +453,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if !self.waiting.isEmpty { self.drain() }
     }
 
+    func flush(context: ChannelHandlerContext) {
+        context.flush()
+        self.countUnread()
+    }
+
     /// Handles the parts that were queued.
     func drain() {
         guard !self.isDraining else { return }
@@ -595,9 +608,13 @@ extension DoorHandler {
         }
         context.write(self.wrapOutboundOut(.head(head)), promise: nil)
         if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
-        guard thenCloses else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }
-        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
-        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+        if thenCloses {
+            let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+            context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+        } else {
+            context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil)
+        }
+        self.countUnread()
     }
 
     func beginStream(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
@@ -623,6 +640,7 @@ extension DoorHandler {
 
     func writeStream(_ bytes: ByteBuffer) {
         guard let context else { return }
+        self.streamed += bytes.readableBytes
         context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
     }
 
@@ -679,14 +697,31 @@ extension DoorHandler {
         }
     }
 
+    /// Counts what the client has not read of its answers, and closes the connection if the process
+    /// holds too much of that.
+    ///
+    /// A stream is not counted here, since its endpoint bounds it.
+    private func countUnread() {
+        guard let context, self.decoder != nil, !context.channel.isWritable, !self.unread.hold(self.backlog) else {
+            return
+        }
+        DoorMetrics.refusedMemory.increment()
+        context.close(mode: .all, promise: nil)
+    }
+
     /// Closes the connection of a client that reads too little of its pending output.
     func watchReader(_ context: ChannelHandlerContext) {
-        let waiting = self.backlog
+        let (waiting, streamed) = (self.backlog, self.streamed)
         let stall = self.stall ?? TimeLimit(on: context.eventLoop)
         self.stall = stall
         stall.set(self.timeouts.stall) { [weak self] in
             guard let self, let context = self.context else { return }
-            guard self.backlog > waiting - Self.leastRead else { return self.watchReader(context) }
+            // A stream may be written as fast as it is read.
+            let added = self.streamed - streamed
+            guard self.backlog > waiting + added - Self.leastRead else {
+                self.countUnread()
+                return self.watchReader(context)
+            }
             DoorMetrics.refusedSlow.increment()
             context.close(mode: .all, promise: nil)
         }

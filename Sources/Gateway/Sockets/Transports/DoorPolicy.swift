@@ -30,6 +30,8 @@ package struct DoorPolicy: Sendable {
     /// Counts the bytes of endpoints' unanswered requests over all connections; they arrive before
     /// the client is authenticated.
     package var bodies = Budget(limit: 16 * 1024 * 1024)
+    /// Counts the bytes of answers that wait on full connections until their clients read.
+    package var answers = Budget(limit: 64 * 1024 * 1024)
 
     package init() {}
 
@@ -192,7 +194,7 @@ enum DoorMetrics {
     static let refusedAddresses = Self.refused("address")
     /// Connections that pipelined too much behind an unanswered request.
     static let refusedPipelines = Self.refused("pipeline")
-    /// Bodies beyond the total that all connections may have in progress.
+    /// Bodies and unread answers beyond the total that all connections may have.
     static let refusedMemory = Self.refused("memory")
     /// Connections closed because a request or the reading of an answer took too long.
     static let refusedSlow = Self.refused("slow")

@@ -15,6 +15,8 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     /// Time for a peer to answer a close frame.
     private static let closeTimeout: TimeAmount = .seconds(5)
+    /// Bytes that another loop may be given before it must catch up.
+    private static let mostAhead = 16 * 1024
 
     private var application: (any WebSocketApplication)?
     private let limits: WebSocketLimits
@@ -34,7 +36,11 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private let patience: Duration
     /// Closes the connection if the rest of a message does not come; nil until one was incomplete.
     private var limit: TimeLimit?
+    /// Whether the application wants input.
     private var isReading = true
+    /// Bytes received since another loop last caught up, and whether reading waits for it.
+    private var ahead = 0
+    private var isAhead = false
 
     /// - Parameters:
     ///   - bodies: Counts the bytes of incomplete messages over all connections.
@@ -113,7 +119,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
         var parser = self.parser
         let wasIncomplete = parser.isIncomplete
         var events: [WebSocketParser.Event] = []
-        parser.read(self.unwrapInboundIn(data)) { events.append($0) }
+        let input = self.unwrapInboundIn(data)
+        self.ahead += input.readableBytes
+        parser.read(input) { events.append($0) }
         self.parser = parser
         for event in events { self.handle(event) }
         self.application?.webSocketReadComplete()
@@ -130,7 +138,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     ///
     /// - Parameter isNew: Whether the message began with this input.
     private func limitMessage(isNew: Bool) {
-        guard self.parser.isIncomplete, self.isReading, let context else {
+        guard self.parser.isIncomplete, self.isReading, !self.isAhead, let context else {
             self.limit?.remove()
             return
         }
@@ -276,6 +284,30 @@ package final class WebSocketHandler: ChannelInboundHandler {
     /// peer.
     func setReading(_ isOn: Bool) {
         self.isReading = isOn
+        self.adjustReading()
+    }
+
+    /// Pauses reading until the loop to which the application passes its input has run what it was
+    /// given, once for every 16 KB.
+    ///
+    /// No budget counts what waits on that loop.
+    func letCatchUp(_ eventLoop: any EventLoop) {
+        guard !self.isAhead, self.ahead >= Self.mostAhead, let own = self.context?.eventLoop, own !== eventLoop
+        else { return }
+        self.isAhead = true
+        self.adjustReading()
+        let reference = LoopReference(self, eventLoop: own)
+        eventLoop.execute { reference.call { $0.hasCaughtUp() } }
+    }
+
+    private func hasCaughtUp() {
+        self.ahead = 0
+        self.isAhead = false
+        self.adjustReading()
+    }
+
+    private func adjustReading() {
+        let isOn = self.isReading && !self.isAhead
         // The rest of a message cannot come meanwhile.
         self.limitMessage(isNew: isOn)
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
