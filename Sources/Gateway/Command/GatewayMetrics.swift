@@ -31,7 +31,8 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_redis_memory_limit_bytes", .gauge, "memory that the same server may use, 0 for no limit"),
             MetricFamily(
-                "carillon_redis_durable", .gauge, "1 if Redis writes an append-only file and evicts nothing, else 0"),
+                "carillon_redis_durable", .gauge,
+                "1 if Redis writes an append-only file, no write to its disk failed, and it evicts nothing, else 0"),
             MetricFamily(
                 "carillon_calls_answered", .counter, by: ["class"], values: ["2xx", "3xx", "4xx", "5xx"],
                 "2xx, 3xx, 4xx, 5xx: calls of the API and of the paths of other systems"),
@@ -77,7 +78,8 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_sockets_shed", .counter,
                 "changes withheld from an event loop with 50,000 waiting, and changes received after the lease had "
-                    + "expired; sockets get them from their inboxes"),
+                    + "expired, which sockets get from their inboxes; and events for everyone for which an event loop "
+                    + "had no time"),
             MetricFamily("carillon_sockets_ghosts", .counter, "stale presence entries that were removed"),
             MetricFamily(
                 "carillon_sockets_overflows", .counter,
@@ -97,7 +99,7 @@ enum GatewayMetrics {
                 "pauses in reading a WebSocket because too many of its calls waited"),
             MetricFamily(
                 "carillon_presence_unseen", .counter,
-                "users whose last visit was not recorded because PostgreSQL or Redis was out of reach"),
+                "users whose last visit was not recorded because PostgreSQL or Redis was out of reach or too slow"),
             MetricFamily("carillon_retractions_asked", .counter, "notifications removed from other devices"),
             MetricFamily(
                 "carillon_retractions_omitted", .counter,
@@ -105,7 +107,8 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_door_refused", .counter, by: ["reason"],
                 "origin, head, body, address, slow, files (no room for another connection), pipeline (too much behind an "
-                    + "unanswered request), memory (no room for another body): refusals of the listener"),
+                    + "unanswered request), memory (no room for another body or unread answer): refusals of the "
+                    + "listener"),
             MetricFamily(
                 "carillon_rate_refused", .counter, by: ["kind"],
                 "calls, messages, openings (new sockets and streams) beyond a user's rate"),

@@ -143,6 +143,17 @@ struct SocketIOStateMachineTests {
         #expect(trace.receive("0/b,") == ["join #3 /b {}"])
     }
 
+    @Test("gives an identified client more time to join, until it is refused")
+    func identified() {
+        var trace = ConnectionTrace()
+        _ = trace.receive("0", at: 9_000)
+        trace.identify(1)
+        #expect(trace.tick(10_000) == [])
+        #expect(trace.connection.nextDeadline == 20_000)
+        _ = trace.refuse(1, "no")
+        #expect(trace.tick(20_000) == ["close forcedClose"])
+    }
+
     @Test("closes without a joined namespace in time, even after a refusal; an undecided client may try again")
     func connectTimeout() {
         var silent = ConnectionTrace()
@@ -282,6 +293,8 @@ struct ConnectionTrace {
     mutating func receive(bytes: [UInt8], at now: Milliseconds = 0) -> [String] {
         self.run { $0.receive(.binary(bytes), now: now, into: &$1) }
     }
+
+    mutating func identify(_ request: Int) { self.connection.identify(self.requests[request - 1].ticket) }
 
     mutating func accept(_ request: Int, sid: String, recovery: SocketIORecoveryGrant? = nil) -> [String] {
         let ticket = self.requests[request - 1].ticket

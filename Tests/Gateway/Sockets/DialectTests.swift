@@ -107,6 +107,9 @@ struct NativeDialectTests {
             Self.text(NativeDialect.error("r", reference: Array("null".utf8)))
                 == #"{"type":"error","reason":"r","ref":null}"#)
         #expect(
+            NativeDialect.answer(.busy("r"), to: Array("7".utf8)).map(Self.text)
+                == #"{"type":"error","reason":"r","retry":true,"ref":7}"#)
+        #expect(
             Self.text(NativeDialect.goodbye(.serviceRestart, reason: "drain", reconnectAfter: 1_500))
                 == #"{"type":"goodbye","code":1012,"reason":"drain","reconnect_after":1500}"#)
     }
@@ -187,13 +190,13 @@ struct SignalRDialectTests {
             ),
             (Self.change(.read, #"{"ids":["\#(id)"]}"#), ["NotificationRead \"\(id)\"", "UnreadCountChanged 7"]),
             (
-                Self.change(.read, #"{"all":true,"up_to_version":2}"#),
-                ["AllNotificationsRead 2", "UnreadCountChanged 7"]
+                Self.change(.read, #"{"all":true,"up_to_version":1}"#),
+                ["AllNotificationsRead 1", "UnreadCountChanged 7"]
             ),
             (Self.change(.deleted, #"{"ids":["\#(id)"]}"#), ["NotificationDeleted \"\(id)\"", "UnreadCountChanged 7"]),
             (
-                Self.change(.deleted, #"{"all_read":true,"up_to_version":2}"#),
-                ["AllReadNotificationsDeleted 2", "UnreadCountChanged 7"]
+                Self.change(.deleted, #"{"all_read":true,"up_to_version":1}"#),
+                ["AllReadNotificationsDeleted 1", "UnreadCountChanged 7"]
             ),
             (Self.change(.event, #"{"name":"BalanceUpdated","args":[1.50]}"#), ["BalanceUpdated 1.50"]),
         ]
@@ -377,7 +380,7 @@ struct SocketIODialectTests {
         let id = try #require(NotificationID(Self.id))
         for (kind, body, packet) in table {
             let change = NodeFrame(
-                kind: kind, user: "ada", previous: 0, version: 1, unread: 0, id: id,
+                kind: kind, user: "ada", previous: 1, version: 2, unread: 0, id: id,
                 body: Array(body.utf8))
             let told = SocketIODialect.event(change).map { SocketIODialect.packet($0, offset: nil) }
             #expect(told.map { String(decoding: $0, as: UTF8.self) } == packet)

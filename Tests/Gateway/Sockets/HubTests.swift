@@ -44,6 +44,29 @@ struct HubTests {
         }
     }
 
+    @Test("looks only at users with too many sockets, whatever loops these are on")
+    func crowds() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        try await withCleanUp {
+            try await group.shutdownGracefully()
+        } _: {
+            var configuration = SocketConfiguration()
+            configuration.connectionsPerUser = 1
+            let hub = SocketHub(
+                eventLoopGroup: group, configuration: configuration, backend: ScriptedBackend(),
+                logger: TestLog.logger, now: { Timestamp(seconds: 1_795_000_000) })
+            for number in 0..<10 {
+                _ = try await LiveSocket.open("user-\(number)", of: hub, on: hub.eventLoops[number % 2])
+            }
+            let first = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[0])
+            try await first.on { session, _ in session.end() }
+            _ = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[1])
+            #expect(hub.crowds.count == 0)
+            _ = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[0])
+            #expect(hub.crowds.count == 1)
+        }
+    }
+
     @Test("holds changes that lack the socket's shape until the inbox is read")
     func incomplete() throws {
         let harness = try HubHarness()
@@ -205,6 +228,49 @@ struct HubTests {
         #expect(wire.versions == [1, 2] && session.isHolding)
         session.filled(InboxSnapshot(version: 4, unread: 4, total: 4), answering: nil)
         #expect(wire.versions == [1, 2, 5])
+    }
+}
+
+@Suite("Events for everyone", .timeLimit(.minutes(10)))
+struct EventForEveryoneTests {
+    private static func event(_ number: Int) -> NodeFrame {
+        NodeFrame(kind: .event, user: "", body: Array(#"{"name":"e\#(number)","args":[]}"#.utf8), everyoneBut: [])
+    }
+
+    private static func open(_ user: String, _ harness: HubHarness) -> RecordingWire {
+        let (session, wire) = harness.open(user, .native)
+        session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+        return wire
+    }
+
+    @Test("delivers many in order, and lets changes pass them")
+    func turns() throws {
+        let harness = try HubHarness()
+        let (session, channel) = try harness.connect("a")
+        session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+        while try channel.readOutbound(as: ByteBuffer.self) != nil {}
+        let wires = (0..<400).map { Self.open("user-\($0)", harness) }
+        let events = (0..<64).map { Self.event($0) }
+        harness.deliver(events)
+        harness.deliver([HubHarness.notification("user-0", 5)])
+        #expect(wires[0].versions.contains(5))
+        #expect(wires.contains { $0.versions.count < events.count })
+        harness.eventLoop.advanceTime(by: .milliseconds(40))
+        #expect(wires.allSatisfy { wire in wire.versions.count { $0 == 0 } == events.count })
+        var (written, expected) = (ByteBuffer(), ByteBuffer())
+        while let bytes = try channel.readOutbound(as: ByteBuffer.self) { written.writeImmutableBuffer(bytes) }
+        for event in events { expected.writeImmutableBuffer(WebSocketFraming.text(NativeDialect.change(event))) }
+        #expect(written == expected)
+    }
+
+    @Test("drops those that are too many for its sockets, and no changes")
+    func bound() throws {
+        let harness = try HubHarness { $0.eventDeliveries = 4 }
+        let wires = ["a", "b"].map { Self.open($0, harness) }
+        harness.deliver((0..<3).map { Self.event($0) } + [HubHarness.notification("a", 5)])
+        #expect(wires.map(\.versions) == [[5, 0, 0], [0, 0]])
+        harness.deliver([Self.event(3)])
+        #expect(wires.map(\.versions) == [[5, 0, 0, 0], [0, 0, 0]])
     }
 }
 
@@ -452,6 +518,59 @@ struct DepartureTests {
             await gate.open()
             try await eventually("and recorded again after the registration") { closed.all == ["c", "c"] }
             if let socket { #expect(try await socket.on { $1.syncs.isEmpty }) }
+        }
+    }
+
+    @Test("opens no socket that has left while it waited")
+    func gone() async throws {
+        let gate = Gate()
+        let batches = Notes<Int>()
+        let opened = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onOpen = {
+            batches.note([1])
+            await gate.wait()
+        }
+        backend.opened = { opening in
+            opened.note([opening.connection])
+            return InboxSnapshot(version: ScriptedBackend.version, unread: 0, total: 0)
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            // Each keeps one of the two tasks busy that open sockets.
+            for number in 1...2 {
+                _ = try await running.open("first-\(number)", connection: "first-\(number)")
+                try await eventually("it is being opened") { batches.all.count == number }
+            }
+            var sockets: [LiveSocket] = []
+            for number in 0..<6 { sockets.append(try await running.open("user-\(number)", connection: "c\(number)")) }
+            for place in [0, 2, 4] { try await sockets[place].on { session, _ in session.end() } }
+            await gate.open()
+            for place in [1, 3, 5] { _ = try await sockets[place].synced() }
+            #expect(Set(opened.all) == ["first-1", "first-2", "c1", "c3", "c5"])
+        }
+    }
+
+    @Test("removes presence while last visits cannot be recorded")
+    func visits() async throws {
+        let gate = Gate()
+        let closed = Notes<String>()
+        let seen = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onClose = { closed.note($0) }
+        backend.onMarkSeen = { users in
+            seen.note(users)
+            await gate.wait()
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let first = try await running.open("first", connection: "c1").synced()
+            let second = try await running.open("second", connection: "c2").synced()
+            try await first.on { session, _ in session.end() }
+            try await eventually("its last visit is being recorded") { seen.all == ["first"] }
+            try await second.on { session, _ in session.end() }
+            try await eventually("both have left") { closed.all == ["c1", "c2"] }
+            #expect(seen.all == ["first"])
+            await gate.open()
+            try await eventually("the other's is recorded") { seen.all == ["first", "second"] }
         }
     }
 

@@ -166,6 +166,27 @@ struct ResumeTests {
         }
     }
 
+    @Test("reads one resumption of a user at a time, together with those of other users")
+    func turns() async throws {
+        let gate = Gate()
+        let asked = Notes<[Int64]>()
+        var backend = ScriptedBackend()
+        backend.onChanges = { questions in
+            asked.note([questions.map(\.since)])
+            await gate.wait()
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            for (version, user) in ["first", "many", "many", "many", "other"].enumerated() {
+                let socket = try await running.open(user, connection: "c\(version)").synced()
+                try await socket.say(.resume(version: Int64(version)))
+                if version == 0 { try await eventually("the first is read") { asked.all == [[0]] } }
+            }
+            await gate.open()
+            try await eventually("all are read") { asked.all.joined().count >= 5 }
+            #expect(asked.all == [[0], [1, 4], [2], [3]])
+        }
+    }
+
     @Test("limits what may wait and asks the client to try again")
     func bound() async throws {
         let gate = Gate()
@@ -209,7 +230,7 @@ struct EarlyCallTests {
             try await eventually("both are answered") { try await socket.on { $1.answers.count == 2 } }
             let answers = try await socket.on { $1.answers }
             #expect(answers.contains(.unread(0)))
-            #expect(answers.contains(.error("the change could not be made, try again")))
+            #expect(answers.contains(.busy("the change could not be made, try again")))
             #expect(try await socket.on { $1.syncs } == [ScriptedBackend.version])
         }
     }
@@ -306,13 +327,23 @@ struct BookmarkTests {
     @Test("removes the bookmark of a client that stops, even while its inbox is read", arguments: [false, true])
     func stops(isOpening: Bool) async throws {
         let gate = Gate()
+        let opening = Notes<Int>()
         let noted = Notes<SocketBookmark>()
         var backend = ScriptedBackend()
-        if isOpening { backend.onOpen = { await gate.wait() } }
+        if isOpening {
+            backend.onOpen = {
+                opening.note([1])
+                await gate.wait()
+            }
+        }
         backend.onNote = { noted.note($0) }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("ada", client: "web")
-            if !isOpening { _ = try await socket.synced() }
+            if isOpening {
+                try await eventually("its inbox is being read") { opening.all.count == 1 }
+            } else {
+                _ = try await socket.synced()
+            }
             try await socket.on { session, _ in
                 session.stop()
                 session.end()

@@ -55,21 +55,7 @@ final class RunningHub: Sendable {
 
     /// Opens a socket; authenticated if a user is given.
     func open(_ user: String?, connection: String = "c", client: String? = nil) async throws -> LiveSocket {
-        let (eventLoop, hub) = (self.eventLoop, self.hub)
-        return try await eventLoop.submit {
-            guard let shard = hub.shard(on: eventLoop) else { throw ChannelError.operationUnsupported }
-            let session = SocketSession(
-                connection: connection,
-                identity: user.map { SocketIdentity(user: $0, expiresAt: nil) },
-                since: nil,
-                client: client,
-                shard: shard
-            )
-            let wire = RecordingWire(.native)
-            wire.onDrop = { [weak session] in session?.end() }
-            session.begin(wire)
-            return LiveSocket(session, wire, eventLoop: eventLoop)
-        }.get()
+        try await LiveSocket.open(user, connection: connection, client: client, of: self.hub, on: self.eventLoop)
     }
 
     /// Drops the sockets, for which the hub would wait.
@@ -85,6 +71,27 @@ final class RunningHub: Sendable {
 /// A socket of a running hub, and what it wrote.
 struct LiveSocket: Sendable {
     private let bound: NIOLoopBound<(session: SocketSession, wire: RecordingWire)>
+
+    /// Opens a socket on one of the hub's loops; authenticated if a user is given.
+    static func open(
+        _ user: String?, connection: String = "c", client: String? = nil, of hub: SocketHub,
+        on eventLoop: any EventLoop
+    ) async throws -> LiveSocket {
+        try await eventLoop.submit {
+            guard let shard = hub.shard(on: eventLoop) else { throw ChannelError.operationUnsupported }
+            let session = SocketSession(
+                connection: connection,
+                identity: user.map { SocketIdentity(user: $0, expiresAt: nil) },
+                since: nil,
+                client: client,
+                shard: shard
+            )
+            let wire = RecordingWire(.native)
+            wire.onDrop = { [weak session] in session?.end() }
+            session.begin(wire)
+            return LiveSocket(session, wire, eventLoop: eventLoop)
+        }.get()
+    }
 
     /// Called on the loop.
     init(_ session: SocketSession, _ wire: RecordingWire, eventLoop: any EventLoop) {
@@ -132,6 +139,8 @@ struct ScriptedBackend: SocketBackend {
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
     var onAreRegistered: @Sendable ([String]) async throws -> [Bool] = { $0.map { _ in true } }
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
+    /// Called with the users.
+    var onMarkSeen: @Sendable ([String]) async throws -> Void = { _ in }
     var onNote: @Sendable ([SocketBookmark]) -> Void = { _ in }
     var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
     var onConfirm: @Sendable ([ReceiptProof]) async -> Void = { _ in }
@@ -164,6 +173,7 @@ struct ScriptedBackend: SocketBackend {
         return connections.map { !self.isAway($0.user) }
     }
 
+    func markSeen(_ departures: [SocketDeparture]) async throws { try await self.onMarkSeen(departures.map(\.user)) }
     func registered(user: String) async throws -> [String] { try await self.onRegistered(user) }
 
     func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool] {

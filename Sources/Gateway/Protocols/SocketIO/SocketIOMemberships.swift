@@ -58,6 +58,8 @@ struct SocketIOMemberships: Sendable {
 /// A connection's state in one namespace.
 struct SocketIOMembership: Sendable {
     let ticket: SocketIOConnectRequest.Ticket
+    /// Whether the owner knows the client.
+    var isIdentified = false
     /// False while the owner decides.
     var isJoined = false
 }

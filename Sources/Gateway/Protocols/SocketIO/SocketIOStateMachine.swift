@@ -66,8 +66,14 @@ package struct SocketIOStateMachine: Sendable {
 
     /// Closes the connection if no namespace was joined in time; if the owner still decides about
     /// one, the client may try again.
+    ///
+    /// An identified client gets more time, because only the owner is slow.
     package mutating func tick(now: Milliseconds, into actions: inout [SocketIOAction]) {
         guard now >= self.deadline else { return }
+        if self.memberships.all.contains(where: \.membership.isIdentified) {
+            self.deadline = now + self.configuration.connectTimeout
+            return
+        }
         self.close(self.memberships.count > 0 ? .tryAgainLater : .forcedClose, into: &actions)
     }
 
@@ -178,6 +184,12 @@ package struct SocketIOStateMachine: Sendable {
 extension SocketIOStateMachine {
     /// The refusal message for an unknown namespace.
     package static let unknownNamespace = "Invalid namespace"
+
+    /// Notes that the owner knows the client of an undecided request.
+    package mutating func identify(_ ticket: SocketIOConnectRequest.Ticket) {
+        guard let namespace = self.memberships.namespace(of: ticket) else { return }
+        self.memberships[namespace]?.isIdentified = true
+    }
 
     /// Accepts the client into the requested namespace.
     ///

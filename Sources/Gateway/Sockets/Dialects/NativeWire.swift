@@ -69,11 +69,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
     }
 
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
-        switch answer {
-        case .done: if let reference { self.send(NativeDialect.done(reference: reference)) }
-        case .read(let unread), .unread(let unread): self.send(NativeDialect.unread(unread, reference: reference))
-        case .error(let reason), .busy(let reason): self.send(NativeDialect.error(reason, reference: reference))
-        }
+        if let json = NativeDialect.answer(answer, to: reference) { self.send(json) }
     }
 
     func requestProof(_ sequence: UInt64) { self.socket?.requestProof(sequence) }
@@ -246,6 +242,16 @@ enum NativeDialect {
         }
     }
 
+    /// Encodes the answer to a client's message; nil if it needs none.
+    static func answer(_ answer: SocketAnswer, to reference: [UInt8]?) -> [UInt8]? {
+        switch answer {
+        case .done: reference.map { self.done(reference: $0) }
+        case .read(let unread), .unread(let unread): self.unread(unread, reference: reference)
+        case .error(let reason): self.error(reason, reference: reference)
+        case .busy(let reason): self.error(reason, mayRetry: true, reference: reference)
+        }
+    }
+
     static func unread(_ count: Int32, reference: [UInt8]?) -> [UInt8] {
         self.object("unread") { writer in
             writer.member("unread", count)
@@ -258,9 +264,11 @@ enum NativeDialect {
         self.object("done") { self.write(reference, to: &$0) }
     }
 
-    static func error(_ reason: String, reference: [UInt8]?) -> [UInt8] {
+    /// - Parameter mayRetry: whether the client may send the same message again.
+    static func error(_ reason: String, mayRetry: Bool = false, reference: [UInt8]?) -> [UInt8] {
         self.object("error") { writer in
             writer.member("reason", reason)
+            if mayRetry { writer.member("retry", true) }
             self.write(reference, to: &writer)
         }
     }

@@ -150,11 +150,9 @@ enum SignalRDialect {
         let unread = Self.unreadCount(change.unread)
         switch change.kind {
         case .notification: return [Self.received(change.camelCaseBody), unread]
-        case .read:
-            return (Self.ids(change)?.map { Self.read($0) } ?? [Self.all("AllNotificationsRead", change)]) + [unread]
+        case .read: return Self.change(change, all: "AllNotificationsRead") { Self.read($0) } + [unread]
         case .deleted:
-            return (Self.ids(change)?.map { Self.deleted($0) } ?? [Self.all("AllReadNotificationsDeleted", change)])
-                + [unread]
+            return Self.change(change, all: "AllReadNotificationsDeleted") { Self.deleted($0) } + [unread]
         case .event:
             guard let event = try? JSONParser.parse(change.body), let name = event["name"]?.string else {
                 return []
@@ -166,14 +164,17 @@ enum SignalRDialect {
         }
     }
 
-    /// The ids in a change; nil if it covers everything up to its version.
-    private static func ids(_ change: NodeFrame) -> [String]? {
-        (try? JSONParser.parse(change.body))?["ids"]?.strings
-    }
-
-    /// Encodes a change that covers everything up to its version.
-    private static func all(_ target: String, _ change: NodeFrame) -> SignalRRecord {
-        SignalRRecord(target: target, encodedArguments: [Array(String(change.version).utf8)])
+    /// Encodes a change with a record for each id, or with one if it covers all up to a version.
+    private static func change(
+        _ change: NodeFrame,
+        all target: String,
+        _ record: (String) -> SignalRRecord
+    ) -> [SignalRRecord] {
+        let body = try? JSONParser.parse(change.body)
+        if let ids = body?["ids"]?.strings { return ids.map(record) }
+        // The version of the frame may be later.
+        let version = body?["up_to_version"]?.integer ?? change.version
+        return [SignalRRecord(target: target, encodedArguments: [Array(String(version).utf8)])]
     }
 
     /// Encodes what brings a client up to date.

@@ -87,7 +87,7 @@ enum SocketIODialect {
 
     private static func read(_ change: NodeFrame) -> Event? {
         guard let body = try? JSONParser.parse(change.body) else { return nil }
-        guard let ids = body["ids"]?.strings else { return Self.all("notifications_bulk_read", "all", change.version) }
+        guard let ids = body["ids"]?.strings else { return Self.all("notifications_bulk_read", "all", body) }
         guard let id = ids.first, ids.count == 1, body["bulk"]?.bool != true else {
             return Self.object("notifications_bulk_read", ids: ids)
         }
@@ -103,9 +103,7 @@ enum SocketIODialect {
 
     private static func deleted(_ change: NodeFrame) -> Event? {
         guard let body = try? JSONParser.parse(change.body) else { return nil }
-        guard let ids = body["ids"]?.strings else {
-            return Self.all("notifications_deleted", "all_read", change.version)
-        }
+        guard let ids = body["ids"]?.strings else { return Self.all("notifications_deleted", "all_read", body) }
         guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_deleted", ids: ids) }
         return Self.deleted(id)
     }
@@ -159,13 +157,14 @@ enum SocketIODialect {
 
     /// Encodes a change that covers everything up to a version; the list of ids is empty for
     /// clients that read only ids.
-    private static func all(_ name: String, _ member: StaticString, _ version: Int64) -> Event {
+    private static func all(_ name: String, _ member: StaticString, _ body: JSONValue) -> Event {
         Self.object(name) { writer in
             writer.key("notification_ids")
             writer.beginArray()
             writer.endArray()
             writer.member(member, true)
-            writer.member("up_to_version", version)
+            // The version of the frame may be later.
+            writer.member("up_to_version", body["up_to_version"]?.integer)
         }
     }
 

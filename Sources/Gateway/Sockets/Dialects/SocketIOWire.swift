@@ -116,6 +116,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     /// The token is valid: discards a recovery that belongs to another user.
     private func identified() {
+        if let ticket { self.connection?.identified(ticket) }
         guard let recovery, let user = self.session?.identity?.user, !recovery.isOf(user: user) else { return }
         self.recovery = nil
         self.session?.since = nil

@@ -7,8 +7,19 @@ import NIOCore
 
 /// The sockets of one event loop.
 ///
-/// Confined to that loop: no lock, and every call runs on it.
+/// Confined to that loop: every call runs on it, and frames need no lock.
 final class HubShard {
+    /// Some events for everyone, and the sockets that still get them.
+    private struct EventRound {
+        let events: [LoopFrame]
+        var sockets: ArraySlice<SocketSession>
+    }
+
+    /// Events that a socket gets in one write.
+    private static let eventsPerRound = 32
+    /// Events times sockets in one turn of the loop.
+    private static let deliveriesPerTurn = 10_000
+
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
     private let hub: SocketHub
@@ -19,6 +30,9 @@ final class HubShard {
     private var proofs: [ReceiptProof] = []
     private var ticks: [RepeatedTask] = []
     private let joins = FrameJoins()
+    /// Events for everyone that wait for the next round.
+    private var events: [NodeFrame] = []
+    private var round: EventRound?
     private var isDraining = false
 
     init(eventLoop: any EventLoop, hub: SocketHub) {
@@ -56,11 +70,7 @@ final class HubShard {
     func identified(_ socket: SocketSession, identity: SocketIdentity) {
         let key = ExactText(identity.user)
         self.byUser[key, default: []].append(socket)
-        // A user over the limit has more than one loop's share of sockets on some loop, so only
-        // those users are counted across loops.
-        if let count = self.byUser[key]?.count, count > self.hub.loopShare || self.hub.isWatched(key) {
-            self.hub.offer(identity.user, to: self.hub.crowds)
-        }
+        self.hub.identified(key)
     }
 
     func remove(_ socket: SocketSession) {
@@ -71,6 +81,7 @@ final class HubShard {
         let key = ExactText(user)
         self.byUser[key]?.removeAll { $0 === socket }
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
+        self.hub.left(key)
         if socket.isRegistered { self.departed(socket, user: user) }
         if let bookmark = socket.bookmark(hasLeft: true) { self.note(bookmark) }
     }
@@ -91,10 +102,12 @@ final class HubShard {
             since: since,
             client: socket.client
         )
+        let turn = OpeningTurn()
         guard self.hub.backend.admitsOpening(of: identity.user),
-            self.hub.offer((opening, self.reference(socket)), to: self.hub.openings)
+            self.hub.offer((opening: opening, socket: self.reference(socket), turn: turn), to: self.hub.openings)
         else { return socket.failed() }
         socket.isRegistered = true
+        socket.turn = turn
     }
 
     /// Hands a request to the hub.
@@ -161,7 +174,8 @@ final class HubShard {
 
     // MARK: Frames
 
-    /// Delivers changes in order, then flushes each socket that got one, once.
+    /// Delivers changes in order, then flushes each socket that got one, once; events for everyone
+    /// follow.
     ///
     /// - Returns: The places of the changes whose users have no socket on this loop.
     func deliver(_ changes: [NodeFrame]) -> [Int] {
@@ -169,12 +183,8 @@ final class HubShard {
         var touched: [[SocketSession]] = []
         var missing: [Int] = []
         for (place, change) in changes.enumerated() {
-            if let excepted = change.everyoneBut {
-                let change = LoopFrame(change, joins: self.joins)
-                for (user, sockets) in self.byUser where !excepted.contains(user) {
-                    for socket in sockets { socket.deliver(change) }
-                    touched.append(sockets)
-                }
+            guard change.everyoneBut == nil else {
+                self.enqueue(change)
                 continue
             }
             guard let sockets = self.byUser[change.user] else {
@@ -193,7 +203,54 @@ final class HubShard {
             for socket in sockets { socket.flush() }
         }
         self.joins.forget()
+        if self.round == nil { self.deliverEvents() }
         return missing
+    }
+
+    /// Lets an event for everyone wait, unless too many do.
+    private func enqueue(_ event: NodeFrame) {
+        let deliveries = (self.events.count + 1) * self.sockets.count
+        guard self.events.isEmpty || deliveries <= self.configuration.eventDeliveries else {
+            return SocketMetrics.shed.increment()
+        }
+        self.events.append(event)
+    }
+
+    /// Delivers the waiting events to all sockets.
+    ///
+    /// Many take several turns of the loop, so that it also reads, renews leases and delivers
+    /// changes. Meanwhile ``round`` is set.
+    private func deliverEvents() {
+        var rest = Self.deliveriesPerTurn
+        while let round = self.round ?? self.nextRound() {
+            self.round = round
+            guard rest > 0 else {
+                let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
+                // The loop runs tasks without a delay before it looks at its sockets.
+                self.eventLoop.scheduleTask(in: .milliseconds(1)) { bound.value.deliverEvents() }
+                return
+            }
+            let sockets = round.sockets.prefix(max(1, rest / round.events.count))
+            for event in round.events {
+                let excepted = event.frame.everyoneBut ?? []
+                for socket in sockets {
+                    guard let user = socket.identity?.user, !excepted.contains(ExactText(user)) else { continue }
+                    socket.deliver(event)
+                }
+            }
+            for socket in sockets { socket.flush() }
+            self.joins.forget()
+            rest -= sockets.count * round.events.count
+            self.round?.sockets = round.sockets.dropFirst(sockets.count)
+            if self.round?.sockets.isEmpty == true { self.round = nil }
+        }
+    }
+
+    private func nextRound() -> EventRound? {
+        guard !self.events.isEmpty else { return nil }
+        let events = self.events.prefix(Self.eventsPerRound).map { LoopFrame($0, joins: self.joins) }
+        self.events.removeFirst(events.count)
+        return EventRound(events: events, sockets: Array(self.sockets.values)[...])
     }
 
     /// Closes the sockets whose token was issued before the moment, or does not say when it was

@@ -109,6 +109,9 @@ package protocol SocketBackend: Sendable {
     /// - Returns: whether each is gone, in order; false where a server of a cluster is away.
     func close(_ departures: [SocketDeparture]) async throws -> [Bool]
 
+    /// Records when the users among those who left were last here, if they have no socket now.
+    func markSeen(_ departures: [SocketDeparture]) async throws
+
     /// The connections of a user that presence names on this node.
     func registered(user: String) async throws -> [String]
 

@@ -29,6 +29,8 @@ package struct SocketConfiguration: Sendable {
     var waitingOpenings = 50_000
     /// Changes that may wait for an event loop; beyond, its sockets catch up from their inboxes.
     var changesPerLoop = 50_000
+    /// Events for everyone that may wait for an event loop, times its sockets; beyond, dropped.
+    var eventDeliveries = 15_000_000
     /// Time that a change may wait for an earlier one before the gap is filled from the inbox.
     var holdTime: Duration = .milliseconds(200)
     /// Whether Socket.IO clients may recover missed events after a lost connection (connection
@@ -65,12 +67,15 @@ enum SocketMetrics {
     /// goes out instead.
     static let unproven = Counter(label: "carillon.sockets.unproven")
     /// Changes withheld from a loop that was too far behind, or received after the lease had
-    /// lapsed; sockets get them from their inboxes.
+    /// lapsed; sockets get them from their inboxes. Also events for everyone beyond the limit,
+    /// which are lost.
     static let shed = Counter(label: "carillon.sockets.shed")
     /// Frames received over pub/sub.
     static let frames = Counter(label: "carillon.sockets.frames")
     /// Stale presence entries that were removed.
     static let ghosts = Counter(label: "carillon.sockets.ghosts")
+    /// Users whose last visit was not recorded.
+    static let unseen = Counter(label: "carillon.presence.unseen")
     /// Sockets whose gap was filled from the inbox.
     static let filled = Counter(label: "carillon.sockets.filled")
 }

@@ -22,6 +22,14 @@ struct SocketRequest: Sendable {
     let reference: [UInt8]?
 }
 
+/// Tells the hub's tasks whether the socket of a waiting opening has gone.
+final class OpeningTurn: Sendable {
+    private let hasLeft = Atomic<Bool>(false)
+
+    var isGivenUp: Bool { self.hasLeft.load(ordering: .relaxed) }
+    func giveUp() { self.hasLeft.store(true, ordering: .relaxed) }
+}
+
 /// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
 package final class SocketHub: Service {
     static let batchSize = 256
@@ -41,7 +49,7 @@ package final class SocketHub: Service {
     private let backlogs: [LoopBacklog]
     private let openCount = Atomic<Int>(0)
 
-    let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
+    let openings: BatchQueue<(opening: SocketOpening, socket: LoopReference<SocketSession>, turn: OpeningTurn)>
     let requests = BatchQueue<SocketRequest>(capacity: 10_000)
     /// Apart from other requests, so that a stalled database does not block authentication.
     let logins = BatchQueue<SocketRequest>(capacity: 10_000)
@@ -51,6 +59,8 @@ package final class SocketHub: Service {
     private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// Departures that wait for a server of a cluster that is away.
     private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
+    /// Departures whose presence is removed; each may have been the user's last visit.
+    private let visits = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// When it is full, a returning client gets some changes twice.
     let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
@@ -61,10 +71,10 @@ package final class SocketHub: Service {
     /// Users who got frames but have no socket here; when it is full, the next frame reports them
     /// again.
     let ghosts = BatchQueue<String>(capacity: 10_000)
-    /// Users who may have too many sockets; when it is full, their next socket reports them again.
+    /// Users who have too many sockets; when it is full, their next socket reports them again.
     let crowds = BatchQueue<String>(capacity: 10_000)
-    /// Users with more than one loop's share of sockets; cleared when it reaches its limit.
-    let watched = Mutex<Set<ExactText>>([])
+    /// The number of each user's sockets, over all loops.
+    private let socketsOfUsers = Mutex<[ExactText: Int]>([:])
     /// When it is full, a focus message is lost until the client sends the next.
     let presences = BatchQueue<PresenceChange>(capacity: 50_000)
 
@@ -115,6 +125,23 @@ package final class SocketHub: Service {
         SocketMetrics.open.set(self.openCount.wrappingSubtract(1, ordering: .relaxed).newValue)
     }
 
+    /// Counts a socket of a user; if the user has too many, the oldest will be closed.
+    func identified(_ user: ExactText) {
+        let count = self.socketsOfUsers.withLock { sockets in
+            let count = (sockets[user] ?? 0) + 1
+            sockets[user] = count
+            return count
+        }
+        if count > self.configuration.connectionsPerUser { self.offer(user.text, to: self.crowds) }
+    }
+
+    func left(_ user: ExactText) {
+        self.socketsOfUsers.withLock { sockets in
+            guard let count = sockets[user] else { return }
+            sockets[user] = count > 1 ? count - 1 : nil
+        }
+    }
+
     /// Adds an element to a queue, and counts it as lost if the queue is full.
     ///
     /// - Returns: Whether it was added.
@@ -137,11 +164,6 @@ package final class SocketHub: Service {
         let lost = proofs.count - self.proofs.offer(contentsOf: proofs)
         if lost > 0 { SocketMetrics.overflows.increment(by: lost) }
     }
-
-    /// One loop's share of the sockets that a user may have.
-    var loopShare: Int { self.configuration.connectionsPerUser / self.eventLoops.count }
-
-    func isWatched(_ user: ExactText) -> Bool { self.watched.withLock { $0.contains(user) } }
 
     // MARK: From the node's subscription
 
@@ -199,8 +221,13 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveRecordedProofs() }
                 group.addTask { await self.serveRepairs() }
                 group.addTask { await self.auditPresence() }
-                group.addTask { await self.serveDepartures() }
-                group.addTask { await self.serveLateDepartures() }
+                group.addTask {
+                    async let late: Void = self.serveLateDepartures()
+                    await self.serveDepartures()
+                    await late
+                    self.visits.finish()
+                }
+                group.addTask { await self.serveVisits() }
                 group.addTask { await self.serveGhosts() }
                 group.addTask { await self.serveCrowds() }
                 group.addTask {
@@ -255,10 +282,13 @@ package final class SocketHub: Service {
     }
 
     private func serveOpenings() async {
-        while let batch = await self.openings.next(limit: Self.batchSize) {
+        while let waiting = await self.openings.next(limit: Self.batchSize) {
+            // Clients that gave up have come back; their old openings must not delay the new ones.
+            let batch = waiting.filter { !$0.turn.isGivenUp }
+            guard !batch.isEmpty else { continue }
             do {
-                let snapshots = try await self.backend.open(batch.map(\.0))
-                for ((opening, reference), snapshot) in zip(batch, snapshots) {
+                let snapshots = try await self.backend.open(batch.map(\.opening))
+                for ((opening, reference, _), snapshot) in zip(batch, snapshots) {
                     reference.call(
                         { socket in snapshot.map { socket.opened($0) } ?? socket.openingFailed() },
                         ifGone: { self.departed(opening) })
@@ -268,7 +298,7 @@ package final class SocketHub: Service {
                 }
             } catch {
                 self.logger.warning("cannot open sockets; clients will reconnect", metadata: ["error": "\(error)"])
-                for (opening, reference) in batch {
+                for (opening, reference, _) in batch {
                     reference.call({ $0.openingFailed() }, ifGone: { self.departed(opening) })
                 }
             }
@@ -303,20 +333,26 @@ package final class SocketHub: Service {
                 let count = try await self.backend.markRead(reading)
                 socket.call { $0.answer(.read(unread: count), reference: reference) }
             } catch {
-                socket.call { $0.answer(.error("the change could not be made, try again"), reference: reference) }
+                socket.call { $0.answer(.busy("the change could not be made, try again"), reference: reference) }
             }
         case .unread(let user):
             do {
                 let count = try await self.backend.unreadCount(user: user)
                 socket.call { $0.answer(.unread(count), reference: reference) }
             } catch {
-                socket.call { $0.answer(.error("the count could not be read, try again"), reference: reference) }
+                socket.call { $0.answer(.busy("the count could not be read, try again"), reference: reference) }
             }
         }
     }
 
     private func serveGaps() async {
-        while let batch = await self.gaps.next(limit: Self.batchSize) {
+        while let waiting = await self.gaps.next(limit: Self.batchSize) {
+            // A resumption may read hundreds of rows, so a batch has one of each user.
+            var resuming: Set<ExactText> = []
+            let batch = waiting.filter { gap in
+                gap.resumption == nil || resuming.insert(ExactText(gap.question.user)).inserted
+                    || !self.gaps.offer(gap)
+            }
             do {
                 let snapshots = try await self.backend.changes(batch.map(\.question))
                 for (gap, snapshot) in zip(batch, snapshots) {
@@ -385,12 +421,33 @@ package final class SocketHub: Service {
     private func remove(_ departures: [SocketDeparture]) async -> Int {
         var late: [SocketDeparture] = []
         await self.persist("departures", tries: 10, count: departures.count) {
-            let areGone = try await self.backend.close(departures)
-            late = zip(departures, areGone).filter { !$1 }.map(\.0)
+            late = try await self.close(departures)
         }
         let kept = self.lateDepartures.offer(contentsOf: late)
         if kept < late.count { SocketMetrics.overflows.increment(by: late.count - kept) }
         return kept
+    }
+
+    /// Removes presence.
+    ///
+    /// - Returns: The departures whose server is away.
+    private func close(_ departures: [SocketDeparture]) async throws -> [SocketDeparture] {
+        let areGone = try await self.backend.close(departures)
+        let gone = zip(departures, areGone).filter { $1 }.map(\.0)
+        let lost = gone.count - self.visits.offer(contentsOf: gone)
+        if lost > 0 { SocketMetrics.unseen.increment(by: lost) }
+        return zip(departures, areGone).filter { !$1 }.map(\.0)
+    }
+
+    /// Records when users who have left were last here; presence does not wait for it.
+    private func serveVisits() async {
+        while let batch = await self.visits.next(limit: 512) {
+            do {
+                try await self.backend.markSeen(batch)
+            } catch {
+                SocketMetrics.unseen.increment(by: ExactText.distinct(batch.map(\.user)).count)
+            }
+        }
     }
 
     /// Records a queue's items, in batches.
@@ -540,8 +597,6 @@ package final class SocketHub: Service {
 
 /// Work for all sockets of one user on this node.
 extension SocketHub {
-    private static let mostWatched = 10_000
-
     /// Removes stale presence.
     ///
     /// Reads presence before it counts sockets, so a socket that opens meanwhile is not removed.
@@ -559,7 +614,7 @@ extension SocketHub {
                 guard !ghosts.isEmpty else { continue }
                 SocketMetrics.ghosts.increment(by: ghosts.count)
                 let now = self.now()
-                _ = try? await self.backend.close(ghosts.map { SocketDeparture(user: user, connection: $0, at: now) })
+                _ = try? await self.close(ghosts.map { SocketDeparture(user: user, connection: $0, at: now) })
             }
         }
     }
@@ -574,7 +629,6 @@ extension SocketHub {
                 for eventLoop in self.eventLoops {
                     crowd += await self.ask(eventLoop) { $0.crowd(of: user) } ?? []
                 }
-                self.watch(user, isCrowd: crowd.count > self.loopShare)
                 let excess = crowd.count - self.configuration.connectionsPerUser
                 guard excess > 0 else { continue }
                 SocketMetrics.crowded.increment(by: excess)
@@ -585,13 +639,6 @@ extension SocketHub {
                     }
                 }
             }
-        }
-    }
-
-    private func watch(_ user: String, isCrowd: Bool) {
-        self.watched.withLock { watched in
-            if watched.count >= Self.mostWatched { watched = [] }
-            if isCrowd { watched.insert(ExactText(user)) } else { watched.remove(ExactText(user)) }
         }
     }
 }

@@ -44,6 +44,8 @@ final class SocketSession {
     var identity: SocketIdentity?
     /// Whether presence names the socket, or soon will.
     var isRegistered = false
+    /// Its opening, while that waits.
+    var turn: OpeningTurn?
     private var sequence = InboxSequence()
     /// The version of the last snapshot that did not have all unread notifications.
     private var cutVersion: Int64 = 0
@@ -110,6 +112,7 @@ final class SocketSession {
     func end() {
         guard self.wire != nil else { return }
         self.phase = .closing
+        self.turn?.giveUp()
         self.shard.remove(self)
         self.wire = nil
     }
@@ -120,6 +123,7 @@ final class SocketSession {
     func opened(_ snapshot: InboxSnapshot) {
         guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
+        self.turn = nil
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
         self.seen.begin(at: snapshot.seenBefore)
         self.wire?.welcome(connection: self.connection, version: snapshot.version)

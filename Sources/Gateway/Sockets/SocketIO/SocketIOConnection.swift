@@ -18,6 +18,9 @@ package final class SocketIOConnection: EngineIOApplication {
 
     // MARK: For the application
 
+    /// Notes that the token of the client's request is valid.
+    func identified(_ ticket: SocketIOConnectRequest.Ticket) { self.state.identify(ticket) }
+
     /// Admits the client to the namespace of its request.
     package func accept(
         _ ticket: SocketIOConnectRequest.Ticket, sid: String, recovery: SocketIORecoveryGrant? = nil
