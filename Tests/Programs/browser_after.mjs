@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Runs after the inbox of docs/clients/browser.md: gets and reads a notification, reconnects,
-// closes and opens the inbox while it fetches a token, gives it a text that is no token, and sets
-// the clock ahead.
+// closes and opens the inbox while it fetches a token, gives it a text that is no token, loses what
+// comes over a link, brings a message after the close, and sets the clock ahead.
 
 async function until(what, condition) {
   for (let tries = 0; !(await condition()); tries++) {
@@ -70,11 +70,33 @@ tokenIsFree = Promise.resolve();
 await until("it came back", () => inbox.state === "online");
 inbox.close();
 
+// A link that is open, but brings nothing more.
+const start = globalThis.setTimeout;
+const probes = [];
+globalThis.setTimeout = (work, wait) => {
+  if (![Inbox.probeInterval, Inbox.probePatience].includes(wait)) return start(work, wait);
+  probes.push(work);
+};
+inbox.open();
+await until("it is online before the link is lost", () => inbox.state === "online");
+const socketsOnline = sockets.length;
+sockets.at(-1).onmessage = null;
+for (const name of ["interval", "patience"]) {
+  const probe = probes.pop();
+  if (!probe) throw new Error(`no ${name} of a probe`);
+  probe();
+}
+await until("another socket is online", () => sockets.length === socketsOnline + 1 && inbox.state === "online");
+inbox.close();
+probes.length = 0;
+sockets.at(-1).onmessage({ data: '{"type":"done"}' });
+if (probes.length > 0) throw new Error("a late message makes a closed inbox look for its link");
+globalThis.setTimeout = start;
+
 // Every token looks expired.
 const now = Date.now;
 Date.now = () => now() + 86_400_000;
 const waits = [];
-const start = globalThis.setTimeout;
 globalThis.setTimeout = (work, wait) => {
   waits.push(wait);
   return start(work, wait);

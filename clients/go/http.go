@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// The limits of a request. The gateway takes 1,000 jobs and 16 MB.
-const mostJobs, mostBytes = 1_000, 8 << 20
+// The limits of a request. The gateway takes 1,000 jobs, 16 MB and 500,000 JSON values.
+const mostJobs, mostBytes, mostValues = 1_000, 8 << 20, 400_000
 
 // HTTPProducer posts jobs to the gateway. Make it with NewHTTPProducer; goroutines may share it.
 //
@@ -80,9 +80,13 @@ func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted
 	texts, _, err := prepare(jobs)
 	accepted := make([]Accepted, 0, len(texts))
 	for err == nil && len(accepted) < len(texts) {
-		rest, count, size := texts[len(accepted):], 0, 0
-		for count < len(rest) && count < mostJobs && (count == 0 || size+len(rest[count]) < mostBytes) {
+		rest, count, size, values := texts[len(accepted):], 0, 0, 0
+		for count < len(rest) && count < mostJobs {
 			size += len(rest[count]) + 1
+			values += countValues(rest[count])
+			if count > 0 && (size > mostBytes || values > mostValues) {
+				break
+			}
 			count++
 		}
 		body := append(append([]byte("["), bytes.Join(rest[:count], []byte(","))...), ']')
@@ -95,6 +99,16 @@ func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted
 		accepted = append(accepted, batch...)
 	}
 	return accepted, err
+}
+
+// countValues returns the most values that a JSON text may have: each but the first follows a comma
+// or a bracket.
+func countValues(text []byte) int {
+	count := 1
+	for _, sign := range []string{",", "[", "{"} {
+		count += bytes.Count(text, []byte(sign))
+	}
+	return count
 }
 
 // post sends a batch until the gateway has it or the tries are over.

@@ -189,6 +189,24 @@ func TestHTTPProducerSendsLargeJobsInBatchesThatTheGatewayTakes(t *testing.T) {
 	}
 }
 
+func TestHTTPProducerSendsJobsWithManyUsersInBatchesThatTheGatewayTakes(t *testing.T) {
+	stub, producer := start(t, accept(398), accept(202))
+	users := make([]string, 1_000)
+	for index := range users {
+		users[index] = fmt.Sprint(1_000_000 + index)
+	}
+	jobs := make([]carillon.Job, 600)
+	for index := range jobs {
+		jobs[index] = carillon.Job{ID: fmt.Sprint(index), Users: users, Type: "payment_received"}
+	}
+	if accepted, err := producer.Send(context.Background(), jobs...); err != nil || len(accepted) != 600 {
+		t.Errorf("%d accepted, %v", len(accepted), err)
+	}
+	if len(stub.requests) != 2 || len(stub.requests[0]) != 398 {
+		t.Errorf("sent %d batches", len(stub.requests))
+	}
+}
+
 func TestHTTPProducerSendsNothingIfOneJobIsInvalid(t *testing.T) {
 	stub, producer := start(t, accept(2))
 	_, err := producer.Send(context.Background(), payment("1"), carillon.Job{})

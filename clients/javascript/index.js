@@ -274,9 +274,10 @@ export class Producer {
  * duplicates; an ephemeral event has no such memory and may arrive twice.
  */
 export class HTTPProducer {
-  /** The limits of a request. The gateway takes 1,000 jobs and 16 MB. */
+  /** The limits of a request. The gateway takes 1,000 jobs, 16 MB and 500,000 JSON values. */
   static #mostJobs = 1_000;
   static #mostBytes = 8 * 1024 * 1024;
+  static #mostValues = 400_000;
 
   #place;
   #token;
@@ -307,10 +308,12 @@ export class HTTPProducer {
     const count = rest.length;
     const accepted = [];
     while (rest.length > 0) {
-      let [size, end] = [0, 0];
+      let [size, values, end] = [0, 0, 0];
       while (end < Math.min(rest.length, HTTPProducer.#mostJobs)) {
         size += encoder.encode(rest[end]).length + 1;
-        if (end > 0 && size > HTTPProducer.#mostBytes) break;
+        // Each value but the first follows a comma or a bracket.
+        values += rest[end].split(/[,[{]/).length;
+        if (end > 0 && (size > HTTPProducer.#mostBytes || values > HTTPProducer.#mostValues)) break;
         end += 1;
       }
       accepted.push(...(await this.#post(rest.splice(0, end), accepted.length, count, signal)));

@@ -73,7 +73,7 @@ export interface Words {
 export class Inbox extends EventTarget {
   /**
    * @param url the gateway.
-   * @param getToken called again when the gateway refused the last token.
+   * @param getToken called again when the gateway refused the last token, or that expires soon.
    * @param locale the language of the names of types and categories.
    */
   constructor(url: string | URL, getToken: TokenProvider, locale: string);

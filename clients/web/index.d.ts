@@ -63,7 +63,7 @@ export interface Notification {
 /**
  * Returns a token of the user, or null if none is signed in.
  *
- * @param isRefused whether the gateway refused the last token, so that a fresh one is needed.
+ * @param isRefused whether a fresh token is needed: the last was refused, or expires soon.
  */
 export type TokenProvider = (isRefused: boolean) => string | null | undefined | Promise<string | null | undefined>;
 

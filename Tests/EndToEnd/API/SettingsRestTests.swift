@@ -163,6 +163,8 @@ struct SettingsRestTests {
             let partial = try await put(#"{"types":[{"type":"news","email":false}]}"#)?["types"]?.array?.first
             #expect(partial?["in_app"] == .bool(false))
             #expect(partial?["push"] == .bool(false))
+            func own(_ type: JSONValue?) -> [JSONValue?] { ["in_app", "push", "email"].map { type?["own"]?[$0] } }
+            #expect(own(partial) == [.bool(false), .bool(false), .bool(false)])
             let cleared = try await put(
                 #"{"types":[{"type":"news","in_app":null,"push":null,"email":null}],"#
                     + #""categories":[{"category":"world","push":null}]}"#)
@@ -171,6 +173,7 @@ struct SettingsRestTests {
             #expect(type?["push"] == .bool(true))
             // The category's word that the body has left out.
             #expect(type?["email"] == .bool(true))
+            #expect(own(type) == [.null, .null, .null])
         }
     }
 

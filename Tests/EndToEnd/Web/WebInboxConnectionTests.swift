@@ -117,6 +117,35 @@ struct WebInboxConnectionTests {
         #expect(states == ["offline", "online"])
     }
 
+    @Test("the socket gets a fresh token before its own expires, again if the gateway is busy; one refused is replaced")
+    func renewal() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const now = Math.floor(Date.now() / 1000);
+            const token = (user, exp) => `e30.${btoa(JSON.stringify({ user, iat: now - 1, exp }))}.e30`;
+            const tokens = [token("ada", now + 1), token("ada", now + 600)];
+            const inbox = new Inbox(url, async () => tokens.shift(), "en");
+            await opened(inbox);
+            const sent = [];
+            sockets[0].send = (text) => sent.push(JSON.parse(text));
+            sockets[0].take(welcome);
+            const messages = () => sent.filter(({ type }) => type === "auth");
+            await until(() => messages().length === 1);
+            const { ref } = messages()[0];
+            sockets[0].take({ type: "error", reason: "busy", retry: true, ref });
+            await until(() => messages().length === 2);
+            const found = [messages().every((message) => message.token === token("ada", now + 600)), tokens.length];
+            sockets[0].take({ type: "error", reason: "another message" });
+            found.push(inbox.state);
+            gateway.user = () => "eve";
+            sockets[0].take({ type: "error", reason: "the token belongs to another user", ref });
+            await until(() => sockets.length === 2);
+            inbox.close();
+            return [...found, sockets[1].resume].map(String);
+            """)
+        #expect(found == ["true", "0", "online", "null"])
+    }
+
     @Test("calls that are refused together ask once for a fresh token")
     func refusedTogether() async throws {
         let asked = try await self.runWithFakeGateway(
@@ -493,6 +522,58 @@ struct WebInboxConnectionTests {
             return [String(isSaved), inbox.store.find("a").read_at];
             """)
         #expect(found == ["false", "2026-01-01T00:00:00Z"])
+    }
+
+    @Test(
+        "after a refused change the counts are the gateway's, also if a message or a page came before the refusal",
+        arguments: [
+            #"sockets[0].take({ type: "notification", version: 6, unread: 2, notification: item("b", 6) })"#,
+            "await inbox.load()",
+        ]
+    )
+    func refusedChange(_ overtaking: String) async throws {
+        let counts = try await self.runWithFakeGateway(
+            """
+            gateway.answer = () => page(5, item("a", 5));
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            let answer;
+            gateway.answer = (method) => {
+              if (method === "POST") return new Promise((done) => { answer = done; });
+              return page(6, item("b", 6), item("a", 5));
+            };
+            const change = inbox.snooze("a", new Date());
+            await until(() => answer);
+            \(overtaking);
+            answer(new Response("{}", { status: 422 }));
+            const isSaved = await change;
+            await until(() => !inbox.isLoading);
+            inbox.close();
+            return [isSaved, inbox.store.unread, inbox.store.total].map(String);
+            """)
+        #expect(counts == ["false", "2", "2"])
+    }
+
+    @Test("after a refused change that nothing overtook, the older pages stay in the list")
+    func refusedChangeOfOlderPage() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            let loads = 0;
+            gateway.answer = (method, token, path, query) => {
+              if (method === "POST") return new Response("{}", { status: 422 });
+              loads += 1;
+              return query.has("cursor") ? page(5, item("a", 4)) : page(5, item("b", 5));
+            };
+            const inbox = new Inbox(url, async () => "token", "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            await inbox.loadMore({});
+            const isSaved = await inbox.snooze("a", new Date());
+            inbox.close();
+            return [isSaved, loads, inbox.isLoading, inbox.store.list().map(({ id }) => id)].map(String);
+            """)
+        #expect(found == ["false", "2", "false", "b,a"])
     }
 
     @Test("an entry of the archive whose deletion fails stays there")

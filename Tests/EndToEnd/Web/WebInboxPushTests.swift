@@ -148,6 +148,28 @@ struct WebInboxPushTests {
         #expect(found == ["null", "off", "ada 1", "ada 1"])
     }
 
+    @Test("a device is switched off although the browser's subscription never ends in another element")
+    func switchOffDuringHangingSubscription() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            const { Client } = await import("/web/inbox-client.js");
+            Client.patience = 10;
+            const { renewal } = Push;
+            Push.renewal = 0;
+            let isHanging = false;
+            pushManager.subscribe = () => new Promise(() => { isHanging = true; });
+            const renewing = push("ada").start();
+            while (!isHanging) await new Promise((next) => setTimeout(next, 1));
+            const states = [await push("ada").switchOff()];
+            await renewing;
+            Push.renewal = renewal;
+            states.push(String(pushManager.known), await push("ada").state(), removed.join() === devices[0]);
+            return [...states.map(String), ...registered];
+            """)
+        #expect(found == ["off", "null", "off", "true", "ada 1"])
+    }
+
     @Test("workers of different folders have their own subscriptions and devices")
     func otherWorkers() async throws {
         let found = try await self.run(

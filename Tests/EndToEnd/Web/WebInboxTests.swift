@@ -420,6 +420,24 @@ struct WebInboxTests {
         #expect(arrived.strings == ["d of 9", "e of 9"])
     }
 
+    @Test("a sync changes a loaded tab also below the end of the list of everything")
+    func syncOfTab() async throws {
+        let shown = try await Stack.runScript(
+            """
+            return import("/web/inbox-store.js").then(({ InboxStore }) => {
+              const store = new InboxStore();
+              const item = (id, version, read_at = null) => ({ id, version, read_at });
+              const read = item("m", 4, "2026-01-01T00:00:00Z");
+              store.replace({ notifications: [read], next_cursor: "m", version: 4, unread: 0, total: 2 });
+              store.append({ notifications: [], next_cursor: null }, { isUnread: true });
+              const sync = { type: "sync", version: 5, unread: 1, total: 2, deleted: [], reset: false };
+              store.apply({ ...sync, notifications: [item("b", 5)] });
+              return [store.list({ isUnread: true }), store.list()].map((list) => list.map(({ id }) => id).join());
+            });
+            """)
+        #expect(shown.strings == ["b", "m"])
+    }
+
     @Test("reading or deleting all up to a version leaves later notifications alone")
     func upToVersion() async throws {
         let left = try await Stack.runScript(

@@ -132,6 +132,14 @@ test("large jobs go in batches that the gateway takes", async (context) => {
   assert.deepEqual(requests.map(({ jobs }) => jobs.length), [2, 1]);
 });
 
+test("jobs with many users go in batches that the gateway takes", async (context) => {
+  const { requests, producer } = await start(context, accept(398), accept(202));
+  const users = Array.from({ length: 1_000 }, (_, index) => String(1_000_000 + index));
+  const jobs = Array.from({ length: 600 }, (_, index) => ({ id: String(index), users, type: "payment_received" }));
+  assert.equal((await producer.sendMany(jobs)).length, 600);
+  assert.deepEqual(requests.map(({ jobs }) => jobs.length), [398, 202]);
+});
+
 test("nothing is sent if one job is invalid, or if there is none", async (context) => {
   const { requests, producer } = await start(context, accept(2));
   await assert.rejects(producer.sendMany([payment("1"), payment()]), { message: /^\[1\]\.id: is missing/ });

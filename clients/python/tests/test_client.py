@@ -45,9 +45,9 @@ async def say(socket: ServerConnection, *frames: dict[str, Any]) -> None:
 
 
 class Gateway:
-    """Serves each connection with the next script; refuses one whose script is a status."""
+    """Serves each connection with the next script; a status or an answer refuses it."""
 
-    def __init__(self, *scripts: Script | int) -> None:
+    def __init__(self, *scripts: Script | int | Response) -> None:
         self.scripts = list(scripts)
         self.paths: list[str] = []
         self.tokens: list[str] = []
@@ -70,6 +70,8 @@ class Gateway:
         script = self.scripts.pop(0)
         if isinstance(script, int):
             return Response(script, "", Headers())
+        if isinstance(script, Response):
+            return script
         self.running[socket] = script
         return None
 
@@ -321,10 +323,81 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
         gateway = Gateway(opening(sync(0), then=hang_up), opening(sync(0), then=answer))
         async with gateway, Inbox(gateway.url, "t") as inbox:
             await inbox.focus(False)
-            await self.soon(inbox.read_all())
+            await self.soon(inbox.read(["001"]))
         focus = {"type": "focus", "active": False}
         self.assertEqual(gateway.heard[0], focus)
-        self.assertEqual(gateway.heard[1:], [focus, {"type": "read", "all": True, "ref": 1}])
+        self.assertEqual(gateway.heard[1:], [focus, {"type": "read", "ids": ["001"], "ref": 1}])
+
+    async def test_a_read_of_all_is_not_sent_on_the_next_connection(self) -> None:
+        async def hang_up(socket: ServerConnection) -> None:
+            await gateway.hear(socket)
+            await socket.close(1011)
+
+        async def answer(socket: ServerConnection) -> None:
+            message = await gateway.hear(socket)
+            await say(socket, {"type": "unread", "unread": 0, "ref": message["ref"]})
+            await hold(socket)
+
+        is_free = asyncio.Event()
+
+        async def wait(seconds: float) -> None:
+            await is_free.wait()
+
+        gateway = Gateway(opening(sync(0), then=hang_up), opening(sync(0), then=answer))
+        async with gateway:
+            inbox = Inbox(gateway.url, "t")
+            inbox._pause = wait
+            async with inbox:
+                with self.assertRaisesRegex(InboxError, "the connection ended before the answer"):
+                    await self.soon(inbox.read_all())
+                with self.assertRaisesRegex(InboxError, "not online"):
+                    await self.soon(inbox.read_all())
+                is_free.set()
+                await self.soon(inbox.read(["001"]))
+        self.assertEqual([message.get("ids") for message in gateway.heard], [None, ["001"]])
+
+    async def test_a_read_is_sent_again_until_the_gateway_can_make_it(self) -> None:
+        async def answer(socket: ServerConnection) -> None:
+            for _ in range(2):
+                message = await gateway.hear(socket)
+                await say(socket, {"type": "error", "reason": "not now", "retry": True, "ref": message["ref"]})
+            message = await gateway.hear(socket)
+            await say(socket, {"type": "unread", "unread": 0, "ref": message["ref"]})
+            await hold(socket)
+
+        gateway = Gateway(opening(sync(0), then=answer))
+        async with gateway, Inbox(gateway.url, "t") as inbox:
+            await self.soon(inbox.read_all())
+        self.assertEqual(gateway.heard, [{"type": "read", "all": True, "ref": 1}] * 3)
+
+    async def test_too_many_calls_are_refused_until_some_have_ended(self) -> None:
+        async def answer(socket: ServerConnection) -> None:
+            await gateway.hear(socket)
+            message = await gateway.hear(socket)
+            await say(socket, {"type": "unread", "unread": 0, "ref": message["ref"]})
+            await hold(socket)
+
+        gateway = Gateway(opening(sync(0), then=answer))
+        async with gateway, Inbox(gateway.url, "t") as inbox:
+            with mock.patch("carillon.client._MOST_CALLS", 10):
+                calls = [asyncio.create_task(inbox.read_all()) for _ in range(10)]
+                await asyncio.sleep(0)
+                with self.assertRaisesRegex(InboxError, "10 calls wait"):
+                    await self.soon(inbox.read_all())
+                while not gateway.heard:
+                    await asyncio.sleep(0.01)
+                for call in calls:
+                    call.cancel()
+                await asyncio.gather(*calls, return_exceptions=True)
+                await self.soon(inbox.read_all())
+        self.assertEqual([message["ref"] for message in gateway.heard], [1, 11])
+
+    async def test_a_redirect_does_not_take_the_token_elsewhere(self) -> None:
+        async with Gateway() as elsewhere:
+            redirect = Response(302, "", Headers(Location=elsewhere.url.replace("http", "ws", 1)))
+            async with Gateway(redirect, opening(sync(0))) as gateway, Inbox(gateway.url, "t"):
+                pass
+        self.assertEqual((gateway.tokens, elsewhere.paths), (["t", "t"], []))
 
     async def test_a_slow_reader_loses_the_oldest_arrivals(self) -> None:
         frames = [arrival(number) for number in range(1, 7)]

@@ -169,6 +169,12 @@ class HTTPProducerTests(unittest.TestCase):
         self.assertEqual(producer.send_many([big] * 300), 300)
         self.assertEqual([len(body) for _, _, body in gateway.requests], [261, 39])
 
+    def test_a_batch_has_at_most_400_000_values(self) -> None:
+        many = Job(users=[str(1_000_000 + number) for number in range(1_000)], type="t", id="1")
+        gateway, producer, _ = self.producer([(202, {}, {"jobs": []})] * 2)
+        self.assertEqual(producer.send_many([many] * 500), 500)
+        self.assertEqual([len(body) for _, _, body in gateway.requests], [398, 102])
+
     def test_a_fault_has_the_index_in_all_jobs(self) -> None:
         faults = [{"field": "[3].platform.fcm", "reason": "is bad"}]
         _, producer, _ = self.producer([(202, {}, {"jobs": []}), problem(422, errors=faults)])

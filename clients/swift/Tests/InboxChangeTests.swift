@@ -127,6 +127,27 @@ struct InboxChangeTests {
         #expect(!inbox.hasOlder && gateway.requests.isEmpty)
     }
 
+    @Test("rows that left a full list are loaded again once it has room")
+    func droppedRows() async throws {
+        let gateway = FakeGateway(
+            .open([sync(9, notification(9), unread: 1)]),
+            answers: [
+                Self.page(9, cursor: "\"007\"", notification(9), notification(8, isRead: true), notification(7)),
+                Self.page(11, cursor: "null", notification(7)),
+            ])
+        var limits = Inbox.Limits()
+        limits.notifications = 3
+        let inbox = try await self.open(gateway, limits: limits)
+        try await inbox.loadOlder()
+        gateway.sockets[0].push(arrival(10, unread: 3))
+        gateway.sockets[0].push(CarillonClientTests.change("deleted", 11, unread: 2, #""ids":["010"]"#))
+        try await eventually { inbox.version == 11 }
+        #expect(Self.titles(inbox) == ["9", "8r"] && inbox.hasOlder)
+        try await inbox.loadOlder()
+        #expect(Self.titles(inbox) == ["9", "8r", "7"])
+        #expect(gateway.requests.map { $0.url.query ?? "" } == ["limit=50", "limit=50&cursor=008"])
+    }
+
     // MARK: Helpers
 
     private func open(_ gateway: FakeGateway, limits: Inbox.Limits = Inbox.Limits()) async throws -> Inbox {

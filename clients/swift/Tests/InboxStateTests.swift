@@ -120,6 +120,14 @@ struct InboxStateTests {
         #expect(state.items.first?.version == 9)
     }
 
+    @Test("a page adds notifications that were read before the frame of the read comes")
+    func pageBeforeRead() throws {
+        let state = try Self.state(sync(11, notification(9)))
+        #expect(try state.merge(Self.page(12, notification(3, version: 12, isRead: true), notification(2))))
+        _ = try state.take(change("read", 12, unread: 1, #""ids":["003"]"#))
+        #expect(state.titles == ["9", "3r", "2"])
+    }
+
     @Test("a page from before a reset is refused")
     func outdatedPage() throws {
         let state = try Self.state(sync(4), sync(900, isReset: true))

@@ -11,7 +11,6 @@ import logging
 import random
 import ssl
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 TokenProvider = Callable[[bool], str | None | Awaitable[str | None]]
 
 _MOST_IDS = 1_000
+_MOST_CALLS = 1_000
 # The gateway closes a socket that sends more, with 1009.
 _MOST_MESSAGE_BYTES = 64 * 1024
 # A resume may bring 500 notifications with all their fields at the limit.
@@ -55,6 +55,12 @@ def _parse_integer(digits: str) -> int | float:
         return int(digits)
     except ValueError:
         return float(digits)
+
+
+def _backoff(failures: int) -> float:
+    """Returns the seconds to wait after a number of failures in a row, with full jitter."""
+    longest: float = min(30.0, 0.5 * 2 ** min(failures, 10))
+    return random.random() * longest
 
 
 class Inbox:
@@ -122,8 +128,11 @@ class Inbox:
         self._task: asyncio.Task[None] | None = None
         self._end: Exception | None = None
         self._watchers: list[asyncio.Future[None]] = []
-        self._outbox: deque[tuple[int, str, asyncio.Future[None]]] = deque()
-        self._answers: dict[int, asyncio.Future[None]] = {}
+        # Messages by their reference, oldest first, each with the future that its caller awaits,
+        # and whether the next connection sends it again.
+        self._outbox: dict[int, tuple[str, asyncio.Future[None], bool]] = {}
+        # For each message that was sent, its caller's future and one that is done on `retry`.
+        self._answers: dict[int, tuple[asyncio.Future[None], asyncio.Future[None]]] = {}
         self._last_reference = 0
         self._has_work = asyncio.Event()
         self._is_active = True
@@ -191,11 +200,11 @@ class Inbox:
     async def read(self, ids: Iterable[str]) -> None:
         """Marks notifications as read on all of the user's clients.
 
-        Waits for a connection, and for the gateway's answer. Give many ids in one call: the inbox
-        sends about 16 messages a second, each with up to 1,000 ids.
+        Waits for a connection, and until the gateway has made the change. Give many ids in one
+        call: the inbox sends about 16 messages a second, each with up to 1,000 ids.
 
         Raises:
-            InboxError: an id is no notification id, or the gateway is too busy.
+            InboxError: an id is no notification id, or 1,000 calls wait already.
             TypeError: an id is no string.
         """
         names = [ids] if isinstance(ids, str) else list(ids)
@@ -211,8 +220,16 @@ class Inbox:
             pass
 
     async def read_all(self) -> None:
-        """Marks everything as read that is in the inbox when the gateway takes the message."""
-        await self._ask({"type": "read", "all": True})
+        """Marks everything as read that is in the inbox when the gateway takes the message.
+
+        Does not wait for a connection, and is not sent again on the next one: what came meanwhile
+        would be marked, too.
+
+        Raises:
+            InboxError: the inbox is not online, the connection ended before the answer, or 1,000
+                calls wait already.
+        """
+        await self._ask({"type": "read", "all": True}, is_repeatable=False)
 
     async def focus(self, active: bool) -> None:
         """Says whether the user looks at the app. A user who does not gets pushes after a while."""
@@ -252,22 +269,31 @@ class Inbox:
         while not condition():
             await self.changed()
 
-    async def _ask(self, message: dict[str, Any]) -> None:
-        """Sends a message now or on the next connection, and waits for its answer.
+    async def _ask(self, message: dict[str, Any], is_repeatable: bool = True) -> None:
+        """Sends a message now or, if it is repeatable, on the next connection; awaits its answer.
 
         Raises:
-            InboxError: the message is too long, or the gateway refused it.
+            InboxError: the message is too long, the gateway refused it, or too many calls wait; or
+                one that is not repeatable has no connection, or loses it.
         """
         self._require_open()
+        if not (is_repeatable or self._is_online):
+            raise InboxError("the inbox is not online; call again when it is")
+        if len(self._outbox) >= _MOST_CALLS:
+            raise InboxError(f"{_MOST_CALLS:,} calls wait for the gateway; wait until some are done")
         self._last_reference += 1
-        text = json.dumps({**message, "ref": self._last_reference})
+        reference = self._last_reference
+        text = json.dumps({**message, "ref": reference})
         # The gateway would close the socket, and the next connection would send it again.
         if len(text) > _MOST_MESSAGE_BYTES:
             raise InboxError("ids: longer than 64 KB together; a notification id has 36 characters")
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outbox.append((self._last_reference, text, answer))
+        self._outbox[reference] = (text, answer, is_repeatable)
         self._has_work.set()
-        await answer
+        try:
+            await answer
+        finally:
+            del self._outbox[reference]
 
     def _note_change(self) -> None:
         watchers, self._watchers = self._watchers, []
@@ -282,8 +308,10 @@ class Inbox:
             refused = False
             while True:
                 refused = await self._connect(refused)
-                longest = min(30.0, 0.5 * 2 ** min(self._failures, 10))
-                wait, self._drain_delay = self._drain_delay + random.random() * longest, 0.0
+                for _, answer, is_repeatable in self._outbox.values():
+                    if not (is_repeatable or answer.done()):
+                        answer.set_exception(InboxError("the connection ended before the answer; call again"))
+                wait, self._drain_delay = self._drain_delay + _backoff(self._failures), 0.0
                 self._failures += 1
                 logger.info("%s; reconnecting to %s in %.1f s", self._trouble, self._place, wait)
                 await self._pause(wait)
@@ -293,7 +321,7 @@ class Inbox:
             self._end = end or InboxError("the inbox is closed")
             self._arrivals.end(end)
             self._events.end(end)
-            for waiting in [*self._watchers, *(answer for _, _, answer in self._outbox)]:
+            for waiting in [*self._watchers, *(answer for _, answer, _ in self._outbox.values())]:
                 if not waiting.done():
                     waiting.set_exception(self._end)
 
@@ -301,6 +329,12 @@ class Inbox:
         """Serves one connection, and returns whether the token needs to be replaced."""
         from websockets.asyncio.client import connect
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+        class Connect(connect):
+            """Follows no redirect: some versions would send the token to any host."""
+
+            def process_redirect(self, exc: Exception) -> Exception:
+                return exc
 
         try:
             token = await self._fetch(refused)
@@ -319,7 +353,7 @@ class Inbox:
             return True
         resume = "" if self.version is None else f"?resume={self.version}"
         try:
-            socket = await connect(
+            socket = await Connect(
                 self._address + resume,
                 additional_headers={"Authorization": header},
                 user_agent_header=f"carillon-python/{__version__}",
@@ -373,20 +407,28 @@ class Inbox:
         return str(token).strip()
 
     async def _pump(self, socket: ClientConnection) -> None:
-        """Sends the messages of the outbox, each again if the last connection brought no answer."""
+        """Sends the messages of the outbox, one at a time.
+
+        Sends a repeatable message again if the last connection brought no answer, and any if the
+        gateway asks for it.
+        """
         if not self._is_active:
             await self._say(socket, json.dumps({"type": "focus", "active": False}))
+        failures = 0
         while True:
             while not self._outbox:
                 self._has_work.clear()
                 await self._has_work.wait()
-            reference, text, answer = self._outbox[0]
-            if not answer.done():
-                self._answers[reference] = answer
-                await self._say(socket, text)
-                await asyncio.wait([answer])
-                await asyncio.sleep(_SPACING)
-            self._outbox.popleft()
+            reference, (text, answer, _) = next(iter(self._outbox.items()))
+            busy: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._answers[reference] = (answer, busy)
+            await self._say(socket, text)
+            await asyncio.wait([answer, busy], return_when=asyncio.FIRST_COMPLETED)
+            if busy.done():
+                await self._pause(_backoff(failures))
+            failures = failures + 1 if busy.done() else 0
+            # Meanwhile the caller removes a message that was answered.
+            await asyncio.sleep(_SPACING)
 
     async def _renew(self, socket: ClientConnection, token: str) -> None:
         """Sends a fresh token before the current one expires. Without one, the gateway closes."""
@@ -418,7 +460,8 @@ class Inbox:
             pass
 
     def _take(self, frame: dict[str, Any]) -> None:
-        answer = self._answers.pop(frame["ref"], None) if "ref" in frame else None
+        is_answer = frame.get("ref") in self._answers
+        answer, busy = self._answers.pop(frame["ref"]) if is_answer else (None, None)
         match frame["type"]:
             case "sync" | "notification" | "read" | "deleted":
                 for notification in self._state.apply(frame):
@@ -433,6 +476,8 @@ class Inbox:
             # Its count may be older than the last change's.
             case "unread" if answer and not answer.done():
                 answer.set_result(None)
+            case "error" if busy and frame.get("retry"):
+                busy.set_result(None)
             case "error" if answer and not answer.done():
                 answer.set_exception(InboxError(frame["reason"]))
             case "error":

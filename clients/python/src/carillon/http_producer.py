@@ -24,9 +24,10 @@ from carillon.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The gateway takes 1,000 jobs and 16 MB.
+# The gateway takes 1,000 jobs, 16 MB and 500,000 JSON values.
 _MOST_JOBS = 500
 _MOST_BYTES = 8 * 1024 * 1024
+_MOST_VALUES = 400_000
 _MOST_IDLE = 8
 # 502 and 504 come from proxies while a gateway restarts.
 _RETRIED = (429, 502, 503, 504)
@@ -207,14 +208,17 @@ class HTTPProducer:
 def _bodies(jobs: Iterable[Job]) -> Iterator[list[bytes]]:
     """Yields batches of encoded jobs within the limits of a request."""
     batch: list[bytes] = []
-    size = 0
+    size = values = 0
     for job in jobs:
         body = encode(job.to_json())
-        if batch and (len(batch) == _MOST_JOBS or size + len(body) > _MOST_BYTES):
+        # Each value but the first follows a comma or a bracket.
+        count = 1 + sum(map(body.count, (b",", b"[", b"{")))
+        if batch and (len(batch) == _MOST_JOBS or size + len(body) > _MOST_BYTES or values + count > _MOST_VALUES):
             yield batch
-            batch, size = [], 0
+            batch, size, values = [], 0, 0
         batch.append(body)
         size += len(body) + 1
+        values += count
     if batch:
         yield batch
 

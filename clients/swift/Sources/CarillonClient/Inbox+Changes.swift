@@ -9,6 +9,13 @@ struct LoadedPages: Sendable {
     /// Whether the last page is loaded.
     var isComplete = false
     var isLoading = false
+
+    /// Lets the next page begin at the end of a full list, whose oldest rows may have left it.
+    mutating func continueAfterLast(of state: InboxState) {
+        guard self.isAny, state.isFull, let last = state.items.last?.id, last > self.cursor ?? "" else { return }
+        self.cursor = last
+        self.isComplete = false
+    }
 }
 
 extension Inbox {
@@ -21,10 +28,11 @@ extension Inbox {
     /// at its bound. After a gap of more than 500 changes the list starts over, and its first page
     /// is loaded again on its own.
     public func loadOlder() async throws(GatewayError) {
-        guard self.hasOlder, !self.pages.isLoading else { return }
+        guard !self.pages.isLoading else { return }
         self.pages.isLoading = true
         defer { self.pages.isLoading = false }
         for _ in 1...Self.mostTries {
+            guard self.hasOlder else { return }
             let cursor = self.pages.cursor
             let page = try await self.gateway.notifications(before: cursor, limit: Self.pageSize)
             // Meanwhile the list may have started over, or changed too much to merge the page.

@@ -217,6 +217,7 @@ public final class Inbox {
     /// Shows the state with the pending changes.
     func show() {
         (self.notifications, self.unread) = self.pending.applied(to: self.state)
+        self.pages.continueAfterLast(of: self.state)
         self.hasOlder = !self.pages.isComplete && !self.state.isFull
         self.noteChange()
     }

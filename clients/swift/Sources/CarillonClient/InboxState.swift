@@ -86,14 +86,15 @@ struct InboxState: Sendable {
 
     /// Adds a page of the inbox that was read over REST.
     ///
-    /// Leaves out notifications that are newer than this state: the socket brings those.
+    /// Leaves out unread notifications that are newer than this state: the socket brings those.
     ///
     /// - Returns: false if the page is too old to tell which of its notifications have changed
     ///   since. Load it again then.
     mutating func merge(_ page: InboxPage) -> Bool {
         guard page.version >= self.floor else { return false }
         let later = self.changes.drop { $0.version <= page.version }
-        for notification in page.notifications where notification.version <= self.version ?? .max {
+        for notification in page.notifications
+        where notification.isRead || notification.version <= self.version ?? .max {
             if let known = self[notification.id], known.version >= notification.version { continue }
             let current = later.reduce(Optional(notification)) { item, change in
                 item.flatMap { Self.changed($0, by: change.content) }

@@ -136,18 +136,21 @@ struct EffectivePreferences {
     func write(to writer: inout JSONWriter) {
         writer.array("types", self.catalog.all) { self.write($1, to: &$0) }
         writer.array("categories", Set(self.catalog.categories.map(\.category)).sorted()) { writer, category in
-            let preference = self.preferences[PreferenceKey.category(category)] ?? TypePreference()
             writer.beginObject()
             writer.member("category", category)
-            for (channel, value) in [
-                ("in_app", preference.inApp), ("push", preference.push), ("email", preference.email),
-            ] {
-                writer.key(escaping: channel)
-                if let value { writer.bool(value) } else { writer.null() }
-            }
+            self.writeChoices(PreferenceKey.category(category), to: &writer)
             writer.endObject()
         }
         writer.member("email_missing", self.isEmailMissing)
+    }
+
+    /// Writes the user's choices for a type or a category; null for channels without one.
+    private func writeChoices(_ key: String, to writer: inout JSONWriter) {
+        let choices = self.preferences[key] ?? TypePreference()
+        for (channel, value) in [("in_app", choices.inApp), ("push", choices.push), ("email", choices.email)] {
+            writer.key(escaping: channel)
+            if let value { writer.bool(value) } else { writer.null() }
+        }
     }
 
     /// Writes a type with its effective preferences: the user's for the type, else for its
@@ -163,6 +166,10 @@ struct EffectivePreferences {
         writer.member("in_app", EffectivePreference.inApp(preference, type))
         writer.member("push", EffectivePreference.push(preference, type))
         writer.member("email", EffectivePreference.email(preference, type))
+        writer.key("own")
+        writer.beginObject()
+        self.writeChoices(type.name, to: &writer)
+        writer.endObject()
         writer.key("quiet_hours")
         switch self.preferences[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")
@@ -187,6 +194,8 @@ extension Schema {
                     "in_app": .bool,
                     "push": .bool,
                     "email": .bool,
+                    "own": .object(["in_app": .bool.orNull, "push": .bool.orNull, "email": .bool.orNull])(
+                        "The user's choices for the type; null where it follows its category or the catalog."),
                     "quiet_hours": .oneOf(.quietHours, .constant(.string("none"))).orNull(
                         "The type's own; \"none\" for none, null for the user's."),
                 ]), max: 100_000),

@@ -87,7 +87,10 @@ export class CarillonInbox extends HTMLElement {
     this.#start();
   }
 
-  /** A function that returns a token, a fresh one if the last was refused; may be asynchronous. */
+  /**
+   * A function that returns a token, a fresh one if the last was refused or expires soon; may be
+   * asynchronous.
+   */
   get tokenProvider() { return this.#own.tokenProvider; }
   set tokenProvider(provider) { this.#set("tokenProvider", provider); }
 

@@ -23,7 +23,8 @@ export class Client {
   /**
    * @param {string} url the gateway.
    * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken returns a
-   *   token within `patience`; called again when the gateway refused the last one.
+   *   token within `patience`; called again when the gateway refused the last one, or that expires
+   *   soon.
    */
   constructor(url, getToken) {
     this.url = String(url).replace(/\/+$/, "");

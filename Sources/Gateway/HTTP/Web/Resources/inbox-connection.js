@@ -1,8 +1,10 @@
 // Carillon · inbox-connection.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { claim } from "./inbox-client.js";
+
 /**
- * A socket that reconnects and resumes on its own.
+ * A socket that reconnects, resumes, and renews its token on its own.
  *
  * Fires `frame` with each message of the gateway, and `state`: `online`, `connecting` or `offline`;
  * or, if it does not reconnect, `signedOut` or `displaced` (the user has too many newer
@@ -20,8 +22,11 @@ export class Connection extends EventTarget {
   #client;
   #version;
   #socket = null;
+  /** The token of the socket. */
+  #token = null;
   #timer = null;
   #probe = null;
+  #renewal = null;
   #failures = 0;
   #delay = null;
   #state = "offline";
@@ -141,10 +146,11 @@ export class Connection extends EventTarget {
     if (!this.#isPartial) address.searchParams.set("resume", version);
     const socket = new WebSocket(address, ["carillon.v1"]);
     this.#socket = socket;
+    this.#token = ticket.token;
     socket.onopen = () => this.#watch();
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code }) => {
-      if (socket === this.#socket) this.#closed(code, ticket.token);
+      if (socket === this.#socket) this.#closed(code);
     };
   }
 
@@ -158,12 +164,50 @@ export class Connection extends EventTarget {
       this.#failures = 0;
       this.#become("online");
       this.#tellFocus();
+      this.#renewInTime(1_000);
     } else if (frame.type === "goodbye") {
       this.#delay = frame.reconnect_after;
     } else if (frame.type === "error") {
       console.warn("carillon:", frame.reason);
+      if (frame.ref === "auth" && frame.retry) {
+        clearTimeout(this.#renewal);
+        this.#renewal = setTimeout(() => this.#sendToken(), Connection.backoff(4));
+      } else if (frame.ref === "auth") {
+        // The fresh token is another user's, or bad. The next ticket decides.
+        this.#drop();
+        this.#fail();
+      }
     }
     this.dispatchEvent(new CustomEvent("frame", { detail: frame }));
+  }
+
+  /**
+   * Renews the token one minute before it expires, or at half of its life if that is short.
+   *
+   * @param {number} least the time in ms that passes first: if the device's clock is ahead, a fresh
+   *   token looks expired.
+   */
+  #renewInTime(least) {
+    clearTimeout(this.#renewal);
+    const [iat, exp] = ["iat", "exp"].map((name) => claim(this.#token, name));
+    if (!exp) return;
+    const half = iat ? (exp - iat) * 500 : Infinity;
+    const wait = Math.max(1_000, exp * 1_000 - Date.now() - Math.min(60_000, half), Math.min(least, half));
+    // A timer runs for at most 24 days.
+    this.#renewal = setTimeout(() => this.#renew(), Math.min(wait, 2_000_000_000));
+  }
+
+  async #renew() {
+    const socket = this.#socket;
+    const fresh = await this.#client.token(this.#token).catch(() => null);
+    if (socket !== this.#socket || !fresh || fresh === this.#token) return;
+    this.#token = fresh;
+    this.#sendToken();
+  }
+
+  #sendToken() {
+    this.send({ type: "auth", token: this.#token, ref: "auth" });
+    this.#renewInTime(30_000);
   }
 
   #watch() {
@@ -179,7 +223,7 @@ export class Connection extends EventTarget {
     }, Connection.probePatience);
   }
 
-  #closed(code, token) {
+  #closed(code) {
     this.#drop();
     if (code === 4409) return this.#become("displaced");
     if (code !== 4401) return this.#fail();
@@ -187,7 +231,7 @@ export class Connection extends EventTarget {
     const attempt = this.#attempt;
     // The token expired. Fetch a fresh one; without one, the next ticket reports `signedOut`.
     // Another attempt to connect may start meanwhile.
-    this.#client.token(token).catch(() => null).then(() => attempt === this.#attempt && this.#fail());
+    this.#client.token(this.#token).catch(() => null).then(() => attempt === this.#attempt && this.#fail());
   }
 
   #fail() {
@@ -202,6 +246,7 @@ export class Connection extends EventTarget {
 
   #drop() {
     clearTimeout(this.#probe);
+    clearTimeout(this.#renewal);
     const socket = this.#socket;
     this.#socket = null;
     if (!socket) return;

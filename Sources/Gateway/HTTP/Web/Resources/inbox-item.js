@@ -34,7 +34,7 @@ export class ItemView {
     this.element.setAttribute("part", item.read_at ? "item" : "item unread");
     this.element.dataset.severity = item.severity;
     this.element.replaceChildren(avatar(item, this.#context.words), this.#body(item), this.#tools(item));
-    if (hadFocus) (this.element.querySelector(`[data-part="${place}"]`) ?? this.main)?.focus();
+    if (hadFocus) (this.element.querySelector(`[data-part="${CSS.escape(place)}"]`) ?? this.main)?.focus();
     this.main.setAttribute("aria-description", item.read_at ? "" : texts.isUnread);
   }
 

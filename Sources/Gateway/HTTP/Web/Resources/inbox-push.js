@@ -1,7 +1,7 @@
 // Carillon · inbox-push.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { claim } from "./inbox-client.js";
+import { Client, claim } from "./inbox-client.js";
 
 /** The name in `localStorage` that earlier versions used for the device of any worker. */
 const earlierName = "carillon.device";
@@ -82,10 +82,10 @@ export class Push {
 
   /** Subscribes with the current key, and registers the subscription as a device of the user. */
   async #enrol() {
-    const registration = await this.#register();
+    const registration = await inTime(this.#register());
     const key = await this.#key();
     if (!key) throw new Error("the gateway has no key for Web Push");
-    const subscription = await this.#subscribe(registration, key);
+    const subscription = await inTime(this.#subscribe(registration, key));
     // The page may log the user out during the call.
     const owner = await this.#client.user();
     const user = await this.#subject();
@@ -233,6 +233,16 @@ function activation(worker) {
  * Every browser that runs the element has locks.
  */
 function alone(task) { return navigator.locks.request("carillon.push", task); }
+
+/**
+ * Fails if the browser takes longer than a call may.
+ *
+ * If a network blocks the push service, a subscription may never end, and would block a switch-off.
+ */
+function inTime(promise) {
+  const late = new Promise((_, fail) => setTimeout(fail, Client.patience, new Error("the browser took too long")));
+  return Promise.race([promise, late]);
+}
 
 function warn(error) { console.warn("carillon:", error.message); }
 

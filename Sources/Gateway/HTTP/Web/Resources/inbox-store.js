@@ -94,9 +94,7 @@ export class InboxStore extends EventTarget {
     const isNew = (item) => item.id >= floor && item.version > this.version && !this.#items.has(item.id);
     const arrived = frame.notifications.filter((item) => isNew(item) && !item.read_at)
       .sort((one, other) => one.version - other.version);
-    for (const item of frame.notifications) {
-      if (this.#items.has(item.id) || item.id >= floor) this.#put(item);
-    }
+    for (const item of frame.notifications) this.#put(item);
     this.version = Math.max(this.version, frame.version);
     this.#count(frame);
     this.#changed();

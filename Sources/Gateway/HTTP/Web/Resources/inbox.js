@@ -39,6 +39,8 @@ export class Inbox extends EventTarget {
   #failures = 0;
   /** The last message of the socket that has a version. */
   #last = null;
+  /** How often the first page was loaded. */
+  #loads = 0;
   /** Unread notifications by category, of each organisation with a feed and, for null, of all. */
   #counts = new Map();
   /** Counts by the same keys: their timers, the newest queries, and the inbox's versions. */
@@ -131,6 +133,7 @@ export class Inbox extends EventTarget {
       this.#failures = 0;
       const { isLoaded } = this.store;
       this.store.replace(page);
+      this.#loads += 1;
       if (!isLoaded) this.#fire("loaded");
     } catch (error) {
       this.loadError = error;
@@ -368,15 +371,16 @@ export class Inbox extends EventTarget {
     };
   }
 
-  /** Refuses all channels of a type. Returns the preference before, or null if it is not saved. */
+  /** Refuses all channels of a type. Returns the choices before, or null if it is not saved. */
   async mute(type) {
     try {
       const { types } = await this.#client.call("GET", "/v1/preferences");
-      const { channels, quiet_hours, ...before } = types.find((one) => one.type === type) ?? { channels: ["in_app"], in_app: true };
-      const kept = quiet_hours ? { quiet_hours } : {};
-      const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : before[name]]));
-      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true), ...kept }] });
-      return { type, ...wish(false), ...kept };
+      const { channels, ...before } = types.find((one) => one.type === type) ?? { channels: ["in_app"], in_app: true };
+      // During an update, a gateway of the previous version may answer, without `own`.
+      const { own = before } = before;
+      const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : own[name]]));
+      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true) }] });
+      return { type, ...wish(false) };
     } catch (error) {
       this.#complain(error);
       return null;
@@ -410,6 +414,7 @@ export class Inbox extends EventTarget {
   /** @param {() => void} putBack undoes the part of the change that is not in the store. */
   async #change(change, method, path, body, putBack) {
     const generation = this.#generation;
+    const [last, loads] = [this.#last, this.#loads];
     const undo = this.#perform(change);
     this.#tabs?.postMessage(change);
     if (change.kind === "read") this.#closeShown(change.ids);
@@ -424,8 +429,10 @@ export class Inbox extends EventTarget {
       putBack?.();
       this.#tabs?.postMessage({ kind: "reload" });
       this.#complain(error);
-      // Without an answer, the gateway may have taken the change all the same.
-      if (error.kind === "unreachable" || error.status >= 500) this.#reload();
+      // A message or a page may have come before the undo, or the gateway has made the change.
+      const isOvertaken = last !== this.#last || loads !== this.#loads;
+      const isUnsure = isOvertaken || error.kind === "unreachable" || error.status >= 500;
+      if (isUnsure && error.kind !== "signedOut") this.#reload();
       return false;
     }
   }
