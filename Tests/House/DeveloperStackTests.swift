@@ -175,6 +175,59 @@ struct DeveloperStackTests {
         #expect(text == "32111\n")
     }
 
+    @Test("a cluster is made of new servers until a start has finished, and then keeps its data")
+    func interruptedCluster() async throws {
+        let (text, exit) = try await House.run(
+            """
+            DATA=$PWD
+            make_cluster() { :; }
+            start_redis() {
+                mkdir -p "$2"
+                [[ ! -e $2/nodes.conf ]] || echo "$1 as before"
+                touch "$2/nodes.conf"
+            }
+            start_cluster {1..12}
+            start_cluster {1..12}
+            touch "$DATA/env"
+            echo finished
+            start_cluster {1..12}
+            """,
+            libraries: ["messages", "redis"])
+        #expect(exit == .code(0))
+        #expect(text == "finished\n" + (1...6).map { "redis-\($0) as before\n" }.joined())
+    }
+
+    @Test("after a killed installation, the next one restores the machine's policy and PostgreSQL's configuration")
+    func interruptedInstallation() async throws {
+        let (text, exit) = try await House.run(
+            """
+            mkdir programs
+            ln -s /bin/true programs/systemctl
+            cat >programs/apt-get <<'END'
+            #!/bin/sh
+            case $*:$DIE in *" postgresql":yes) kill -KILL $PPID ;; esac
+            END
+            chmod +x programs/apt-get
+            PATH=$PWD/programs:$PATH
+            script=${INSTALL_SCRIPT//\\/usr\\/sbin/$PWD}
+            script=${script//\\/etc\\/postgresql-common/$PWD}
+            script=${script//\\/run\\/carillon/$PWD\\/carillon}
+            echo 'of the machine' >createcluster.conf
+            for try in 1 2; do
+                ! DIE=yes bash -s -- postgresql <<<"$script" 2>/dev/null
+                [[ -e policy-rc.d && $(<createcluster.conf) == *create_main_cluster* ]]
+            done
+            DIE='' bash -s -- redis-server <<<"$script"
+            [[ ! -e policy-rc.d ]]
+            echo 'also of the machine' >policy-rc.d
+            DIE='' bash -s -- redis-server <<<"$script"
+            cat createcluster.conf policy-rc.d
+            """,
+            libraries: ["messages", "install"])
+        #expect(exit == .code(0))
+        #expect(text.hasSuffix("of the machine\nalso of the machine\n"), "\(text)")
+    }
+
     @Test("a process that dies restarts after doubling pauses, and each restart is reported")
     func restarts() async throws {
         let text = try await Self.run(

@@ -65,7 +65,8 @@ install_missing() {
     for evidence in "$@"; do
         is_present "${evidence#*:}" || missing+=("${evidence%%:*}")
     done
-    [[ ${#missing[@]} -gt 0 ]] || return 0
+    # A run that was killed left the policy, which this one removes.
+    [[ ${#missing[@]} -gt 0 ]] || grep -qs "Made by carillon" /usr/sbin/policy-rc.d || return 0
 
     heading "Installing ${missing[*]}"
     command -v apt-get >/dev/null || fail "this machine has no apt-get; install the equivalents of: ${missing[*]}"
@@ -85,16 +86,20 @@ INSTALL_SCRIPT='
 set -euo pipefail
 policy=/usr/sbin/policy-rc.d
 cluster=/etc/postgresql-common/createcluster.conf
-made_policy= saved_cluster=
+original=$cluster.before-carillon
+made_policy=
 restore() {
     [[ -z $made_policy ]] || rm -f "$policy"
-    [[ -z $saved_cluster ]] || mv -f "$saved_cluster" "$cluster"
+    [[ ! -e $original ]] || mv -f "$original" "$cluster"
 }
+# One at a time; a run that was killed leaves both files to the next.
+exec 8>/run/carillon-install.lock
+flock 8
 trap restore EXIT
 install=(apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-confold)
-if [[ ! -e $policy ]]; then
+if [[ ! -e $policy ]] || grep -q "Made by carillon" "$policy"; then
     made_policy=yes
-    printf "#!/bin/sh\nexit 101\n" >"$policy"
+    printf "#!/bin/sh\n# Made by carillon.\nexit 101\n" >"$policy"
     chmod 755 "$policy"
 fi
 apt-get update -q
@@ -102,8 +107,7 @@ for package in "$@"; do
     [[ $package == postgresql ]] || continue
     "${install[@]}" postgresql-common
     if [[ -e $cluster ]]; then
-        saved_cluster=$cluster.before-carillon
-        cp -a "$cluster" "$saved_cluster"
+        [[ -e $original ]] || cp -a "$cluster" "$original"
         printf "\ncreate_main_cluster = false\n" >>"$cluster"
     fi
 done

@@ -43,13 +43,26 @@ start_sentinels() {
     done
 }
 
+# start_cluster PORT...: starts six servers on the first six ports, with the others for their bus,
+# and makes them a cluster. Without $DATA/env no start has finished, so an earlier one may have left
+# half a cluster.
+start_cluster() {
+    local ports=("$@") number
+    [[ -e $DATA/env ]] || rm -rf "$DATA"/redis-[1-6]
+    for number in 1 2 3 4 5 6; do
+        start_redis "redis-$number" "$DATA/redis-$number" "${ports[number - 1]}" cluster-enabled=yes \
+            "cluster-port=${ports[number + 5]}" cluster-node-timeout=3000 cluster-require-full-coverage=no
+    done
+    make_cluster "${ports[@]:0:6}"
+}
+
 # make_cluster PORT...: makes a cluster of three masters with a replica each, unless it is one.
 make_cluster() {
     local port servers=()
     for port in "$@"; do servers+=("127.0.0.1:$port"); done
     if ! redis-cli -p "$1" CLUSTER INFO | grep -q '^cluster_slots_assigned:16384'; then
         redis-cli --cluster create "${servers[@]}" --cluster-replicas 1 --cluster-yes >"$DATA/logs/cluster.log" 2>&1 ||
-            { show_log cluster && fail "the cluster could not be made"; }
+            { show_log cluster && fail "the cluster could not be made; remove $DATA to start over"; }
     fi
     for port in "$@"; do
         for ((try = 0; try < 300; try++)); do

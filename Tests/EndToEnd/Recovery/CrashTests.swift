@@ -411,6 +411,21 @@ struct StopTests {
     }
 
     @Test(
+        "a program on `::` answers over IPv4 too, and prints its address in brackets",
+        arguments: ["gateway", "dispatcher"])
+    func bothFamilies(program: String) async throws {
+        try await Stack.with { stack in
+            let (command, setting) = program == "gateway" ? ("serve", "GATEWAY_HOST") : ("run", "METRICS_HOST")
+            let process = try await stack.spawn(program, [command], name: program, environment: [setting: "::"])
+            let line = try await process.waitForLine("ready ")
+            let port = try #require(line.wholeMatch(of: #/ready http:\/\/\[::\]:(\d+)/#)?.output.1)
+            let answer = await stack.http.perform(.init(.get, url: "http://127.0.0.1:\(port)/healthz"))
+            guard case .answered(let response) = answer else { throw FixtureError("\(answer)") }
+            #expect(response.status == 200)
+        }
+    }
+
+    @Test(
         "a port already in use ends the program before it takes a lease, and names the setting",
         arguments: ["gateway", "dispatcher"])
     func takenPort(program: String) async throws {

@@ -145,6 +145,18 @@ struct ReverseProxyTests {
         }
     }
 
+    @Test("the examples listen on IPv4 and IPv6")
+    func families() throws {
+        let nginx = try Stack.text("deploy/proxy/nginx.conf")
+        let haproxy = try Stack.text("deploy/proxy/haproxy.cfg")
+        for line in ["listen 80;", "listen [::]:80;", "listen 443 ssl ", "listen [::]:443 ssl "] {
+            #expect(nginx.contains("        \(line)"), "\(line)")
+        }
+        for line in ["bind :80,:::80 v6only", "bind :443,:::443 v6only ssl "] {
+            #expect(haproxy.contains("    \(line)"), "\(line)")
+        }
+    }
+
     @Test("sockets keep the client's host and address through the proxy", arguments: ReverseProxy.Kind.installed)
     func addresses(kind: ReverseProxy.Kind) async throws {
         try await Stack.with { stack in
@@ -260,14 +272,15 @@ struct ReverseProxy {
         case .nginx:
             text.replace(#/    server \{\n        listen 80;[^}]+\}\n/#, with: "")
             text.replace(#/\n *ssl_[^\n]+/#, with: "")
+            text.replace("        listen [::]:443 ssl http2;\n", with: "")
             text.replace("listen 443 ssl http2;", with: "listen 127.0.0.1:\(port);")
             text.replace("pid /run/nginx.pid;", with: "pid \(directory.path)/nginx.pid;")
             text.replace("/var/log/nginx/error.log", with: "stderr")
             text.replace("/var/log/nginx/access.log", with: "/dev/stderr")
             text.replace(#/worker_(connections|rlimit_nofile) \d+;/#, with: { "worker_\($0.output.1) 1024;" })
         case .haproxy:
-            text.replace("    bind :80\n", with: "")
-            text.replace(#/bind :443 [^\n]+/#, with: "bind 127.0.0.1:\(port)")
+            text.replace(#/    bind :80,[^\n]+\n/#, with: "")
+            text.replace(#/bind :443,[^\n]+/#, with: "bind 127.0.0.1:\(port)")
             text.replace(#/\n *http-request redirect [^\n]+/#, with: "")
             text.replace("maxconn 200000", with: "maxconn 1000")
         case .caddy:

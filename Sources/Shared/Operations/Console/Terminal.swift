@@ -15,9 +15,10 @@ package enum Terminal {
     /// Prints a line on standard output, unbuffered.
     package static func line(_ text: String) { Self.text(text + "\n") }
 
-    /// Prints that a service is ready; it runs on if nothing reads that.
-    package static func ready(_ address: String) {
-        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data("ready \(address)\n".utf8))
+    /// Prints that a service is ready, with its URL; it runs on if nothing reads that.
+    package static func ready(_ scheme: String, host: String, port: Int) {
+        let host = host.contains(":") ? "[\(host)]" : host
+        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data("ready \(scheme)://\(host):\(port)\n".utf8))
     }
 
     /// Prints text on standard output without a newline.
