@@ -89,7 +89,8 @@ struct Alarms: Sendable {
     let overflows = Alarm()
     /// Makes ``DueService`` look, which rings the alarms below.
     let due = Alarm()
-    let schedules = Alarm()
+    /// One for each lane, by rank.
+    let schedules = Lane.allCases.map { _ in Alarm() }
     let followUps = Alarm()
     let digests = Alarm()
     let replays = Alarm()

@@ -45,11 +45,12 @@ package struct DueService: Service {
         let now = self.dispatcher.now()
         let alarms = self.dispatcher.alarms
         // The next look finds later moments again.
-        for (alarm, moment) in [
-            (alarms.schedules, due.schedule), (alarms.followUps, due.followUp), (alarms.digests, due.digest),
-            (alarms.replays, due.replay),
-        ] {
-            if let moment, moment <= now + Self.longestInterval { alarm.note(moment) }
+        let others = [
+            (alarms.followUps, due.followUp), (alarms.digests, due.digest), (alarms.replays, due.replay),
+        ]
+        for (alarm, moment) in Array(zip(alarms.schedules, due.schedules)) + others {
+            guard let moment, moment <= now + Self.longestInterval else { continue }
+            alarm.note(moment)
         }
         if due.hasBroadcast { for alarm in alarms.broadcasts { alarm.note(now) } }
     }

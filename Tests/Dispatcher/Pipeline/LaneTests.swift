@@ -159,49 +159,6 @@ struct InFlightEntriesTests {
     }
 }
 
-struct LaneTurnsTests {
-    /// Returns the order of turns; each lane has so many full batches, and then none.
-    private static func turns(_ full: [Lane: Int], limit: Int = 1_000) -> [Lane] {
-        var left = full
-        var turns = LaneTurns()
-        var order: [Lane] = []
-        while order.count < limit, let lane = turns.next() {
-            order.append(lane)
-            let count = left[lane, default: 0]
-            left[lane] = count - 1
-            turns.note(lane, isFull: count > 0)
-        }
-        return order
-    }
-
-    @Test("with nothing due, each lane is tried once")
-    func nothing() {
-        #expect(Self.turns([:]) == [.critical, .normal, .bulk])
-    }
-
-    @Test("tries the most urgent lane again after each full batch")
-    func urgentFirst() {
-        let turns = Self.turns([.bulk: 2]).filter { $0 != .normal }
-        #expect(turns == [.critical, .bulk, .critical, .bulk, .critical, .bulk])
-    }
-
-    @Test("lanes that all have more get turns by their weights")
-    func weights() {
-        let turns = Self.turns([.critical: 1_000, .normal: 1_000, .bulk: 1_000], limit: 210)
-        for lane in Lane.allCases {
-            #expect(turns.filter { $0 == lane }.count == lane.weight * 10)
-        }
-    }
-
-    @Test("ends when no lane has more")
-    func ends() {
-        let turns = Self.turns([.critical: 40, .normal: 9, .bulk: 3])
-        #expect(turns.count < 1_000)
-        #expect(turns.filter { $0 == .critical }.count >= 40)
-        #expect(turns.filter { $0 == .bulk }.count >= 3)
-    }
-}
-
 @Suite("An organisation's share")
 struct OrgWindowTests {
     private static let start = Timestamp(seconds: 1_795_000_000)

@@ -196,8 +196,8 @@ struct LocalBroadcastTests {
             try await BroadcastExpansion(dispatcher: self.dispatcher, highWaterMark: 1_000).work()
         }
 
-        func fireAll() async throws {
-            while try await ScheduleFiring(dispatcher: self.dispatcher).fireDue(.normal) > 0 {}
+        func fireAll(hasRoom: Bool = true) async throws {
+            while try await ScheduleFiring(dispatcher: self.dispatcher).fireDue(.normal, hasRoom: hasRoom) > 0 {}
         }
 
         func number(_ sql: String) async throws -> Int64 { try await self.pool.query(sql).first?.int8(0) ?? -1 }
@@ -206,6 +206,11 @@ struct LocalBroadcastTests {
         func counted(_ reason: String) async throws -> Int64 {
             try await self.number(
                 "SELECT coalesce(sum((counted ->> '\(reason)')::int8), 0)::int8 FROM carillon.broadcast_pages")
+        }
+
+        /// Returns how many users count as having a notification.
+        func stored() async throws -> Int64 {
+            try await self.number("SELECT sum(stored)::int8 FROM carillon.broadcast_pages")
         }
     }
 
@@ -281,7 +286,8 @@ struct LocalBroadcastTests {
             #expect(try await scene.number(sql) == 38)
             #expect(try await scene.number("\(sql) WHERE user_id IN ('u5', 'u6')") == 0)
             #expect(try await scene.counted("left_topic") == 2)
-            #expect(try await scene.counted("scheduled") == 38)
+            #expect(try await scene.counted("scheduled") == 0)
+            #expect(try await scene.stored() == 38)
         }
     }
 
@@ -297,9 +303,29 @@ struct LocalBroadcastTests {
             try await scene.fireAll()
             let users = try await scene.pool.query("SELECT user_id FROM carillon.notifications")
             #expect(try users.map { try $0.text(0) } == ["u1"])
-            for (reason, count) in [("not_opted_in", 38), ("opted_out", 1), ("scheduled", 1)] as [(String, Int64)] {
+            for (reason, count) in [("not_opted_in", 38), ("opted_out", 1), ("scheduled", 0)] as [(String, Int64)] {
                 #expect(try await scene.counted(reason) == count, "\(reason)")
             }
+            #expect(try await scene.stored() == 1)
+        }
+    }
+
+    @Test("users who have the job already when their local time comes count as duplicates")
+    func duplicates() async throws {
+        try await Self.with("12:00") { scene in
+            try await scene.expand()
+            let (broadcast, _) = try await Self.broadcast(scene.dispatcher)
+            let fields = [("user", "u5"), ("type", "news"), ("title", "Later"), ("id", broadcast.job)]
+            let entry = StreamEntry(
+                id: "\(TestDispatcher.now.milliseconds)-9", fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+            let group = scene.dispatcher.group(scene.dispatcher.keys.jobs(.normal))
+            _ = try await JobIntake(dispatcher: scene.dispatcher).take(
+                LaneBatch(lane: .normal, group: group, entries: [entry]))
+            scene.advance(to: 3_300)
+            try await scene.fireAll()
+            #expect(try await scene.counted("duplicate") == 1)
+            #expect(try await scene.counted("scheduled") == 0)
+            #expect(try await scene.stored() == 39)
         }
     }
 
@@ -318,8 +344,10 @@ struct LocalBroadcastTests {
     private static let lockParts = "SELECT FROM carillon.schedules FOR UPDATE"
     private static let parts = "SELECT count(*) FROM carillon.schedules WHERE wake_at"
 
-    @Test("a cancelled broadcast stops before its parts are woken, which may take long")
-    func cancelled() async throws {
+    @Test(
+        "a cancelled broadcast stops before its parts are woken, which end though their lane is full",
+        arguments: [true, false])
+    func cancelled(hasRoom: Bool) async throws {
         try await Self.with("12:00") { scene in
             try await scene.expand()
             let dispatcher = scene.dispatcher
@@ -337,6 +365,35 @@ struct LocalBroadcastTests {
             }
             #expect(try await scene.number("\(Self.parts) < due_at") > 0)
             #expect(try await scene.number("\(Self.parts) >= due_at") == 0)
+            try await scene.fireAll(hasRoom: hasRoom)
+            #expect(try await scene.counted("cancelled") == 40)
+            #expect(try await scene.counted("scheduled") == 0)
+        }
+    }
+
+    @Test("users of a cancelled page count as cancelled, also if it fires again after a crash")
+    func cancelledBeforeCrash() async throws {
+        try await Self.with("12:00") { scene in
+            try await scene.expand()
+            let (_, name) = try await Self.broadcast(scene.dispatcher)
+            try await scene.dispatcher.database.cancellations.record(name, at: scene.dispatcher.now())
+            scene.advance(to: 3_300)
+            for statement in [
+                "CREATE TABLE carillon.old_schedules AS TABLE carillon.schedules",
+                "CREATE TABLE carillon.old_pages AS TABLE carillon.broadcast_pages",
+            ] { try await scene.pool.query(statement) }
+            try await scene.fireAll()
+            // The dispatcher died before it settled them.
+            for statement in [
+                "INSERT INTO carillon.schedules OVERRIDING SYSTEM VALUE TABLE carillon.old_schedules",
+                "DELETE FROM carillon.broadcast_pages",
+                "INSERT INTO carillon.broadcast_pages TABLE carillon.old_pages",
+            ] { try await scene.pool.query(statement) }
+            #expect(try await scene.counted("scheduled") == 40)
+            try await scene.fireAll()
+            #expect(try await scene.counted("cancelled") == 40)
+            #expect(try await scene.counted("scheduled") == 0)
+            #expect(try await scene.stored() == 0)
         }
     }
 
@@ -380,6 +437,166 @@ struct LocalBroadcastTests {
             #expect(try await dispatcher.database.broadcasts.find(name)?.broadcast.state == .cancelled)
             #expect(try await scene.number("\(Self.parts) < due_at") > 0)
             #expect(try await scene.number("\(Self.parts) >= due_at") == 0)
+        }
+    }
+
+    /// Starts another broadcast, which is like `first`.
+    private static func another(
+        _ lane: Lane,
+        like first: Broadcast,
+        _ dispatcher: Dispatcher
+    ) async throws -> Broadcast {
+        let other = Broadcast(
+            id: NotificationID(high: 2, low: 1), org: "", jobID: nil,
+            entry: "jobs/\(TestDispatcher.now.milliseconds)-2", stream: "jobs", fields: first.fields, topic: nil,
+            lane: lane, createdAt: TestDispatcher.now)
+        let store = dispatcher.database.broadcasts
+        #expect(try await store.add(other) == .taken)
+        let claimed = try #require(try await store.claim(.counting, by: "test"))
+        try await store.counted(claimed, size: 1, isConfirmed: true)
+        return other
+    }
+
+    @Test("a broadcast does not wait for the end of an older one that had more turns")
+    func turns() async throws {
+        try await Self.with("12:00") { scene in
+            let (first, _) = try await Self.broadcast(scene.dispatcher)
+            try await scene.pool.query("UPDATE carillon.broadcast_chains SET pages = 8")
+            let second = try await Self.another(.normal, like: first, scene.dispatcher)
+            try await scene.expand()
+            let earlier = try await scene.number(
+                """
+                SELECT count(*) FROM carillon.broadcast_pages
+                WHERE broadcast = '\(second.id)'
+                    AND at < (SELECT max(at) FROM carillon.broadcast_pages WHERE broadcast = '\(first.id)')
+                """)
+            #expect(earlier > 0)
+            #expect(try await scene.counted("scheduled") == 80)
+        }
+    }
+
+    @Test("a broadcast that failed goes on when it is resumed")
+    func resumed() async throws {
+        try await Self.with("12:00") { scene in
+            let dispatcher = scene.dispatcher
+            let (broadcast, name) = try await Self.broadcast(dispatcher)
+            try await dispatcher.database.broadcasts.fail(broadcast, reason: "type: is not in the catalog")
+            let control = JobControl(
+                dispatcher.database, FramePublisher(dispatcher.live, presence: dispatcher.presence),
+                keys: dispatcher.keys, events: EventPublisher(), now: dispatcher.clock.now, logger: dispatcher.logger)
+            let answer = try await control.order(.resume, name)
+            #expect(answer?.isApplied == true)
+            let resumed = try await Self.broadcast(dispatcher).0
+            #expect(resumed.state == .expanding && resumed.reason == nil)
+            try await scene.expand()
+            #expect(try await scene.counted("scheduled") == 40)
+        }
+    }
+
+    @Test("a broadcast that cannot be withdrawn does not delay the withdrawal of others")
+    func stuckWithdrawal() async throws {
+        try await Self.with("12:00") { scene in
+            let dispatcher = scene.dispatcher
+            let (first, _) = try await Self.broadcast(dispatcher)
+            let second = try await Self.another(.bulk, like: first, dispatcher)
+            for broadcast in [first, second] {
+                let isStopped = try await dispatcher.database.broadcasts.transition(
+                    broadcast, to: .cancelling, from: [.expanding])
+                #expect(isStopped)
+            }
+            for statement in [
+                """
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE EXCEPTION 'refused'; END $$
+                """,
+                """
+                CREATE TRIGGER refuse BEFORE UPDATE OF withdrawn_to ON carillon.broadcasts FOR EACH ROW
+                WHEN (OLD.id = '\(first.id)') EXECUTE FUNCTION carillon.refuse()
+                """,
+            ] { try await scene.pool.query(statement) }
+            try await BroadcastWithdrawal(dispatcher: dispatcher).work()
+            let states = try await scene.pool.query("SELECT state FROM carillon.broadcasts ORDER BY id")
+            #expect(try states.map { try $0.text(0) } == ["cancelling", "cancelled"])
+        }
+    }
+
+    @Test("a broadcast that could not be withdrawn once is withdrawn before the end of a less urgent one")
+    func withdrawalAgain() async throws {
+        try await Self.with("12:00") { scene in
+            let dispatcher = scene.dispatcher
+            let (first, name) = try await Self.broadcast(dispatcher)
+            try await scene.expand()
+            scene.advance(to: 3_300)
+            try await scene.fireAll()
+            let second = try await Self.another(.critical, like: first, dispatcher)
+            try await dispatcher.database.cancellations.record(name, at: dispatcher.now())
+            for broadcast in [first, second] {
+                let isStopped = try await dispatcher.database.broadcasts.transition(
+                    broadcast, to: .cancelling, from: [.expanding])
+                #expect(isStopped)
+            }
+            // Refuses the second until the first has begun, and the end of the first before the
+            // second.
+            for statement in [
+                """
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    IF EXISTS (
+                        SELECT FROM carillon.broadcasts b WHERE b.id <> NEW.id AND b.state = 'cancelling'
+                            AND CASE WHEN NEW.id = '\(second.id)' THEN b.withdrawn_to = ''
+                                ELSE NEW.state = 'cancelled' END
+                    ) THEN RAISE EXCEPTION 'refused'; END IF;
+                    RETURN NEW;
+                END $$
+                """,
+                """
+                CREATE TRIGGER refuse BEFORE UPDATE OF withdrawn_to ON carillon.broadcasts FOR EACH ROW
+                EXECUTE FUNCTION carillon.refuse()
+                """,
+            ] { try await scene.pool.query(statement) }
+            var withdrawal = BroadcastWithdrawal(dispatcher: dispatcher)
+            withdrawal.pageSize = 1
+            try await withdrawal.work()
+            let states = try await scene.pool.query("SELECT state FROM carillon.broadcasts")
+            #expect(try states.map { try $0.text(0) } == ["cancelled", "cancelled"])
+        }
+    }
+
+    @Test("the withdrawal of a large broadcast makes way for a more urgent one")
+    func urgentWithdrawal() async throws {
+        try await Self.with("12:00") { scene in
+            let dispatcher = scene.dispatcher
+            let (first, name) = try await Self.broadcast(dispatcher)
+            try await scene.expand()
+            scene.advance(to: 3_300)
+            try await scene.fireAll()
+            let second = try await Self.another(.critical, like: first, dispatcher)
+            try await dispatcher.database.cancellations.record(name, at: dispatcher.now())
+            let isStopped = try await dispatcher.database.broadcasts.transition(
+                first, to: .cancelling, from: [.expanding])
+            #expect(isStopped)
+            // The second is cancelled when the first page of the first is withdrawn.
+            for statement in [
+                "CREATE TABLE carillon.ended (place serial, id uuid)",
+                """
+                CREATE FUNCTION carillon.follow() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    UPDATE carillon.broadcasts SET state = 'cancelling'
+                    WHERE id = '\(second.id)' AND state = 'expanding' AND NEW.id <> id;
+                    IF NEW.state = 'cancelled' THEN INSERT INTO carillon.ended (id) VALUES (NEW.id); END IF;
+                    RETURN NULL;
+                END $$
+                """,
+                """
+                CREATE TRIGGER follow AFTER UPDATE OF withdrawn_to ON carillon.broadcasts FOR EACH ROW
+                EXECUTE FUNCTION carillon.follow()
+                """,
+            ] { try await scene.pool.query(statement) }
+            var withdrawal = BroadcastWithdrawal(dispatcher: dispatcher)
+            withdrawal.pageSize = 1
+            try await withdrawal.work()
+            let ended = try await scene.pool.query("SELECT id::text FROM carillon.ended ORDER BY place")
+            #expect(try ended.map { try $0.text(0) } == [second.id.description, first.id.description])
         }
     }
 
@@ -437,6 +654,25 @@ struct LocalBroadcastTests {
             while try await ScheduleFiring(dispatcher: scene.dispatcher).fireDue(.normal) > 0 {}
             #expect(try await scene.number("SELECT count(*) FROM carillon.notifications") == count)
             #expect(try await scene.number("SELECT count(*) FROM carillon.schedules") == 0)
+            #expect(try await scene.stored() == count)
+            #expect(try await scene.counted("missed") == 40 - count)
+            #expect(try await scene.counted("scheduled") == 0)
+        }
+    }
+
+    @Test(
+        "an occurrence that waits for its full lane fires however late, unless it was missed before",
+        arguments: [(3_300, 40), (6_900, 0)] as [(Int64, Int64)])
+    func heldLate(seconds: Int64, count: Int64) async throws {
+        try await Self.with("12:00", stream: ScheduleFiring.stream) { scene in
+            try await scene.expand()
+            scene.advance(to: seconds)
+            let fired = try await ScheduleFiring(dispatcher: scene.dispatcher).fireDue(.normal, hasRoom: false)
+            #expect(fired == 0)
+            scene.advance(to: 9_000)
+            try await scene.fireAll()
+            #expect(try await scene.number("SELECT count(*) FROM carillon.notifications") == count)
+            #expect(try await scene.number("SELECT count(*) FROM carillon.schedules") == 0)
         }
     }
 
@@ -473,54 +709,6 @@ struct LocalBroadcastTests {
             for (reason, count) in [("missed", 40), ("scheduled", 3)] as [(String, Int64)] {
                 let sql = "SELECT sum((counted ->> '\(reason)')::int8)::int8 FROM carillon.broadcast_pages"
                 #expect(try await scene.number(sql) == count, "\(reason)")
-            }
-        }
-    }
-}
-
-/// The batches of several lanes at once.
-@Suite(.timeLimit(.minutes(10)))
-struct ScheduleServiceTests {
-    private static func schedule(_ number: Int, of user: String, _ lane: Lane = .normal) -> Schedule {
-        var schedule = Schedule(
-            id: NotificationID(high: 1, low: UInt64(number)),
-            fields: [("user", Array(user.utf8)), ("type", Array("news".utf8)), ("title", Array("Now".utf8))],
-            dueAt: TestDispatcher.now - .seconds(user == "ben" ? 1 : 2), createdAt: TestDispatcher.now - .seconds(60))
-        schedule.lane = lane
-        return schedule
-    }
-
-    @Test("a lane that cannot be claimed does not cancel another's batch")
-    func failing() async throws {
-        try await TestDispatcher.with { dispatcher, database in
-            func query(_ sql: String) async throws -> Int { try await database.pool.query(sql).count }
-            // Only after a full batch are two lanes looked at together.
-            let full = (1...ScheduleStore.claimSize).map { Self.schedule($0, of: "ada") }
-            let rest = [Self.schedule(1_001, of: "ben"), Self.schedule(1_002, of: "ada", .bulk)]
-            _ = try await dispatcher.database.schedules.add(full + rest)
-            _ = try await query("CREATE SEQUENCE carillon.refusals")
-            _ = try await query(
-                """
-                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-                BEGIN PERFORM nextval('carillon.refusals'); RAISE EXCEPTION 'refused'; END $$
-                """)
-            _ = try await query(
-                """
-                CREATE TRIGGER refuse BEFORE UPDATE ON carillon.schedules FOR EACH ROW
-                WHEN (OLD.lane = \(Lane.bulk.rank)) EXECUTE FUNCTION carillon.refuse()
-                """)
-            let service = ScheduleService(dispatcher: dispatcher)
-            let running = Task { try await service.run() }
-            defer { running.cancel() }
-            try await database.pool.transaction { transaction in
-                // Ben's batch waits for this inbox.
-                try await transaction.query("INSERT INTO carillon.inboxes (user_id) VALUES ('ben')")
-                try await eventually("the bulk lane is refused") {
-                    try await query("SELECT FROM carillon.refusals WHERE is_called") == 1
-                }
-            }
-            try await eventually("Ben is notified") {
-                try await query("SELECT FROM carillon.notifications WHERE user_id = 'ben'") == 1
             }
         }
     }

@@ -236,7 +236,7 @@ final class ShiftedDispatcher: Sendable {
         let shifted = ShiftedDispatcher(ahead: ahead)
         let dispatcher = try shifted.dispatcher(stack, pool, redis)
         let services: [any Service] = [
-            ScheduleService(dispatcher: dispatcher), FollowUpService(dispatcher: dispatcher),
+            ScheduleService(dispatcher: dispatcher, highWaterMark: 100_000), FollowUpService(dispatcher: dispatcher),
             DigestService(dispatcher: dispatcher), SweepService(dispatcher: dispatcher),
             DueService(dispatcher: dispatcher),
         ]

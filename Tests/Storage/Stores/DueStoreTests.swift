@@ -17,7 +17,8 @@ struct DueStoreTests {
             let store = Database(database.pool).due
             #expect(
                 try await store.next()
-                    == .init(schedule: nil, followUp: nil, digest: nil, replay: nil, hasBroadcast: false))
+                    == .init(
+                        schedules: [nil, nil, nil], followUp: nil, digest: nil, replay: nil, hasBroadcast: false))
             let first = Timestamp(seconds: 1_795_000_000)
             for (entry, moment) in [("1-0", first + .seconds(1)), ("2-0", first)] {
                 try await database.pool.query(
@@ -38,11 +39,12 @@ struct DueStoreTests {
             #expect(
                 try await store.next()
                     == .init(
-                        schedule: nil, followUp: nil, digest: first + .seconds(2), replay: first, hasBroadcast: false))
+                        schedules: [nil, nil, nil], followUp: nil, digest: first + .seconds(2), replay: first,
+                        hasBroadcast: false))
         }
     }
 
-    @Test("ignores failed schedules and paused broadcasts, and takes the first schedule of all lanes")
+    @Test("ignores failed schedules and paused broadcasts, and takes the first schedule of each lane")
     func states() async throws {
         try await TestDatabase.with { database in
             let store = Database(database.pool).due
@@ -61,10 +63,11 @@ struct DueStoreTests {
                     created_at)
                 VALUES (gen_random_uuid(), '', 'j', '1-0', 's', '[]', 'bulk', 2, 'paused', now())
                 """)
-            let none = DueStore.Moments(schedule: nil, followUp: nil, digest: nil, replay: nil, hasBroadcast: false)
+            let none = DueStore.Moments(
+                schedules: [nil, nil, nil], followUp: nil, digest: nil, replay: nil, hasBroadcast: false)
             #expect(try await store.next() == none)
-            // The last lane has the first moment.
-            for (place, lane) in Lane.allCases.reversed().enumerated() {
+            // The last lane has no schedule.
+            for (place, lane) in [Lane.normal, .critical, .normal].enumerated() {
                 try await database.pool.query(
                     """
                     INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at,
@@ -76,7 +79,9 @@ struct DueStoreTests {
             try await database.pool.query("UPDATE carillon.broadcasts SET state = 'expanding'")
             #expect(
                 try await store.next()
-                    == .init(schedule: first, followUp: nil, digest: nil, replay: nil, hasBroadcast: true))
+                    == .init(
+                        schedules: [first + .seconds(1), first, nil], followUp: nil, digest: nil, replay: nil,
+                        hasBroadcast: true))
         }
     }
 }

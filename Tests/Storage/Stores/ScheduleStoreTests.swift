@@ -120,12 +120,45 @@ struct ScheduleStoreTests {
             #expect(page == [.stored])
             let known = try await store.add([tokyo, Self.schedule(3, job: "b")])
             #expect(known == [.known, .known])
-            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 4)
+            // The list leaves out the broadcast's page.
+            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 3)
         }
     }
 
-    @Test("counts the users whom a page of a broadcast did not reach once, when its schedules are removed")
-    func refused() async throws {
+    @Test("claims few pages of broadcasts at once, and none while their lane has no room")
+    func pages() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let pages = (1...10).map { number in Self.schedule(number, job: "b") { $0.part = "UTC 0/\(number) hash" } }
+            _ = try await store.add(pages + [Self.schedule(11, due: .milliseconds(-1))])
+            #expect(try await store.isPageDue(in: .normal, now: Self.now))
+            let others = try await store.claim(.normal, now: Self.now, hold: Self.hold, hasRoom: false)
+            #expect(others.map(\.source) == ["jobs/11"])
+            _ = try await store.add([Self.schedule(12)])
+            var claimed: [Int] = []
+            for _ in 0..<3 { claimed.append(try await store.claim(.normal, now: Self.now, hold: Self.hold).count) }
+            #expect(claimed.reduce(0, +) == 11)
+            #expect(claimed.allSatisfy { $0 <= ScheduleStore.pageClaimSize + 1 })
+            #expect(try await !store.isPageDue(in: .normal, now: Self.now))
+        }
+    }
+
+    @Test("pages of broadcasts do not delay a job that is due after them")
+    func jobAfterPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let pages = (1...ScheduleStore.claimSize + ScheduleStore.pageClaimSize).map { number in
+                Self.schedule(number, job: "b") { $0.part = "UTC 0/\(number) hash" }
+            }
+            _ = try await store.add(pages + [Self.schedule(1_000, due: .seconds(5))])
+            let claimed = try await store.claim(.normal, now: Self.now + .seconds(5), hold: Self.hold)
+            #expect(claimed.count == ScheduleStore.pageClaimSize + 1)
+            #expect(claimed.last?.source == "jobs/1000")
+        }
+    }
+
+    @Test("counts the outcomes of the users of a page of a broadcast once, when its schedules are removed")
+    func outcomes() async throws {
         try await Samples.withStores { database in
             let store = database.schedules
             let broadcast = Broadcast(
@@ -150,12 +183,15 @@ struct ScheduleStoreTests {
             #expect(claimed.map(\.page?.topic) == ["late news", "late news"])
             let refused = claimed.map { (schedule: $0, reason: "opted_out", users: 2) }
             let left = (schedule: claimed[0], reason: "left_topic", users: 1)
+            let stored = (schedule: claimed[1], reason: ScheduleStore.stored, users: 3)
             for _ in 0..<2 {
-                try await store.remove(claimed, refused: refused + [left])
+                try await store.remove(claimed, outcomes: refused + [left, stored])
             }
             let progress = try #require(try await database.broadcasts.find(.init(org: "org", id: "a")))
             let counted = try JSONParser.parse(progress.counted)
-            #expect(counted["scheduled"]?.integer == 13)
+            #expect(progress.stored == 3)
+            #expect(counted["stored"] == nil)
+            #expect(counted["scheduled"]?.integer == 10)
             #expect(counted["opted_out"]?.integer == 4)
             #expect(counted["left_topic"]?.integer == 1)
         }
@@ -505,30 +541,39 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("finds due schedules among 20,000 by index")
+    @Test("finds due schedules and pages of broadcasts among 20,000 by index")
     func plan() async throws {
         try await Samples.withStores { database in
             try await database.pool.query(
                 """
-                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at, created_at)
-                SELECT gen_random_uuid(), '', '', 'x', n % 3, '[]', n, now() + n * interval '1 second',
-                    now() + n * interval '1 second', now() FROM generate_series(1, 20000) n
+                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at,
+                    created_at)
+                SELECT gen_random_uuid(), '', CASE WHEN n % 10 = 0 THEN 'UTC 0/0 hash' ELSE '' END, 'x', n % 3, '[]', n,
+                    now() + n * interval '1 second', now() + n * interval '1 second', now()
+                FROM generate_series(1, 20000) n
                 """
             )
             try await database.pool.query("ANALYZE carillon.schedules")
+            let now = PostgresValue.timestamp(Self.now)
             for mode in ["force_generic_plan", "force_custom_plan"] {
-                let results = try await database.pool.run(
-                    [
-                        PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
-                        PostgresStatement(
-                            "EXPLAIN " + ScheduleSQL.claim,
-                            [.int4(1), .timestamptz(Self.now.microseconds), .timestamptz(Self.now.microseconds)]
-                        ),
-                    ], timeout: .seconds(60))
-                let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
-                #expect(plan.contains("schedules_wake"), "\(plan)")
-                #expect(plan.contains("schedules_pkey"), "\(plan)")
-                #expect(!plan.contains("Seq Scan") && !plan.contains("Sort"), "\(plan)")
+                func plan(_ sql: String, _ parameters: PostgresValue...) async throws -> String {
+                    let results = try await database.pool.run(
+                        [
+                            PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
+                            PostgresStatement("EXPLAIN " + sql, [.int4(1), now] + parameters),
+                        ], timeout: .seconds(60))
+                    return try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
+                }
+                let claim = try await plan(ScheduleSQL.claim, now, .bool(true))
+                for index in ["schedules_wake", "schedules_pages", "schedules_pkey"] {
+                    #expect(claim.contains(index), "\(claim)")
+                }
+                #expect(!claim.contains("Seq Scan on schedules") && !claim.contains("Sort"), "\(claim)")
+                let due = try await plan(ScheduleSQL.duePage)
+                let held = try await plan(ScheduleSQL.holdPages, .timestamp(Self.now - .seconds(3_600)), .int4(9))
+                for pages in [due, held] {
+                    #expect(pages.contains("schedules_pages") && !pages.contains("schedules_wake"), "\(pages)")
+                }
             }
         }
     }

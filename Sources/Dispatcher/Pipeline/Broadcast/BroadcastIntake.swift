@@ -133,13 +133,21 @@ extension JobIntake {
         }
     }
 
-    /// Drops the notifications that are not to be sent, as the expansion of a broadcast does.
+    /// Drops the notifications that are not to be sent, and counts the users who have none, as the
+    /// expansion of a broadcast does.
     func dropRefused(
         _ prepared: inout [PreparedJob],
         _ pages: [String: Schedule.Page],
         into stored: inout StoredBatch
     ) {
         for job in prepared.indices where pages[prepared[job].origin.latestEntry] != nil {
+            let page = prepared[job]
+            var outcomes = stored.pageOutcomes[page.origin.latestEntry, default: [:]]
+            let left = outcomes.values.reduce(0, +)
+            let held = page.users.count - left - page.unrendered - page.repeated - page.notifications.count
+            let counts = [("text_failed", page.unrendered), ("duplicate", page.repeated), ("held", held)]
+            for (reason, users) in counts where users > 0 { outcomes[reason, default: 0] += users }
+            stored.pageOutcomes[page.origin.latestEntry] = outcomes
             Self.drop(from: &prepared[job], into: &stored) {
                 $0.status == .pending ? nil : $0.statusReason ?? $0.status.rawValue
             }
@@ -155,12 +163,32 @@ extension JobIntake {
         var kept: [RoutedNotification] = []
         for item in job.notifications {
             if let reason = reason(item.notification) {
-                stored.refused[job.origin.latestEntry, default: [:]][reason, default: 0] += 1
+                stored.pageOutcomes[job.origin.latestEntry, default: [:]][reason, default: 0] += 1
             } else {
                 kept.append(item)
             }
         }
         job.notifications = kept
+    }
+
+    /// Counts the users of a due page once their notifications are stored.
+    ///
+    /// - Parameter outcomes: those of the batch; a notification without one repeats another's job.
+    func count(
+        _ job: PreparedJob,
+        _ outcomes: [NotificationID: NotificationStore.Outcome],
+        into stored: inout StoredBatch
+    ) {
+        for item in job.notifications {
+            let reason =
+                switch outcomes[item.notification.id] {
+                // A dispatcher may have stored it as cancelled before it died.
+                case .cancelled, .known(_, _, .cancelled, _, _): NotificationStatus.cancelled.rawValue
+                case .stored, .known, .replaced: ScheduleStore.stored
+                case .duplicate, .conflict, nil: "duplicate"
+                }
+            stored.pageOutcomes[job.origin.latestEntry, default: [:]][reason, default: 0] += 1
+        }
     }
 }
 

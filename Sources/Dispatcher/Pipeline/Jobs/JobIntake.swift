@@ -30,7 +30,7 @@ struct JobIntake: Sendable {
         try await self.dropLeavers(&sorted.jobs, batch.pages, into: &stored)
         try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
         self.dropRefused(&sorted.jobs, batch.pages, into: &stored)
-        try await self.store(sorted.jobs[...], areRepeats: areRepeats, into: &stored)
+        try await self.store(sorted.jobs[...], batch.pages, areRepeats: areRepeats, into: &stored)
         for job in sorted.jobs {
             let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
             guard !conflicting.isEmpty else { continue }
@@ -266,7 +266,12 @@ struct JobIntake: Sendable {
     }
 
     /// Stores jobs as one batch; halves a batch that PostgreSQL refuses until the bad job is alone.
-    private func store(_ jobs: ArraySlice<PreparedJob>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
+    private func store(
+        _ jobs: ArraySlice<PreparedJob>,
+        _ pages: [String: Schedule.Page],
+        areRepeats: Bool,
+        into stored: inout StoredBatch
+    ) async throws {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
@@ -278,6 +283,13 @@ struct JobIntake: Sendable {
                     distinct.map(\.notification), areRepeats: areRepeats)
             }
             for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &stored) }
+            if !pages.isEmpty {
+                let ids = distinct.map(\.notification.id)
+                let outcomes = Dictionary(zip(ids, batch.outcomes), uniquingKeysWith: { first, _ in first })
+                for job in jobs where pages[job.origin.latestEntry] != nil {
+                    self.count(job, outcomes, into: &stored)
+                }
+            }
             stored.replaced += batch.replacements
             stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
@@ -287,8 +299,8 @@ struct JobIntake: Sendable {
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2
-            try await self.store(jobs[..<middle], areRepeats: areRepeats, into: &stored)
-            try await self.store(jobs[middle...], areRepeats: areRepeats, into: &stored)
+            try await self.store(jobs[..<middle], pages, areRepeats: areRepeats, into: &stored)
+            try await self.store(jobs[middle...], pages, areRepeats: areRepeats, into: &stored)
         }
     }
 

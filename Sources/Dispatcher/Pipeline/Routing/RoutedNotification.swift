@@ -132,8 +132,9 @@ struct StoredBatch: Sendable {
     var finished: [String] = []
     /// The users who have a job's id with other content, by the job's origin.
     var conflicts: [String: Set<ExactText>] = [:]
-    /// The number of users of due pages for whom nothing is stored, by entry and reason.
-    var refused: [String: [String: Int]] = [:]
+    /// The number of users of due pages by entry and by the reason of their
+    /// ``ScheduleStore/PageOutcome``.
+    var pageOutcomes: [String: [String: Int]] = [:]
 
     /// Returns the batch without entries that other dispatchers have taken over.
     ///

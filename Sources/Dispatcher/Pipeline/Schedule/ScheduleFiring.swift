@@ -47,10 +47,14 @@ struct ScheduleFiring: Sendable {
     let dispatcher: Dispatcher
 
     /// Fires a batch of a lane, and returns how many were due.
-    func fireDue(_ lane: Lane) async throws -> Int {
+    ///
+    /// - Parameter hasRoom: whether the lane has room for pages of broadcasts; otherwise they wait.
+    func fireDue(_ lane: Lane, hasRoom: Bool = true) async throws -> Int {
         let store = self.dispatcher.database.schedules
         let fence = self.dispatcher.fence(for: Self.hold)
-        let claimed = try await store.claim(lane, now: self.dispatcher.now(), hold: Self.hold)
+        let now = self.dispatcher.now()
+        if !hasRoom { try await store.holdPages(of: lane, now: now, missedAfter: Recurrence.missedLimit) }
+        let claimed = try await store.claim(lane, now: now, hold: Self.hold, hasRoom: hasRoom)
         guard !claimed.isEmpty else { return 0 }
         let firings = try await self.firings(claimed)
         var open = firings.map { firing in
@@ -65,12 +69,14 @@ struct ScheduleFiring: Sendable {
         let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
         for batch in batches {
             // Another dispatcher may have claimed the rest; otherwise it is due again.
-            guard fence.isOpen else { break }
+            guard isRunning, fence.isOpen else { break }
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
             } else if try await self.begin(batch) {
-                let refused = try await self.holding(open) { try await self.handOn(batch, lane, in: fence.term) }
-                try await self.settle(batch, refused: refused)
+                let (fired, outcomes) = try await self.holding(open) {
+                    try await self.handOn(batch, lane, in: fence.term)
+                }
+                try await self.settle(fired, outcomes: outcomes)
             }
             let ended = Set(batch.map(\.schedule.id))
             open.removeAll { ended.contains($0.id) }
@@ -88,14 +94,14 @@ struct ScheduleFiring: Sendable {
         }
     }
 
-    /// Takes in the jobs and routes them.
+    /// Takes in the jobs and routes them; at a shutdown the rest is due again.
     ///
-    /// - Returns: the counts of ``StoredBatch/refused``.
+    /// - Returns: those that fired, and the counts of ``StoredBatch/pageOutcomes``.
     private func handOn(
         _ firings: [Firing],
         _ lane: Lane,
         in term: LeaseClock.Term
-    ) async throws -> [String: [String: Int]] {
+    ) async throws -> (fired: [Firing], outcomes: [String: [String: Int]]) {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
         var batch = LaneBatch(
@@ -104,26 +110,28 @@ struct ScheduleFiring: Sendable {
             batch.sources[entry.id] = firing.schedule.source
             batch.pages[entry.id] = firing.schedule.page
         }
-        var refused: [String: [String: Int]] = [:]
-        for slice in batch.slices() {
+        var outcomes: [String: [String: Int]] = [:]
+        var count = 0
+        for slice in batch.slices() where isRunning {
             var stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
             // No stream waits for an acknowledgement.
             stored.finished = []
             // No entry is in two slices.
-            refused.merge(stored.refused) { first, _ in first }
+            outcomes.merge(stored.pageOutcomes) { first, _ in first }
             try await Router(dispatcher: self.dispatcher).finish(stored)
+            count += slice.entries.count
         }
-        PipelineMetrics.fired.increment(by: firings.count)
-        return refused
+        PipelineMetrics.fired.increment(by: count)
+        return (Array(firings.prefix(count)), outcomes)
     }
 
     /// Moves schedules to their next occurrence, or removes them.
     ///
-    /// - Parameter refused: the counts of ``StoredBatch/refused``.
-    private func settle(_ firings: [Firing], refused: [String: [String: Int]] = [:]) async throws {
+    /// - Parameter outcomes: the counts of ``StoredBatch/pageOutcomes``.
+    private func settle(_ firings: [Firing], outcomes: [String: [String: Int]] = [:]) async throws {
         let done = firings.filter { $0.next == nil }.map(\.schedule)
         let counts = firings.flatMap { firing in
-            (refused[firing.entryID] ?? [:]).map { (schedule: firing.schedule, reason: $0.key, users: $0.value) }
+            (outcomes[firing.entryID] ?? [:]).map { (schedule: firing.schedule, reason: $0.key, users: $0.value) }
         }
         let steps = firings.compactMap { firing in
             firing.next.map { next in
@@ -133,7 +141,7 @@ struct ScheduleFiring: Sendable {
             }
         }
         try await self.dispatcher.untilDone("settle schedules") {
-            try await self.dispatcher.database.schedules.remove(done, refused: counts)
+            try await self.dispatcher.database.schedules.remove(done, outcomes: counts)
             try await self.dispatcher.database.schedules.advance(steps)
         }
     }
@@ -167,11 +175,14 @@ struct ScheduleFiring: Sendable {
         var ended: [Schedule] = []
         var moving: Set<NotificationID> = []
         var missed: [String: Int] = [:]
+        var late: [ScheduleStore.PageOutcome] = []
         for schedule in claimed {
             guard schedule.isRecurring else {
                 if Self.isMissed(schedule, now: now) {
                     ended.append(schedule)
-                    missed[schedule.jobID ?? schedule.source, default: 0] += Self.userCount(schedule)
+                    let users = Self.userCount(schedule)
+                    missed[schedule.jobID ?? schedule.source, default: 0] += users
+                    late.append((schedule: schedule, reason: "missed", users: users))
                 } else {
                     firings.append(
                         Firing(schedule: schedule, occurrence: .init(at: schedule.dueAt, wall: nil), next: nil))
@@ -204,9 +215,9 @@ struct ScheduleFiring: Sendable {
                 ended.append(schedule)
             }
         }
-        let (skips, done) = (steps, ended)
+        let (skips, done, outcomes) = (steps, ended, late)
         let moved = try await self.dispatcher.untilDone("move schedules") {
-            try await self.dispatcher.database.schedules.remove(done)
+            try await self.dispatcher.database.schedules.remove(done, outcomes: outcomes)
             return try await self.dispatcher.database.schedules.advance(skips)
         }
         for (job, count) in missed {
@@ -219,10 +230,12 @@ struct ScheduleFiring: Sendable {
 
     /// Whether the part of an occurrence for one of the recipients' zones comes too late.
     ///
-    /// One that was late when it was stored belongs to a job that an operator has replayed.
+    /// One that was stored after its time is not missed: an operator has replayed its job, or its
+    /// page was stored late. Held pages count as such, see
+    /// ``ScheduleStore/holdPages(of:now:missedAfter:)``.
     private static func isMissed(_ schedule: Schedule, now: Timestamp) -> Bool {
-        let end = schedule.dueAt + Recurrence.missedLimit
-        return schedule.source.hasPrefix("\(Self.stream)/") && now > end && schedule.createdAt <= end
+        let isLate = now > schedule.dueAt + Recurrence.missedLimit
+        return schedule.source.hasPrefix("\(Self.stream)/") && isLate && schedule.createdAt <= schedule.dueAt
     }
 
     private func noteMissed(_ schedule: Schedule, next: Recurrence.Occurrence?) {

@@ -71,11 +71,7 @@ struct ScheduleIntake: Sendable {
         }
         var conflicts: Set<Int> = []
         for (schedule, outcome) in zip(schedules, outcomes) {
-            switch outcome {
-            case .conflict: conflicts.insert(schedule.job)
-            case .stored: PipelineMetrics.scheduled.increment()
-            case .known, .full: break
-            }
+            if outcome == .conflict { conflicts.insert(schedule.job) }
         }
         return conflicts.sorted().map { DeadLetter(waiting[$0].origin, reason: Self.conflictReason, at: now) }
     }

@@ -11,50 +11,62 @@ import Storage
 /// Fires jobs that are due; any number of dispatchers may do so at once.
 package struct ScheduleService: Service {
     private static let interval: Duration = .milliseconds(250)
+    /// How often to look for room in a lane for pages of broadcasts.
+    private static let patience: Duration = .seconds(1)
 
     private let dispatcher: Dispatcher
+    private let highWaterMark: Int64
 
-    package init(dispatcher: Dispatcher) {
+    /// - Parameter highWaterMark: pages of broadcasts wait while this many deliveries of their lane
+    ///   wait.
+    package init(dispatcher: Dispatcher, highWaterMark: Int64) {
         self.dispatcher = dispatcher
+        self.highWaterMark = highWaterMark
     }
 
     package func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await ZoneWatch(dispatcher: self.dispatcher).run() }
-            group.addTask { await self.fire() }
+            // So that no lane waits for another one's batches.
+            for lane in Lane.allCases { group.addTask { await self.fire(lane) } }
             try await group.waitForAll()
         }
     }
 
-    private func fire() async {
+    private func fire(_ lane: Lane) async {
         while isRunning {
+            var hasRoom = true
             do {
-                try await self.fireAllThatIsDue()
+                hasRoom = try await self.fireAllThatIsDue(in: lane)
             } catch {
                 self.dispatcher.logger.warning(
-                    "cannot fire schedules; retrying", metadata: ["error": "\(error)"])
+                    "cannot fire schedules; retrying", metadata: ["job.lane": "\(lane.rawValue)", "error": "\(error)"])
             }
-            await self.dispatcher.wait(for: self.dispatcher.alarms.schedules, atLeast: Self.interval)
+            await self.dispatcher.wait(
+                for: self.dispatcher.alarms.schedules[lane.rank], atLeast: hasRoom ? Self.interval : Self.patience)
         }
     }
 
     /// Fires until nothing is due; with much due, one batch is claimed while another is stored.
-    private func fireAllThatIsDue() async throws {
+    ///
+    /// - Returns: whether the lane has room for the pages of broadcasts that are due.
+    private func fireAllThatIsDue(in lane: Lane) async throws -> Bool {
         let firing = ScheduleFiring(dispatcher: self.dispatcher)
-        try await withThrowingTaskGroup(of: (lane: Lane, isFull: Bool).self) { group in
-            var turns = LaneTurns()
+        return try await withThrowingTaskGroup(of: Int.self, returning: Bool.self) { group in
+            var hasRoom = true
             var atOnce = 1
             var underWay = 0
             do {
                 while true {
-                    while underWay < atOnce, isRunning, let lane = turns.next() {
+                    while underWay < atOnce, isRunning {
+                        hasRoom = try await self.hasRoom(in: lane)
                         underWay += 1
-                        group.addTask { (lane, try await firing.fireDue(lane) == ScheduleStore.claimSize) }
+                        group.addTask { [hasRoom] in try await firing.fireDue(lane, hasRoom: hasRoom) }
                     }
-                    guard let done = try await group.next() else { return }
+                    guard let count = try await group.next() else { return hasRoom }
                     underWay -= 1
-                    turns.note(done.lane, isFull: done.isFull)
-                    if done.isFull { atOnce = 2 }
+                    // Fewer were all that was due.
+                    atOnce = count >= ScheduleStore.pageClaimSize ? 2 : 0
                 }
             } catch {
                 // An error that leaves the group cancels the other batch in the middle of its work.
@@ -63,30 +75,22 @@ package struct ScheduleService: Service {
             }
         }
     }
-}
 
-/// The order in which batches are taken from lanes until none has more.
-///
-/// The most urgent lane goes first, again after each full batch of another, and as often as its
-/// weight while others have more. So urgent work does not wait, and nothing starves.
-struct LaneTurns {
-    private var credits = LaneCredits()
-    private var empty: Set<Lane> = []
-
-    /// Returns the next lane; nil when none has more.
-    mutating func next() -> Lane? {
-        self.credits.pick(among: Lane.allCases.filter { !self.empty.contains($0) })
-    }
-
-    /// Records whether a lane's batch was full.
-    mutating func note(_ lane: Lane, isFull: Bool) {
-        guard isFull else {
-            self.empty.insert(lane)
-            return
+    private func hasRoom(in lane: Lane) async throws -> Bool {
+        // Redis is not asked for jobs alone, which need no room.
+        guard try await self.dispatcher.database.schedules.isPageDue(in: lane, now: self.dispatcher.now()) else {
+            return true
         }
-        self.credits.charge(lane)
-        // Urgent work may have come due meanwhile.
-        self.empty = []
+        do {
+            let isFull = try await self.dispatcher.isFull(lane, above: self.highWaterMark, isPatient: false)
+            return !isFull
+        } catch {
+            // Jobs do not wait for the answer.
+            self.dispatcher.logger.warning(
+                "cannot count waiting deliveries; pages of broadcasts wait",
+                metadata: ["job.lane": "\(lane.rawValue)", "error": "\(error)"])
+            return false
+        }
     }
 }
 

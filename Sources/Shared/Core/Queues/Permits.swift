@@ -128,19 +128,11 @@ package struct LaneCredits {
 
     /// Returns the next lane and charges it; nil if `filled` is empty.
     package mutating func next(among filled: [Lane]) -> Lane? {
-        guard let lane = self.pick(among: filled) else { return nil }
-        self.charge(lane)
+        guard let first = filled.first else { return nil }
+        let funded = filled.first { self.credits[$0, default: $0.weight] > 0 }
+        if funded == nil { self.credits = [:] }
+        let lane = funded ?? first
+        self.credits[lane, default: lane.weight] -= 1
         return lane
     }
-
-    /// Returns the next lane without charging it; nil if `filled` is empty.
-    package mutating func pick(among filled: [Lane]) -> Lane? {
-        guard let first = filled.first else { return nil }
-        if let lane = filled.first(where: { self.credits[$0, default: $0.weight] > 0 }) { return lane }
-        self.credits = [:]
-        return first
-    }
-
-    /// Takes one of a lane's credits.
-    package mutating func charge(_ lane: Lane) { self.credits[lane, default: lane.weight] -= 1 }
 }

@@ -8,7 +8,8 @@ import Core
 package struct DueStore: Sendable {
     /// The first moment of each kind of work; nil if none waits.
     package struct Moments: Sendable, Equatable {
-        package let schedule: Timestamp?
+        /// One for each lane, by rank.
+        package let schedules: [Timestamp?]
         package let followUp: Timestamp?
         package let digest: Timestamp?
         package let replay: Timestamp?
@@ -22,17 +23,18 @@ package struct DueStore: Sendable {
         guard let row = try await self.pool.query(Self.next).first else {
             throw PostgresError(.decoding, "asking what is due returned no row")
         }
+        let lanes = Lane.allCases.count
         return Moments(
-            schedule: try row.optionalTimestamp(0),
-            followUp: try row.optionalTimestamp(1),
-            digest: try row.optionalTimestamp(2),
-            replay: try row.optionalTimestamp(3),
-            hasBroadcast: try row.bool(4))
+            schedules: try (0..<lanes).map { (lane) throws(PostgresError) in try row.optionalTimestamp(lane) },
+            followUp: try row.optionalTimestamp(lanes),
+            digest: try row.optionalTimestamp(lanes + 1),
+            replay: try row.optionalTimestamp(lanes + 2),
+            hasBroadcast: try row.bool(lanes + 3))
     }
 
     /// Each part reads the first row of an index.
     private static let next = """
-        SELECT least(\(Self.lanes)),
+        SELECT \(Self.lanes),
             (SELECT min(due_at) FROM carillon.follow_ups),
             (SELECT min(due_at) FROM carillon.digests),
             (SELECT min(replay_at) FROM carillon.dead_letters),

@@ -17,8 +17,19 @@ package struct ScheduleStore: Sendable {
         case full
     }
 
-    /// The number of schedules of one lane that are claimed at once.
+    /// The users of a due page of a broadcast with the same outcome: ``stored``, or the reason why
+    /// they have no notification.
+    package typealias PageOutcome = (schedule: Schedule, reason: String, users: Int)
+
+    /// The outcome of users whose notification is stored.
+    package static let stored = "stored"
+
+    /// The number of schedules of one lane that are claimed at once, without pages of broadcasts.
     package static let claimSize = 256
+    /// The number of pages of broadcasts that are claimed at once; each may have a thousand users.
+    package static let pageClaimSize = 8
+    /// The pages that are marked as held at once.
+    private static let holdSize = 1_000
     /// The rows of a cancelled job that one statement changes.
     package static let cancelSize = 5_000
 
@@ -120,12 +131,40 @@ package struct ScheduleStore: Sendable {
     // MARK: Firing
 
     /// Claims the due schedules of a lane, earliest first; they are due again after `hold`.
-    package func claim(_ lane: Lane, now: Timestamp, hold: Duration) async throws(PostgresError) -> [Schedule] {
+    ///
+    /// - Parameter hasRoom: whether to claim pages of broadcasts too; those of cancelled ones are
+    ///   claimed always, because they make no deliveries.
+    package func claim(
+        _ lane: Lane,
+        now: Timestamp,
+        hold: Duration,
+        hasRoom: Bool = true
+    ) async throws(PostgresError) -> [Schedule] {
         let result = try await self.pool.query(
             ScheduleSQL.claim, .int4(clamping: lane.rank), .timestamp(now),
-            .timestamp(now + hold)
+            .timestamp(now + hold), .bool(hasRoom)
         )
         return try Self.schedules(result).sorted { ($0.dueAt, $0.number) < ($1.dueAt, $1.number) }
+    }
+
+    /// Whether a page of a broadcast is due in a lane.
+    package func isPageDue(in lane: Lane, now: Timestamp) async throws(PostgresError) -> Bool {
+        let due = try await self.pool.query(ScheduleSQL.duePage, .int4(clamping: lane.rank), .timestamp(now))
+        return !due.isEmpty
+    }
+
+    /// Notes that the due pages of recurring schedules wait for their full lane, so that they do
+    /// not count as missed.
+    ///
+    /// - Parameter limit: pages that are later than this are missed already.
+    package func holdPages(
+        of lane: Lane,
+        now: Timestamp,
+        missedAfter limit: Duration
+    ) async throws(PostgresError) {
+        try await self.pool.query(
+            ScheduleSQL.holdPages, .int4(clamping: lane.rank), .timestamp(now), .timestamp(now - limit),
+            .int4(clamping: Self.holdSize))
     }
 
     /// Records that a claimed schedule is fired alone now; repeating it changes nothing.
@@ -147,23 +186,23 @@ package struct ScheduleStore: Sendable {
 
     /// Removes finished schedules; repeating it changes nothing.
     ///
-    /// - Parameter refused: how many users of the pages of broadcasts among them got nothing, by
-    ///   reason. They no longer count as `scheduled`.
+    /// - Parameter outcomes: how many users of the pages of broadcasts among them have a stored
+    ///   notification, or none for a reason. They no longer count as `scheduled`.
     package func remove(
         _ schedules: [Schedule],
-        refused: [(schedule: Schedule, reason: String, users: Int)] = []
+        outcomes: [PageOutcome] = []
     ) async throws(PostgresError) {
         guard !schedules.isEmpty else { return }
         let (ids, numbers) = Self.keys(schedules)
         let remove = PostgresStatement(
             "DELETE FROM carillon.schedules WHERE id = ANY($1) AND number = ANY($2)", [ids, numbers])
-        try await self.pool.run(Self.count(refused) + [remove])
+        try await self.pool.run(Self.count(outcomes) + [remove])
     }
 
-    /// The statements that count the users of pages who got nothing, in the transaction that
-    /// removes the pages' schedules.
-    private static func count(_ refused: [(schedule: Schedule, reason: String, users: Int)]) -> [PostgresStatement] {
-        let counts: [(Schedule, Schedule.Page, String, Int)] = refused.flatMap { schedule, reason, users in
+    /// The statements that count the outcomes of pages' users, in the transaction that removes the
+    /// pages' schedules.
+    private static func count(_ outcomes: [PageOutcome]) -> [PostgresStatement] {
+        let counts: [(Schedule, Schedule.Page, String, Int)] = outcomes.flatMap { schedule, reason, users in
             schedule.page.map { [(schedule, $0, reason, users), (schedule, $0, "scheduled", -users)] } ?? []
         }
         guard !counts.isEmpty else { return [] }
@@ -175,7 +214,7 @@ package struct ScheduleStore: Sendable {
         // Once it has the lock, the count sees whether another dispatcher has removed a schedule.
         return [
             PostgresStatement(ScheduleSQL.lockPages, parameters),
-            PostgresStatement(ScheduleSQL.countRefused, parameters),
+            PostgresStatement(ScheduleSQL.countOutcomes, parameters),
         ]
     }
 
@@ -306,7 +345,7 @@ extension ScheduleStore {
         ).first
     }
 
-    /// A page of all schedules, or of an organisation's, by id.
+    /// A page of all schedules but those of broadcasts, or of an organisation's, by id.
     package func page(
         after last: NotificationID?,
         org: String?,
@@ -508,18 +547,49 @@ enum ScheduleSQL {
         WHERE s.id = c.id AND s.attempts = 0 AND s.wake_at > now()
         """
 
+    /// The literal lets the index `schedules_pages` serve it.
+    private static let isPage = "part LIKE '% %'"
+
+    /// $1: lane, $2: now.
+    static let duePage = """
+        SELECT FROM carillon.schedules WHERE lane = $1 AND wake_at <= $2 AND \(Self.isPage) ORDER BY wake_at LIMIT 1
+        """
+
     /// Tells only the first claim from later ones: a schedule claimed with others may never be
     /// reached.
     ///
-    /// $1: lane, $2: now, $3: end of the claim.
+    /// $1: lane, $2: now, $3: end of the claim, $4: whether pages of broadcasts may be claimed that
+    /// are not cancelled.
     static let claim = """
         UPDATE carillon.schedules s
         SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
         WHERE s.id = ANY(ARRAY(
-            SELECT id FROM carillon.schedules WHERE lane = $1 AND wake_at <= $2
+            SELECT id FROM carillon.schedules
+            WHERE lane = $1 AND wake_at <= $2 AND NOT (\(Self.isPage))
             ORDER BY wake_at LIMIT \(ScheduleStore.claimSize) FOR UPDATE SKIP LOCKED
+        ) || ARRAY(
+            SELECT p.id FROM carillon.schedules p
+            WHERE p.lane = $1 AND p.wake_at <= $2 AND p.\(Self.isPage) AND ($4 OR EXISTS (
+                SELECT FROM carillon.cancellations c WHERE c.org_id = p.org_id AND c.job_id IN (p.job_id, p.source)
+            ))
+            ORDER BY p.wake_at LIMIT \(ScheduleStore.pageClaimSize) FOR UPDATE SKIP LOCKED
         ))
         RETURNING \(ScheduleColumns.list)
+        """
+
+    /// Marks due pages of recurring schedules by a creation after their moment.
+    ///
+    /// A page wakes at its moment or later, so the index bounds the search to those in time.
+    ///
+    /// $1: lane, $2: now, $3: least moment, $4: limit.
+    static let holdPages = """
+        UPDATE carillon.schedules s SET created_at = $2
+        WHERE s.id = ANY(ARRAY(
+            SELECT id FROM carillon.schedules
+            WHERE lane = $1 AND wake_at >= $3 AND wake_at <= $2 AND due_at >= $3 AND due_at < $2
+                AND created_at <= due_at AND \(Self.isPage) AND source LIKE '\(Keyspace.schedules)/%'
+            ORDER BY wake_at LIMIT $4 FOR UPDATE SKIP LOCKED
+        ))
         """
 
     /// $1: id, $2: attempts when it was claimed, $3: number.
@@ -537,35 +607,43 @@ enum ScheduleSQL {
     /// The counts of those schedules that still exist, with their broadcasts.
     ///
     /// $1: ids, $2: numbers, $3, $4: pages, $5: reasons, $6: users.
-    private static let refused = """
+    private static let outcomes = """
         SELECT b.id AS broadcast, n.part, n.page, n.reason, n.users
         FROM unnest($1, $2, $3, $4, $5, $6) AS n (id, number, part, page, reason, users)
         JOIN carillon.schedules s ON s.id = n.id AND s.number = n.number
         JOIN carillon.broadcasts b ON b.org_id = s.org_id AND b.job_id = s.job_id
         """
 
-    /// Locks the pages of ``countRefused``, in one order for all dispatchers.
+    /// Locks the pages of ``countOutcomes``, in one order for all dispatchers.
     ///
-    /// $1 to $6: as in ``refused``.
+    /// $1 to $6: as in ``outcomes``.
     static let lockPages = """
         SELECT FROM carillon.broadcast_pages p
-        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM (\(Self.refused)) r)
+        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM (\(Self.outcomes)) r)
         ORDER BY p.broadcast, p.part, p.number FOR NO KEY UPDATE
         """
 
-    /// Adds users to the counts of pages by reason.
+    /// Adds users to the stored ones of pages, and to the others by reason.
     ///
-    /// $1 to $6: as in ``refused``.
-    static let countRefused = """
-        WITH refused AS MATERIALIZED (
-            SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.refused)) r
+    /// $1 to $6: as in ``outcomes``.
+    static let countOutcomes = """
+        WITH outcomes AS MATERIALIZED (
+            SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.outcomes)) r
             GROUP BY r.broadcast, r.part, r.page, r.reason
         )
-        UPDATE carillon.broadcast_pages p SET counted = p.counted || (
-            SELECT jsonb_object_agg(r.reason, coalesce((p.counted ->> r.reason)::int8, 0) + r.users)
-            FROM refused r WHERE r.broadcast = p.broadcast AND r.part = p.part AND r.page = p.number
-        )
-        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM refused r)
+        UPDATE carillon.broadcast_pages p SET
+            stored = p.stored + (
+                SELECT coalesce(sum(r.users), 0)::int4 FROM outcomes r
+                WHERE r.broadcast = p.broadcast AND r.part = p.part AND r.page = p.number
+                    AND r.reason = '\(ScheduleStore.stored)'
+            ),
+            counted = p.counted || (
+                SELECT jsonb_object_agg(r.reason, coalesce((p.counted ->> r.reason)::int8, 0) + r.users)
+                FROM outcomes r
+                WHERE r.broadcast = p.broadcast AND r.part = p.part AND r.page = p.number
+                    AND r.reason <> '\(ScheduleStore.stored)'
+            )
+        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM outcomes r)
         """
 
     /// Leaves a job alone that waits no longer because it was cancelled.
@@ -630,10 +708,12 @@ enum ScheduleSQL {
             AND NOT EXISTS (SELECT FROM carillon.broadcasts b WHERE b.org_id = $1 AND b.job_entry = e.name)
         """
 
+    /// Leaves out the pages of broadcasts, which may be hundreds of thousands.
+    ///
     /// $1: last id, $2: organisation or null, $3: limit.
     static let page = """
         SELECT \(ScheduleColumns.list) FROM carillon.schedules s
-        WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) ORDER BY s.id LIMIT $3
+        WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) AND s.part NOT LIKE '% %' ORDER BY s.id LIMIT $3
         """
 
     /// Reads a page of schedules for several users, with the fields of those that may name a user.

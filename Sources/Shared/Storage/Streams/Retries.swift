@@ -106,9 +106,12 @@ package struct RetrySet: Sendable {
 extension Live {
     /// Returns how many deliveries of a lane wait in all parts: in their streams, for a retry, or
     /// held back.
+    ///
+    /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
     package func waitingDeliveries(
         of providers: Set<Provider>,
-        lane: Lane
+        lane: Lane,
+        isPatient: Bool = true
     ) async throws(RedisError) -> Int64 {
         var kinds: [(keys: Keyspace, provider: Provider)] = []
         var batch = RedisBatch()
@@ -120,7 +123,7 @@ extension Live {
                 batch.append("SMEMBERS", .text(keys.held(provider, lane)))
             }
         }
-        let replies = try await self.connection.send(batch)
+        let replies = try await self.connection.send(batch, isPatient: isPatient)
         var count: Int64 = 0
         var held = RedisBatch()
         for (index, kind) in kinds.enumerated() {
@@ -130,7 +133,7 @@ extension Live {
                 held.append("ZCARD", .text(kind.keys.held(kind.provider, lane, app: app)))
             }
         }
-        for reply in try await self.connection.send(held) { count += try reply.integer() }
+        for reply in try await self.connection.send(held, isPatient: isPatient) { count += try reply.integer() }
         return count
     }
 }

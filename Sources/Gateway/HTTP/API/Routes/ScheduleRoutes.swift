@@ -59,7 +59,7 @@ struct ScheduleRoutes {
 
     private static let list = Operation(
         "listSchedules",
-        "Lists scheduled jobs, including those with `deliver_at` or `deliver_local`.",
+        "Lists scheduled jobs, including those with `deliver_at` or `deliver_local`, but not the pages of broadcasts.",
         scope: .service,
         query: [
             "limit?": .integer(1...100, default: 20)("The most items."),
