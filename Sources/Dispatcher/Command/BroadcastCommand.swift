@@ -149,7 +149,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     /// `dispatcher broadcast resume`.
     struct Resume: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Goes on with a paused broadcast.",
+            abstract: "Goes on with a paused or failed broadcast.",
             discussion: """
                 Exits with 1 if the broadcast does not exist, or if its state does not allow it.
                 Repeating it is no error.

@@ -202,7 +202,8 @@ enum DispatcherComposition {
             DueService(dispatcher: dispatcher),
             RetryService(dispatcher: dispatcher, deliveries: deliveries), SweepService(dispatcher: dispatcher),
             ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
-            DigestService(dispatcher: dispatcher), ScheduleService(dispatcher: dispatcher),
+            DigestService(dispatcher: dispatcher),
+            ScheduleService(dispatcher: dispatcher, highWaterMark: Int64(settings.broadcastHighWater)),
         ]
         // Their last work may take long: an answer of another server half a minute, and jobs wait
         // for PostgreSQL.

@@ -13,7 +13,6 @@ enum DispatcherMetrics {
                 "carillon_entries_claimed", .counter,
                 "entries taken over from dead dispatchers, or handed out in a reply that never arrived"),
             MetricFamily("carillon_dead_letters", .counter, "entries moved to the dead-letter queue"),
-            MetricFamily("carillon_dead_replayed", .counter, "dead letters replayed to their streams"),
             MetricFamily("carillon_overflow_moved", .counter, "jobs moved to their organisation's overflow"),
             MetricFamily("carillon_overflow_returned", .counter, "jobs taken from an overflow"),
             MetricFamily(
@@ -30,6 +29,9 @@ enum DispatcherMetrics {
                 "carillon_broadcasts_held", .counter,
                 "times that a broadcast waited because too many deliveries of its lane waited"),
             MetricFamily(
+                "carillon_broadcasts_waiting", .gauge, by: ["state"],
+                "broadcasts that wait for an operator: awaiting_confirmation, paused; counts at most 10,000"),
+            MetricFamily(
                 "carillon_followups_postponed", .counter,
                 "follow-ups scheduled: end of quiet hours, idle users, e-mail about unread notifications"),
             MetricFamily("carillon_followups_done", .counter, "follow-ups that came due and were handled"),
@@ -41,8 +43,6 @@ enum DispatcherMetrics {
                 "carillon_summaries_faulty", .counter,
                 "summaries that left items out or used the default text because their template's variables were missing"
             ),
-            MetricFamily(
-                "carillon_schedules_stored", .counter, "scheduled jobs stored, one part for each time zone"),
             MetricFamily(
                 "carillon_schedules_fired", .counter, "scheduled jobs and occurrences of recurring schedules that fired"
             ),
@@ -77,10 +77,9 @@ enum DispatcherMetrics {
                 "carillon_provider_pauses_unshared", .counter,
                 "pauses of accounts that were not shared: Redis was out of reach, or 1,000 accounts were paused"),
             MetricFamily(
-                "carillon_outbox_moved", .counter, by: ["database"],
-                "rows moved to their streams; own is Carillon's database, others are numbered in the order of the setting"
-            ),
-            MetricFamily("carillon_outbox_held", .counter, by: ["database"], "polls that found a lane full"),
+                "carillon_outbox_held", .counter, by: ["database"],
+                "polls that found a lane full; own is Carillon's database, others are numbered in the order of the "
+                    + "setting"),
             MetricFamily(
                 "carillon_outbox_waiting", .gauge, by: ["database"], "rows waiting; counts at most 10,000"),
             MetricFamily(
@@ -92,7 +91,6 @@ enum DispatcherMetrics {
             MetricFamily(
                 "carillon_webhooks_requests", .counter, by: ["outcome"], values: ["accepted", "failed", "gone"],
                 "requests to webhooks: accepted, failed, gone (410)"),
-            MetricFamily("carillon_webhooks_told", .counter, "events that webhooks accepted"),
             MetricFamily(
                 "carillon_webhooks_dropped", .counter, by: ["reason"], values: ["full", "old", "off"],
                 "events dropped for a webhook: full (more than 10,000 waited), old (not accepted for a day), "

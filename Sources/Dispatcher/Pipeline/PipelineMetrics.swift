@@ -18,8 +18,6 @@ enum PipelineMetrics {
     static let overflowed = Counter(label: "carillon.overflow.moved")
     /// Jobs taken from an overflow.
     static let returned = Counter(label: "carillon.overflow.returned")
-    /// Dead letters returned to their streams.
-    static let replayed = Counter(label: "carillon.dead.replayed")
     /// Notifications without proof in time.
     static let unproven = Counter(label: "carillon.notifications.unproven")
     /// Entries taken over from dead dispatchers, or whose reply got lost.
@@ -41,8 +39,6 @@ enum PipelineMetrics {
     /// Summaries without some items, or with plain text, because a variable of the template was
     /// missing.
     static let faultySummaries = Counter(label: "carillon.summaries.faulty")
-    /// Jobs stored until they are due, one per zone.
-    static let scheduled = Counter(label: "carillon.schedules.stored")
     /// Scheduled jobs and occurrences that fired.
     static let fired = Counter(label: "carillon.schedules.fired")
     /// Recurring schedules that can no longer fire.
@@ -54,6 +50,13 @@ enum PipelineMetrics {
     static let pages = Counter(label: "carillon.broadcasts.pages")
     /// Times that a broadcast waited because too many deliveries of its lane waited.
     static let heldBroadcasts = Counter(label: "carillon.broadcasts.held")
+
+    /// Records how many broadcasts wait for an operator.
+    static func record(waiting: [Broadcast.State: Int64]) {
+        for (state, count) in waiting {
+            Gauge(label: "carillon.broadcasts.waiting", dimensions: [("state", state.rawValue)]).record(count)
+        }
+    }
 
     /// Times that pauses of accounts could not be shared between dispatchers.
     static let unsharedPauses = Counter(label: "carillon.provider.pauses.unshared")

@@ -302,16 +302,25 @@ struct BroadcastTests {
         }
     }
 
-    @Test("an audience above the limit waits for confirmation")
+    @Test("an audience above the limit waits for confirmation, which the log and a gauge show")
     func confirmation() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let service = Broadcasts.service()
             try await Self.makeUsers(30, in: stack)
-            _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            let dispatcher = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            func shown() async throws -> Double? {
+                try await MetricsText.page("\(metrics)/metrics", stack)
+                    .samples[#"carillon_broadcasts_waiting{state="awaiting_confirmation"}"#]
+            }
             #expect(
                 try await Broadcasts.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
             let waiting = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
+            try await eventually("an operator can see it") {
+                let isLogged = dispatcher.errors().contains("broadcast waits until you confirm or cancel it")
+                return try await shown() == 1 && isLogged
+            }
             #expect(waiting["broadcast"]?["audience"]?.integer == 30)
             #expect(waiting["broadcast"]?["stored"]?.integer == 0)
             #expect(try await gateway.call(.post, "/v1/jobs/b1/pause", token: service).status == 409)
@@ -323,6 +332,38 @@ struct BroadcastTests {
             }
             let done = try await Broadcasts.waitFor("done", gateway, "b1")
             #expect(done["broadcast"]?["stored"]?.integer == 28)
+            try await eventually("none waits any more") { try await shown() == 0 }
+        }
+    }
+
+    @Test("a broadcast whose notifications cannot be counted in time is reported without counts")
+    func uncounted() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(30, in: stack)
+            let dispatcher = try await stack.startDispatcher()
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Broadcasts.waitFor("done", gateway, "b1")
+            try await dispatcher.stop()
+            let pool = try #require(stack.database?.pool)
+            let answer = try await pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                let call = Task { try await gateway.call(.get, "/v1/jobs/b1", token: Broadcasts.service()) }
+                try await eventually("the time of the count is over") {
+                    try await !stack.query(
+                        """
+                        SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'
+                        """
+                    ).isEmpty
+                }
+                return try await call.value
+            }
+            #expect(answer.status == 200)
+            #expect(answer.body["recipients"] == .null && answer.body["reach"] == .null)
+            #expect(answer.body["final"]?.bool == false)
+            #expect(answer.body["broadcast"]?["stored"]?.integer == 28)
         }
     }
 

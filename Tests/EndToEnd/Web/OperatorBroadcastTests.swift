@@ -165,6 +165,82 @@ struct OperatorBroadcastTests {
         }
     }
 
+    @Test("a broadcast that waits for its users' local time is cancelled from the list")
+    func cancelScheduled() async throws {
+        try await Stack.withOperator(at: "broadcasts", catalog: Self.catalog) { stack, gateway, page in
+            try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('ada'), ('bob')")
+            let members = #""type":"invoice_created","title":"Later","deliver_local":"2099-06-01T08:30""#
+            let sent = try await Broadcasts.post(gateway, #"{"id":"later","all":true,\#(members)}"#)
+            #expect(sent.status == 202)
+            let card = ".broadcast[data-job=later]"
+            try await page.wait(card, shows: "done", "2 scheduled")
+            try await page.wait("\(card) [data-order]", counts: 1)
+            try await page.click("\(card) [data-order=cancel]")
+            try await page.agree()
+            try await page.wait(card, shows: "2 cancelled")
+            try await page.wait("\(card) [data-order]", counts: 0)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a list of broadcasts that takes long is read less often")
+    func slow() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { _, _, page in
+            // A second passes between two looks at the clock.
+            try await page.browser.run(
+                """
+                let clock = 0;
+                performance.now = () => (clock += 1000);
+                const { setTimeout } = window;
+                window.delays = [];
+                window.setTimeout = (work, delay, ...rest) => {
+                  window.delays.push(delay);
+                  return setTimeout(work, delay, ...rest);
+                };
+                """)
+            try await page.show("broadcasts")
+            try await page.browser.wait(for: "the next look is later", "window.delays.includes(20000)")
+            #expect(try await page.browser.run("return window.delays.includes(3000)") == .bool(false))
+        }
+    }
+
+    @Test("a job whose notifications cannot be counted in time is shown without counts, and seldom counted again")
+    func uncounted() async throws {
+        try await Stack.withOperator(at: "broadcasts", catalog: Self.catalog) { stack, gateway, page in
+            try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('ada'), ('bob')")
+            let sent = try await Broadcasts.post(
+                gateway, #"{"id":"large","all":true,"type":"invoice_created","title":"Large"}"#)
+            #expect(sent.status == 202)
+            _ = try await Broadcasts.waitFor("done", gateway, "large")
+            // The first answer has no counts, as if they had taken too long.
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.asked = [];
+                window.fetch = (address, options) => {
+                  const { pathname, search } = new URL(address);
+                  if (pathname !== "/v1/jobs/large") return fetch(address, options);
+                  window.asked.push(search);
+                  return fetch(window.asked.length === 1 ? `${address}?recipients=false` : address, options);
+                };
+                """)
+            try await page.show("jobs/large")
+            try await page.wait(".job-head", shows: "not counted", "2 stored of 2")
+            try await page.wait(".job-numbers", shows: "too many notifications")
+            try await page.browser.wait(
+                for: "the next call skips the counts", "window.asked.includes('?recipients=false')")
+            try await page.browser.run(
+                """
+                const { setTimeout } = window;
+                window.setTimeout = (work, delay, ...rest) => setTimeout(work, Math.min(delay, 10), ...rest);
+                """)
+            try await page.wait(".job-numbers", shows: "How far it got")
+            let counted = "window.asked.slice(0, 31).filter((search) => !search).length"
+            #expect(try await page.browser.run("return \(counted)").integer == 2)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("the catalog is filtered, shows usage and advice, and previews a type with edited text")
     func catalog() async throws {
         try await Stack.withOperator(

@@ -18,6 +18,7 @@ struct BroadcastStoreTests {
         title: String = "Extra",
         isReversed: Bool = false,
         except: String? = nil,
+        deliverLocal: String? = nil,
         entry: UInt64? = nil,
         createdAt: Timestamp = Samples.start
     ) -> Broadcast {
@@ -26,6 +27,7 @@ struct BroadcastStoreTests {
             (name: $0.0, value: Array($0.1.utf8)[...])
         }
         if let except { fields.append((name: "except", value: Array(except.utf8)[...])) }
+        if let deliverLocal { fields.append((name: "deliver_local", value: Array(deliverLocal.utf8)[...])) }
         if isReversed { fields.reverse() }
         return Broadcast(
             id: NotificationID(high: number, low: 1),
@@ -134,7 +136,7 @@ struct BroadcastStoreTests {
         }
     }
 
-    @Test("finds the broadcasts to forget, and those that leave a user out, among 20,000 by index")
+    @Test("finds broadcasts to forget, those that leave a user out, and those in a rare state among 20,000 by index")
     func plans() async throws {
         try await Samples.withStores { database in
             try await database.pool.query(
@@ -155,6 +157,58 @@ struct BroadcastStoreTests {
                 "EXPLAIN " + BroadcastSQL.forgetUser[0], .text("u7"), .int4(clamping: 500)
             ).map { try $0.text(0) }
             #expect(erase.contains { $0.contains("broadcasts_excluded") }, "\(erase.joined(separator: "\n"))")
+            for state in [Broadcast.State.awaitingConfirmation, .paused, .failed, .cancelled] {
+                let list = try await database.pool.query(
+                    "EXPLAIN " + BroadcastSQL.list(state), .id(.greatest), .int4(clamping: 20)
+                ).map { try $0.text(0) }
+                #expect(list.contains { $0.contains("broadcasts_state") }, "\(list.joined(separator: "\n"))")
+                #expect(list.count { $0.contains(" on broadcast_pages ") } == 1, "pages are read once")
+            }
+            let waiting = try await database.pool.query("EXPLAIN " + BroadcastSQL.waiting, .int4(clamping: 10_000))
+                .map { try $0.text(0) }
+            #expect(waiting.contains { $0.contains("broadcasts_state") }, "\(waiting.joined(separator: "\n"))")
+        }
+    }
+
+    @Test("counts and lists the broadcasts that wait for an operator")
+    func waiting() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let states: [(UInt64, Broadcast.State)] = [
+                (1, .awaitingConfirmation), (2, .paused), (3, .done), (4, .paused),
+            ]
+            for (number, state) in states {
+                let broadcast = Self.broadcast(number)
+                try await Self.expanding(broadcast, store)
+                try await database.pool.query(
+                    "UPDATE carillon.broadcasts SET state = $2 WHERE id = $1", .id(broadcast.id), .text(state.rawValue))
+            }
+            let counts = try await store.waiting()
+            #expect(counts == [.awaitingConfirmation: 1, .paused: 2])
+            let paused = try await store.list(before: nil, state: .paused, limit: 10)
+            #expect(paused.map(\.broadcast.id.high) == [4, 2])
+            let older = try await store.list(before: paused.first?.broadcast.id, state: .paused, limit: 10)
+            #expect(older.map(\.broadcast.id.high) == [2])
+        }
+    }
+
+    @Test("sums up the pages of a broadcast, those without reasons too")
+    func sums() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1, job: "j"), store)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
+                    counted, at)
+                SELECT b.id, 0, p.number, '', '', 10 * p.number, p.number, p.counted::jsonb, now()
+                FROM carillon.broadcasts b, (VALUES
+                    (1, '{}'), (2, '{"opted_out": 1, "held": 2}'), (3, '{"held": 3, "scheduled": 0}')
+                ) p (number, counted)
+                """)
+            let progress = try #require(try await store.find(.init(org: "", id: "j")))
+            #expect(progress.pages == 3 && progress.selected == 60 && progress.stored == 6)
+            #expect(String(decoding: progress.counted, as: UTF8.self) == #"{"held": 5, "opted_out": 1}"#)
         }
     }
 
@@ -447,6 +501,71 @@ struct BroadcastStoreTests {
             try await store.hold(.critical)
             let all = try await store.list(before: nil, state: nil, limit: 10)
             #expect(all.map(\.isHeld) == [false, true, true])
+        }
+    }
+
+    @Test("times to live stand still while a broadcast waits for its full lane, unless they count from local times")
+    func heldTime() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1), store)
+            try await Self.expanding(Self.broadcast(2, deliverLocal: "09:00"), store)
+            // In one transaction, which has one time.
+            func moved(seconds: Int) async throws -> [Duration] {
+                _ = try await database.pool.run([
+                    PostgresStatement(
+                        "UPDATE carillon.broadcasts SET held_at = now() - interval '\(seconds) seconds'", []),
+                    PostgresStatement(BroadcastSQL.hold, [.text(Lane.bulk.rawValue)]),
+                ])
+                let all = try await store.list(before: nil, state: nil, limit: 2)
+                return all.map { $0.broadcast.createdAt - Samples.start }
+            }
+            // Looks in quick succession write nothing.
+            #expect(try await moved(seconds: 3) == [.zero, .zero])
+            #expect(try await moved(seconds: 9) == [.zero, .seconds(9)])
+            // It was not held for the whole of that time.
+            #expect(try await moved(seconds: 12) == [.zero, .seconds(9)])
+        }
+    }
+
+    @Test("claims the chain that had the fewest turns, or one of the oldest broadcast")
+    func leastServed() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            let (old, new) = (Self.broadcast(1), Self.broadcast(2))
+            try await Self.expanding(old, store)
+            try await database.pool.query("UPDATE carillon.broadcast_chains SET pages = 8")
+            try await Self.expanding(new, store)
+            let least = try #require(try await store.claimChain(by: "a", leastServed: true))
+            let oldest = try #require(try await store.claimChain(by: "a"))
+            #expect([least, oldest].map(\.broadcast.id) == [new.id, old.id])
+        }
+    }
+
+    @Test("claims a chain of the oldest of 2,000 broadcasts without sorting the chains of all")
+    func claimPlan() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                WITH b AS (
+                    INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency,
+                        state, created_at)
+                    SELECT gen_random_uuid(), '', n::text, n::text, 'jobs', '[]', 'bulk', 2, 'expanding', now()
+                    FROM generate_series(1, 2000) n
+                    RETURNING id
+                )
+                INSERT INTO carillon.broadcast_chains (broadcast, part)
+                SELECT id, part FROM b, generate_series(0, 15) part
+                """)
+            for table in ["broadcasts", "broadcast_chains"] {
+                try await database.pool.query("ANALYZE carillon.\(table)")
+            }
+            let plan = try await database.pool.query(
+                "EXPLAIN " + BroadcastSQL.claimChain(leastServed: false), .text("a"), .texts([])
+            ).map { try $0.text(0) }.joined(separator: "\n")
+            #expect(plan.contains("broadcasts_open"), "\(plan)")
+            // Only the 16 chains of one broadcast are sorted.
+            #expect(plan.contains(/Presorted Key: \w+\.urgency, \w+\.(id|broadcast)/), "\(plan)")
         }
     }
 

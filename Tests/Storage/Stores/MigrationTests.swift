@@ -24,7 +24,7 @@ struct MigrationTests {
                 "1 schema", "2 layout", "3 former parts", "4 archive", "5 gather", "6 apns tokens",
                 "7 parts and gather", "8 outbox", "9 row space", "10 clear noted users",
                 "11 index noted users", "12 index broadcasts", "13 index schedules, digests and revocations",
-                "14 index device tokens",
+                "14 index device tokens", "15 index broadcasts by state",
             ]
             #expect(labels == known + ["1000 mood"])
             #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == labels)

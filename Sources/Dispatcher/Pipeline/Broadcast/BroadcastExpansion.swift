@@ -28,11 +28,17 @@ struct BroadcastExpansion: Sendable {
     let highWaterMark: Int64
 
     /// Expands until no chain is left; a full lane holds back only its own broadcasts.
+    ///
+    /// Each second claim goes to the broadcast that got least, so that a large one does not delay
+    /// all that come after it.
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
         var full: Set<Lane> = []
+        var isShared = true
         while isRunning {
-            guard let chain = try await store.claimChain(by: self.dispatcher.name, outside: full) else {
+            isShared.toggle()
+            let next = try await store.claimChain(by: self.dispatcher.name, outside: full, leastServed: isShared)
+            guard let chain = next else {
                 guard !full.isEmpty else { return }
                 // Redis does not signal room in a stream, so poll.
                 await pause(for: Self.patience)
@@ -40,7 +46,7 @@ struct BroadcastExpansion: Sendable {
                 continue
             }
             let lane = chain.broadcast.lane
-            if try await self.isFull(lane) {
+            if try await self.dispatcher.isFull(lane, above: self.highWaterMark) {
                 try await store.hold(lane)
                 try await store.release(chain, by: self.dispatcher.name)
                 PipelineMetrics.heldBroadcasts.increment()
@@ -58,16 +64,6 @@ struct BroadcastExpansion: Sendable {
             guard isRunning, try await self.expandPage(&chain) == .hasMore else { break }
         }
         try await self.dispatcher.database.broadcasts.release(chain, by: self.dispatcher.name)
-    }
-
-    /// Whether the providers are behind in a lane.
-    ///
-    /// Deliveries that a rate or an open breaker holds back count too, because Redis must have room
-    /// for them.
-    private func isFull(_ lane: Lane) async throws -> Bool {
-        let providers = self.dispatcher.channels.providers
-        guard !providers.isEmpty else { return false }
-        return try await self.dispatcher.live.waitingDeliveries(of: providers, lane: lane) >= self.highWaterMark
     }
 
     private func expandPage(_ chain: inout Broadcast.Chain) async throws -> Step {
@@ -225,8 +221,23 @@ struct BroadcastExpansion: Sendable {
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter], replacesReplayed: true)
         try await self.dispatcher.database.broadcasts.fail(broadcast, reason: reason)
         self.dispatcher.logger.error(
-            "broadcast failed; fix the reason, then replay its dead letter to continue",
-            metadata: ["broadcast.id": "\(broadcast.id)", "reason": "\(reason)"]
+            "broadcast failed; fix the reason, then resume it",
+            metadata: ["broadcast.id": "\(broadcast.id)", "job.id": "\(broadcast.job)", "reason": "\(reason)"]
         )
+    }
+}
+
+extension Dispatcher {
+    /// Whether the providers are behind in a lane, so that its broadcasts wait.
+    ///
+    /// Deliveries that a rate or an open breaker holds back count too, because Redis must have room
+    /// for them.
+    ///
+    /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
+    func isFull(_ lane: Lane, above highWaterMark: Int64, isPatient: Bool = true) async throws -> Bool {
+        let providers = self.channels.providers
+        guard !providers.isEmpty else { return false }
+        let count = try await self.live.waitingDeliveries(of: providers, lane: lane, isPatient: isPatient)
+        return count >= highWaterMark
     }
 }

@@ -78,7 +78,7 @@ package struct BroadcastService: Service {
         }
     }
 
-    /// Counts audiences and ends finished broadcasts.
+    /// Counts audiences, ends finished broadcasts, and shows how many wait for an operator.
     ///
     /// An audience that cannot be counted delays others by one attempt a round.
     private func count() async throws {
@@ -87,12 +87,19 @@ package struct BroadcastService: Service {
         while isRunning {
             try await store.finish()
             guard let broadcast = try await store.claim(.counting, by: self.dispatcher.name, except: failed) else {
-                return
+                return PipelineMetrics.record(waiting: try await store.waiting())
             }
             do {
                 let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
                 let limit = self.configuration.confirmAbove
-                try await store.counted(broadcast, size: size, isConfirmed: limit == 0 || size <= limit)
+                let isConfirmed = limit == 0 || size <= limit
+                try await store.counted(broadcast, size: size, isConfirmed: isConfirmed)
+                guard !isConfirmed else { continue }
+                self.dispatcher.logger.warning(
+                    "broadcast waits until you confirm or cancel it",
+                    metadata: [
+                        "broadcast.id": "\(broadcast.id)", "job.id": "\(broadcast.job)", "users.count": "\(size)",
+                    ])
             } catch {
                 failed.append(broadcast.id)
                 self.dispatcher.logger.warning(
@@ -107,14 +114,32 @@ package struct BroadcastService: Service {
 ///
 /// The gate stops all of them from the cancellation on, however long this takes.
 struct BroadcastWithdrawal: Sendable {
-    private static let pageSize = 500
+    /// After this many pages the next claim may choose a more urgent broadcast.
+    private static let turn = 16
 
     let dispatcher: Dispatcher
+    var pageSize = 500
 
+    /// Withdraws until no broadcast is left.
+    ///
+    /// A broadcast that cannot be withdrawn is tried again after a turn of another, or next round.
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
-        while isRunning, var broadcast = try await store.claim(.cancelling, by: self.dispatcher.name) {
-            while isRunning, try await self.withdrawPage(&broadcast) {}
+        var failed: [NotificationID] = []
+        while isRunning,
+            var broadcast = try await store.claim(.cancelling, by: self.dispatcher.name, except: failed)
+        {
+            do {
+                for _ in 0..<Self.turn {
+                    guard isRunning, try await self.withdrawPage(&broadcast) else { break }
+                }
+                failed = []
+            } catch {
+                failed.append(broadcast.id)
+                self.dispatcher.logger.warning(
+                    "cannot withdraw a broadcast; retrying",
+                    metadata: ["broadcast.id": "\(broadcast.id)", "error": "\(error)"])
+            }
         }
     }
 
@@ -125,11 +150,11 @@ struct BroadcastWithdrawal: Sendable {
             org: broadcast.org,
             job: broadcast.job,
             after: broadcast.withdrawnTo,
-            limit: Self.pageSize
+            limit: self.pageSize
         )
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
         await self.dispatcher.report(seen.compactMap { $0.event(at: at) })
-        let isLast = page.count < Self.pageSize
+        let isLast = page.count < self.pageSize
         // The gateway that cancelled it may have ended before this.
         let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
         if isLast { try await self.dispatcher.database.schedules.cancelJob(own, at: at) }

@@ -32,7 +32,7 @@ package struct JobControl: Sendable {
         fileprivate var states: Set<Broadcast.State> {
             switch self {
             case .pause: [.counting, .expanding]
-            case .resume: [.paused]
+            case .resume: [.paused, .failed]
             case .confirm: [.awaitingConfirmation]
             }
         }

@@ -7,6 +7,8 @@ import Core
 enum BroadcastSQL {
     /// How long a claim holds without renewal.
     private static let claim = "now() + interval '30 seconds'"
+    /// Whether a full lane holds a broadcast, of the alias `b`; ``hold`` renews it every 4 s.
+    private static let isHeld = "b.held_at > now() - interval '10 seconds'"
 
     /// The fields that two jobs with one id must share: all but the trace context and those that a
     /// scheduled job loses or gains.
@@ -61,17 +63,22 @@ enum BroadcastSQL {
 
     // MARK: Expanding
 
-    /// Claims the most urgent free chain; within a lane the oldest broadcast's.
+    /// Claims the most urgent free chain; within a lane the oldest broadcast's, or one of those
+    /// with the fewest turns of eight pages.
+    ///
+    /// Two statements, because only the fewest turns need a sort of all free chains.
     ///
     /// $1: dispatcher, $2: lanes to leave out. Rows: part, pages, reached, and the columns of the
     /// broadcast.
-    static let claimChain = """
+    static func claimChain(leastServed: Bool) -> String {
+        """
         WITH candidate AS (
             SELECT c.broadcast, c.part
             FROM carillon.broadcasts b JOIN carillon.broadcast_chains c ON c.broadcast = b.id
             WHERE b.state = 'expanding' AND NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())
                 AND b.lane <> ALL ($2)
-            ORDER BY b.urgency, b.id, c.part LIMIT 1 FOR UPDATE OF c SKIP LOCKED
+            ORDER BY b.urgency, \(leastServed ? "c.pages / 8, " : "")b.id, c.part
+            LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         ),
         claimed AS (
             UPDATE carillon.broadcast_chains c SET claimed_by = $1, claimed_until = \(Self.claim)
@@ -81,6 +88,7 @@ enum BroadcastSQL {
         SELECT c.part::int4, c.pages, c.reached, \(Self.columns)
         FROM claimed c JOIN carillon.broadcasts b ON b.id = c.broadcast
         """
+    }
 
     /// $1: broadcast, $2: part, $3: dispatcher.
     static let releaseChain = """
@@ -170,14 +178,21 @@ enum BroadcastSQL {
 
     /// Skips broadcasts whose pages are being stored; they are not waiting.
     ///
+    /// Times to live do not count the time since the last look, unless they count from local times.
+    /// Several indexes have `created_at`, so this writes every 4 s, however often it is called.
+    ///
     /// $1: lane.
     static let hold = """
         WITH waiting AS (
             SELECT b.id FROM carillon.broadcasts b WHERE b.state = 'expanding' AND b.lane = $1
-                AND (b.held_at IS NULL OR b.held_at < now() - interval '1 second')
+                AND (b.held_at IS NULL OR b.held_at < now() - interval '4 seconds')
             ORDER BY b.id FOR NO KEY UPDATE SKIP LOCKED
         )
-        UPDATE carillon.broadcasts b SET held_at = now() FROM waiting x WHERE b.id = x.id
+        UPDATE carillon.broadcasts b
+        SET held_at = now(), created_at = CASE
+            WHEN \(Self.isHeld) AND NOT b.fields @> '[["deliver_local"]]'
+            THEN b.created_at + (now() - b.held_at) ELSE b.created_at END
+        FROM waiting x WHERE b.id = x.id
         """
 
     /// $1: broadcast, $2: reason.
@@ -242,28 +257,32 @@ enum BroadcastSQL {
     static let columnCount = 14
 
     private static let progress = """
-        \(Self.columns), coalesce(b.state = 'expanding' AND b.held_at > now() - interval '5 seconds', false),
-            c.done, p.pages, p.selected, p.stored, x.counted
+        \(Self.columns), coalesce(b.state = 'expanding' AND \(Self.isHeld), false),
+            c.done, p.pages, p.selected, p.stored, p.counted
         """
 
     /// A broadcast without chains has finished them all.
+    ///
+    /// Reads each page once: it has a row for each of its reasons, and one if it has none.
     private static let progressJoins = """
         CROSS JOIN LATERAL (
             SELECT CASE WHEN count(*) = 0 THEN 16 ELSE count(*) FILTER (WHERE is_done) END AS done
             FROM carillon.broadcast_chains WHERE broadcast = b.id
         ) c
         CROSS JOIN LATERAL (
-            SELECT count(*) AS pages, coalesce(sum(selected), 0)::int8 AS selected,
-                coalesce(sum(stored), 0)::int8 AS stored
-            FROM carillon.broadcast_pages WHERE broadcast = b.id
-        ) p
-        CROSS JOIN LATERAL (
-            SELECT coalesce(jsonb_object_agg(key, n), '{}'::jsonb) AS counted FROM (
-                SELECT e.key, sum(e.value::int8) AS n
-                FROM carillon.broadcast_pages g CROSS JOIN LATERAL jsonb_each_text(g.counted) e
+            SELECT coalesce(sum(r.pages), 0)::int8 AS pages, coalesce(sum(r.selected), 0)::int8 AS selected,
+                coalesce(sum(r.stored), 0)::int8 AS stored,
+                coalesce(jsonb_object_agg(r.key, r.users) FILTER (WHERE r.users > 0), '{}'::jsonb) AS counted
+            FROM (
+                SELECT e.key, sum(e.value::int8) AS users,
+                    count(*) FILTER (WHERE coalesce(e.place, 1) = 1) AS pages,
+                    sum(g.selected) FILTER (WHERE coalesce(e.place, 1) = 1) AS selected,
+                    sum(g.stored) FILTER (WHERE coalesce(e.place, 1) = 1) AS stored
+                FROM carillon.broadcast_pages g
+                LEFT JOIN LATERAL jsonb_each_text(g.counted) WITH ORDINALITY e (key, value, place) ON true
                 WHERE g.broadcast = b.id GROUP BY e.key
-            ) reasons WHERE n > 0
-        ) x
+            ) r
+        ) p
         """
 
     /// $1: organisation, $2: job ids, $3: entries.
@@ -272,14 +291,29 @@ enum BroadcastSQL {
         WHERE b.org_id = $1 AND (b.job_id = ANY($2) OR b.job_entry = ANY($3)) ORDER BY b.id DESC LIMIT 1
         """
 
-    /// $1: upper bound of ids, $2: limit, $3: state or null.
-    static let list = """
-        SELECT \(Self.progress)
-        FROM (
-            SELECT * FROM carillon.broadcasts x WHERE x.id < $1 AND ($3::text IS NULL OR x.state = $3)
-            ORDER BY x.id DESC LIMIT $2
-        ) b \(Self.progressJoins)
-        ORDER BY b.id DESC
+    /// Lists broadcasts, newest first.
+    ///
+    /// The state is a literal, because the index `broadcasts_state` leaves out those that are done.
+    ///
+    /// $1: upper bound of ids, $2: limit.
+    static func list(_ state: Broadcast.State?) -> String {
+        let condition = state.map { " AND x.state = '\($0.rawValue)'" } ?? ""
+        return """
+            SELECT \(Self.progress)
+            FROM (
+                SELECT * FROM carillon.broadcasts x WHERE x.id < $1\(condition) ORDER BY x.id DESC LIMIT $2
+            ) b \(Self.progressJoins)
+            ORDER BY b.id DESC
+            """
+    }
+
+    /// Counts the broadcasts that only an operator can move on, by state, up to a bound.
+    ///
+    /// $1: bound.
+    static let waiting = """
+        SELECT w.state, count(*) FROM (
+            SELECT state FROM carillon.broadcasts WHERE state IN ('awaiting_confirmation', 'paused') LIMIT $1
+        ) w GROUP BY w.state
         """
 
     /// Changes the state if it is one of $3.
@@ -294,6 +328,7 @@ enum BroadcastSQL {
             created_at = CASE
                 WHEN $2 = 'expanding' AND (state = 'awaiting_confirmation' OR NOT fields @> '[["deliver_local"]]')
                 THEN greatest(created_at, now()) ELSE created_at END,
+            reason = CASE WHEN $2 = 'expanding' THEN NULL ELSE reason END,
             withdrawn_to = '', claimed_by = NULL, claimed_until = NULL
         WHERE id = $1 AND state = ANY($3)
         """

@@ -37,13 +37,17 @@ package struct BroadcastStore: Sendable {
 
     /// Claims a chain for this dispatcher; returns nil if there is none.
     ///
-    /// - Parameter lanes: lanes to leave out.
+    /// - Parameters:
+    ///   - lanes: lanes to leave out.
+    ///   - leastServed: whether to choose, within a lane, the chain that had the fewest turns; else
+    ///     one of the oldest broadcast.
     package func claimChain(
         by name: String,
-        outside lanes: Set<Lane> = []
+        outside lanes: Set<Lane> = [],
+        leastServed: Bool = false
     ) async throws(PostgresError) -> Broadcast.Chain? {
         let result = try await self.pool.query(
-            BroadcastSQL.claimChain, .text(name), .texts(lanes.map(\.rawValue)))
+            BroadcastSQL.claimChain(leastServed: leastServed), .text(name), .texts(lanes.map(\.rawValue)))
         guard let row = result.first else { return nil }
         return Broadcast.Chain(
             broadcast: try BroadcastColumns.read(row, at: 3),
@@ -224,10 +228,18 @@ package struct BroadcastStore: Sendable {
         limit: Int
     ) async throws(PostgresError) -> [Broadcast.Progress] {
         let before = before ?? .greatest
-        let result = try await self.pool.query(
-            BroadcastSQL.list, .id(before), .int4(clamping: limit), .text(state?.rawValue)
-        )
+        let result = try await self.pool.query(BroadcastSQL.list(state), .id(before), .int4(clamping: limit))
         return try result.map { (row) throws(PostgresError) in try BroadcastColumns.progress(row) }
+    }
+
+    /// The number of broadcasts that wait for an operator, by state: awaiting confirmation, and
+    /// paused; at most 10,000 in all.
+    package func waiting() async throws(PostgresError) -> [Broadcast.State: Int64] {
+        var counts: [Broadcast.State: Int64] = [.awaitingConfirmation: 0, .paused: 0]
+        for row in try await self.pool.query(BroadcastSQL.waiting, .int4(clamping: 10_000)) {
+            if let state = Broadcast.State(rawValue: try row.text(0)) { counts[state] = try row.int8(1) }
+        }
+        return counts
     }
 
     /// Changes the state of a broadcast if it is one of `states`; an uncounted audience is counted

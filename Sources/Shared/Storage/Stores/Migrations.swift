@@ -57,6 +57,9 @@ package enum Migrations {
         Migration(
             number: 14, name: "index device tokens",
             script: String(decoding: PackageResources.V0014_index_device_tokens_sql, as: UTF8.self)),
+        Migration(
+            number: 15, name: "index broadcasts by state",
+            script: String(decoding: PackageResources.V0015_index_broadcasts_by_state_sql, as: UTF8.self)),
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

@@ -20,7 +20,7 @@ struct BroadcastRoutes {
     }
 
     private static let pause = transition("pauseJob", "Pauses the expansion of a broadcast.")
-    private static let resume = transition("resumeJob", "Resumes a paused broadcast.")
+    private static let resume = transition("resumeJob", "Resumes a paused or failed broadcast.")
     private static let confirm = transition("confirmJob", "Confirms a broadcast with a large audience.")
 
     private static func transition(_ id: String, _ summary: String) -> Operation {

@@ -8,6 +8,9 @@ import Storage
 
 /// Status and cancellation of jobs, for services: `/v1/jobs/{id}`.
 struct JobControlRoutes {
+    /// How long a call counts the notifications of a broadcast; proxies wait for a minute.
+    private static let countingTime: Duration = .seconds(30)
+
     let jobs: JobServices
 
     func add(to routes: Routes) {
@@ -54,8 +57,8 @@ struct JobControlRoutes {
         path: id,
         query: org + [
             "recipients?": .bool(default: true)(
-                "false skips the counts of a broadcast, which are slow for a million recipients; `final` is then "
-                    + "false.")
+                "false skips the counts of a broadcast, which are slow for a million recipients. Without them, also "
+                    + "if they take over 30 s, `recipients` and `reach` are null and `final` is false.")
         ],
         answers: [.ok("The status.", .jobReport), 404, 409])
 
@@ -63,7 +66,8 @@ struct JobControlRoutes {
         var query = FieldReader(query: request, of: Self.find)
         let isCounted = query.flag("recipients") ?? true
         let name = try await self.name(context, query)
-        guard let report = try await self.jobs.control.find(name, isCounted: isCounted) else { throw Self.unknown }
+        let report = try await self.jobs.control.find(name, isCounted: isCounted, countingFor: Self.countingTime)
+        guard let report else { throw Self.unknown }
         return Response.object { JobShape.write(report, self.jobs.base.catalog, to: &$0) }
     }
 
@@ -100,7 +104,7 @@ extension Schema {
                 "suppressed": .count,
                 "deferred": .count,
                 "cancelled": .count,
-            ]).orNull("The number of notifications by status."),
+            ]).orNull("The number of notifications by status; null if those of a broadcast are not counted."),
             "reach": .object(["stored": .count("Stored notifications.")] + Schema.reach(.count)).orNull(
                 "The reach of the notifications; one may count in several places. Those held for a digest are "
                     + "not included."

@@ -13,7 +13,7 @@ const states = ["counting", "awaiting_confirmation", "expanding", "paused", "don
 /** The command that each state allows, apart from cancelling. */
 const orders = {
   awaiting_confirmation: ["confirm", "Confirm"], counting: ["pause", "Pause"], expanding: ["pause", "Pause"],
-  paused: ["resume", "Resume"],
+  paused: ["resume", "Resume"], failed: ["resume", "Resume"],
 };
 
 /** The view of broadcasts, `#broadcasts?state=…`; `#broadcasts/new` composes one. */
@@ -34,9 +34,12 @@ function broadcastList(page, query) {
   const element = h("div", { class: "view" }, card("Broadcasts", form, none, list, h("div", { class: "row" }, more)));
   const views = new Map();
   let pages = 1;
+  /** The milliseconds to the next poll. The pages of large broadcasts take a while to sum up. */
+  let pause = 3_000;
 
   async function update() {
     const asked = state.value;
+    const begin = performance.now();
     let found = [];
     let cursor = null;
     for (let index = 0; index < pages && (index === 0 || cursor); index += 1) {
@@ -45,6 +48,7 @@ function broadcastList(page, query) {
       found = [...found, ...next.broadcasts];
       cursor = next.next_cursor;
     }
+    pause = Math.max(3_000, Math.min(60_000, 20 * (performance.now() - begin)));
     // Another filter was faster.
     if (asked !== state.value) return;
     none.textContent = asked ? "No broadcast has this state." : "No broadcasts in the last 90 days.";
@@ -68,7 +72,7 @@ function broadcastList(page, query) {
     page.refresh();
   }
 
-  return { element, update, every: 3_000 };
+  return { element, update, get every() { return pause; } };
 }
 
 /** How fast a broadcast selects its users, from the polls of the last half minute. */
@@ -134,7 +138,7 @@ class BroadcastView {
       pill(isHeld ? "held back" : word(broadcast.state), kinds[broadcast.state]),
       h("span", { class: "hint" }, when(broadcast.created_at)),
     ]);
-    fill(this.#orders, broadcast.state, () => this.#buttons(broadcast));
+    fill(this.#orders, [broadcast.state, isScheduled(broadcast)], () => this.#buttons(broadcast));
     const seen = broadcast.audience ? Math.min(1, broadcast.selected / broadcast.audience) : broadcast.chains_done / 16;
     const done = Math.round(100 * (broadcast.state === "done" ? 1 : seen));
     this.#filled.style.inlineSize = `${done}%`;
@@ -159,11 +163,11 @@ class BroadcastView {
 
   #buttons(broadcast) {
     const [order, label] = orders[broadcast.state] ?? [];
-    if (!order) return [];
+    if (!order && !isScheduled(broadcast)) return [];
     const org = broadcast.org ? `?org=${encodeURIComponent(broadcast.org)}` : "";
     const path = (verb) => `/v1/jobs/${encodeURIComponent(broadcast.job_id)}${verb}${org}`;
     return [
-      h("button", {
+      order && h("button", {
         type: "button", class: order === "confirm" ? "primary" : "plain", "data-order": order,
         onclick: async () => {
           if (order !== "confirm" || await confirm(`Send it to ${number(broadcast.audience)} users?`, says(broadcast), "Send it", "primary")) {
@@ -175,7 +179,7 @@ class BroadcastView {
         const text = `${says(broadcast)} No further user gets it, and notifications that are not delivered yet are withdrawn.`;
         if (await confirm("Cancel this broadcast?", text, "Cancel it")) this.#tell("DELETE", path(""), "Cancelled.");
       } }, "Cancel"),
-    ];
+    ].filter(Boolean);
   }
 
   async #tell(method, path, text) {
@@ -190,5 +194,8 @@ function says({ title, body, type, topic }) {
   return `${type ? readable(type) : "A job"} to ${topic ? `the subscribers of ${topic}` : "everyone"}`
     + (text ? `: “${text}”.` : ". The current catalog cannot render its text.");
 }
+
+/** Whether all is stored, but users still wait for their local time. */
+const isScheduled = ({ state, not_stored: others }) => state === "done" && others?.scheduled > 0;
 
 const word = (text) => readable(text).toLowerCase();

@@ -34,6 +34,8 @@ export class Job {
   /** The runs by status; one that stopped goes on where it was. */
   #resends = {};
   #pause = 5_000;
+  /** The successive answers without counts; only each thirtieth call asks for counts again. */
+  #uncounted = 0;
   #fault = h("p", { class: "fault", role: "alert" });
   #head = h("div", { class: "job-head" });
   #numbers = h("div", { class: "job-numbers" });
@@ -62,11 +64,13 @@ export class Job {
   async update() {
     const begin = performance.now();
     const answer = await orFault(this.#page, this.#fault, async () => {
-      const [found] = await Promise.all([this.#page.callIfThere(this.#path), this.#history.update()]);
+      const counted = this.#uncounted % 30 ? `${this.#org ? "&" : "?"}recipients=false` : "";
+      const [found] = await Promise.all([this.#page.callIfThere(this.#path + counted), this.#history.update()]);
       return { found };
     });
     if (!answer) return;
     const { found } = answer;
+    this.#uncounted = found?.broadcast && !found.recipients ? this.#uncounted + 1 : 0;
     this.#pause = Math.max(found?.final ? 30_000 : 5_000, Math.min(60_000, 20 * (performance.now() - begin)));
     const example = this.#history.example;
     this.#known.hidden = !found;
@@ -80,7 +84,8 @@ export class Job {
     const { broadcast } = found;
     const type = broadcast?.type ?? example?.type;
     const title = broadcast ? broadcast.title : example?.title;
-    const state = found.cancelled_at ? pill("cancelled", "warn") : found.final ? pill("complete", "good") : pill("under way", "warn");
+    const state = found.cancelled_at ? pill("cancelled", "warn") : found.final ? pill("complete", "good")
+      : pill(found.recipients ? "under way" : "not counted", "warn");
     const entries = [
       ["Type", type ? readable(type) : null], ["Title", title ? unmarked(title) : null], ["Organisation", found.org],
       ["Cancelled", found.cancelled_at ? when(found.cancelled_at) : null],
@@ -103,7 +108,8 @@ export class Job {
   }
 
   #numbersOf({ recipients, reach }) {
-    const counts = Object.entries(recipients ?? {}).filter(([, count]) => count);
+    if (!recipients) return h("p", { class: "hint" }, "There are too many notifications to count them in time.");
+    const counts = Object.entries(recipients).filter(([, count]) => count);
     const filtered = (status) => address(`jobs/${encodeURIComponent(this.#id)}`, { org: this.#org, status });
     return [
       table("Notifications by status", ["Status", "#Notifications", "Again"], counts.map(([status, count]) => {
