@@ -153,7 +153,7 @@ package struct RetentionService: Service {
     private func inboxes(_ now: Timestamp) async throws -> Bool {
         let hasStored = try await self.inSteps {
             let step = try await self.store.expireInboxes(
-                storedBefore: now - self.periods.inbox, limit: Self.batchSize)
+                storedBefore: now - self.periods.inbox, now: now, limit: Self.batchSize)
             try await self.publish(step)
             return step.found
         }

@@ -16,9 +16,18 @@ struct RetentionServiceTests {
     func clockAhead() async throws {
         try await TestDispatcher.with { dispatcher, database in
             let pool = database.pool
-            _ = try await dispatcher.database.notifications.store([TestDispatcher.notification()], areRepeats: false)
+            let restored = TestDispatcher.notification(2)
+            _ = try await dispatcher.database.notifications.store(
+                [TestDispatcher.notification(), restored], areRepeats: false)
             // Today by the machine's clock.
             try await pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '91 days'")
+            // Old by both clocks, but restored ten days ago by the machine's.
+            try await pool.query(
+                """
+                UPDATE carillon.notifications
+                SET stored_at = now() - interval '200 days', keep_until = now() - interval '71 days' WHERE id = $1
+                """,
+                .uuid(restored.id.halves))
             try await pool.query(
                 """
                 INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
@@ -50,7 +59,7 @@ struct RetentionServiceTests {
                     (SELECT count(*) FROM carillon.delivery_attempts)
                 """)
             let counts = try left.map { [try $0.int8(0), try $0.int8(1)] }
-            #expect(counts == [[1, 1]])
+            #expect(counts == [[2, 1]])
         }
     }
 }

@@ -16,13 +16,7 @@ import Testing
 struct SocketServiceTests {
     /// The stores of a gateway, with a prefix of its own in Redis.
     private static func base(_ pool: PostgresPool, _ redis: RedisClient) throws -> GatewayBase {
-        GatewayBase(
-            database: Database(pool),
-            live: Live(redis, keys: Keyspace(prefix: TestRedis.prefix())),
-            catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-            now: { Tokens.now },
-            logger: TestLog.logger
-        )
+        try GatewayBase.forTests(pool, redis, Keyspace(prefix: TestRedis.prefix()))
     }
 
     private static func service(_ base: GatewayBase) throws -> SocketService {
@@ -53,16 +47,8 @@ struct SocketServiceTests {
             await redis.close()
             let keys = Keyspace(prefix: TestRedis.prefix())
             let lines = LogRecorder { "\($0.message) \($0.metadata?["count"]?.description ?? "")" }
-            let base = GatewayBase(
-                database: Database(database.pool),
-                live: Live(redis, keys: keys),
-                catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                events: EventPublisher(
-                    log: EventLog(keys: keys, length: 100), connection: redis,
-                    logger: lines.logger),
-                now: { Tokens.now },
-                logger: TestLog.logger
-            )
+            let base = try GatewayBase.forTests(
+                database.pool, redis, keys, events: EventPublisher.forTests(redis, keys, logger: lines.logger))
             let service = try Self.service(base)
             let proof = try await Self.store(for: "ada", base)
             let recorded = try await service.confirm([proof])
@@ -81,15 +67,8 @@ struct SocketServiceTests {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
                 let keys = Keyspace(prefix: prefix)
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    events: EventPublisher(
-                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
-                    now: { Tokens.now },
-                    logger: TestLog.logger
-                )
+                let base = try GatewayBase.forTests(
+                    database.pool, redis, keys, events: EventPublisher.forTests(redis, keys))
                 let service = try Self.service(base)
                 let proof = try await Self.store(for: "ada", base)
                 let waiting = AwaitedProof(id: proof.id, user: "ada", lane: .normal)
@@ -118,15 +97,8 @@ struct SocketServiceTests {
         try await TestRedis.with(configuration) { redis in
             try await TestDatabase.with { database in
                 let lines = LogRecorder { "\($0.message)" }
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    events: EventPublisher(
-                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
-                    now: { Tokens.now },
-                    logger: lines.logger
-                )
+                let base = try GatewayBase.forTests(
+                    database.pool, redis, keys, events: EventPublisher.forTests(redis, keys), logger: lines.logger)
                 let service = try Self.service(base)
                 let proof = try await Self.store(for: away, base)
                 var batch = RedisBatch()
@@ -166,15 +138,9 @@ struct SocketServiceTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: TestRedis.prefix())
                 let lines = LogRecorder { "\($0.message)" }
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    events: EventPublisher(
-                        log: EventLog(keys: keys, length: 100), connection: redis, logger: lines.logger),
-                    now: { Tokens.now },
-                    logger: lines.logger
-                )
+                let events = EventPublisher.forTests(redis, keys, logger: lines.logger)
+                let base = try GatewayBase.forTests(
+                    database.pool, redis, keys, events: events, logger: lines.logger)
                 let service = try Self.service(base)
                 _ = try await Self.store(for: "ada", base)
                 let start = ContinuousClock.now
@@ -265,33 +231,53 @@ struct SocketServiceTests {
         }
     }
 
-    @Test("sends only the counts of an inbox whose unread notifications cannot be read in time")
+    @Test("sends only the counts of inboxes whose unread notifications cannot be read in time")
     func slowUnread() async throws {
+        try await Self.withSlowUnread(of: ["ada", "ben"]) { service, questions in
+            let snapshots = try await service.changes(questions)
+            #expect(snapshots.map { $0?.items.count } == [0, 0, 1, 1])
+            #expect(snapshots.map { $0?.unread } == [1, 1, 1, 1] && snapshots.map { $0?.version } == [1, 1, 1, 1])
+            #expect(snapshots.map { $0?.hasMore } == [true, true, false, false])
+        }
+    }
+
+    @Test("a PostgreSQL that is slow for all users empties no inbox that was not read alone")
+    func slowForAll() async throws {
+        try await Self.withSlowUnread(of: ["ada", "ben", "cyd", "eve"]) { service, questions in
+            let error = await #expect(throws: PostgresError.self) { try await service.changes(questions) }
+            #expect(error?.sqlState == "57014")
+        }
+    }
+
+    /// Runs a test with a service and the questions of ada, ben, cyd and eve, who start over.
+    ///
+    /// - Parameter users: those of the four whose notifications cannot be read in time.
+    private static func withSlowUnread(
+        of users: [String],
+        _ body: (SocketService, [InboxQuestion]) async throws -> Void
+    ) async throws {
         try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
             let redis = try await TestRedis.connect()
             let base = try Self.base(database.pool, redis)
-            let service = try Self.service(base)
-            let users = ["ada", "eve"]
-            for (place, user) in users.enumerated() {
+            let everyone = ["ada", "ben", "cyd", "eve"]
+            for (place, user) in everyone.enumerated() {
                 let id = NotificationID(high: 1, low: UInt64(place))
                 var notification = Notification(id: id, user: user, type: "t", createdAt: Tokens.now)
                 notification.jobEntry = "jobs/\(place)"
                 notification.channels = [.inApp]
                 _ = try await base.database.notifications.store([notification], areRepeats: false)
             }
+            let slow = users.map { "'\($0)'" }.joined(separator: ", ")
             _ = try await database.pool.query("ALTER TABLE carillon.notifications RENAME TO stored_notifications")
             _ = try await database.pool.query(
                 """
                 CREATE VIEW carillon.notifications AS
                 SELECT * FROM carillon.stored_notifications
-                WHERE CASE WHEN user_id = 'eve' THEN pg_sleep(60) IS NOT NULL ELSE true END
+                WHERE CASE WHEN user_id IN (\(slow)) THEN pg_sleep(60) IS NOT NULL ELSE true END
                 """)
-            // An unknown version, so both clients start over.
-            let snapshots = try await service.changes(
-                users.map { InboxQuestion(user: $0, dialect: .native, since: 99) })
-            #expect(snapshots.map { $0?.items.count } == [1, 0])
-            #expect(snapshots.map { $0?.unread } == [1, 1] && snapshots.map { $0?.version } == [1, 1])
-            #expect(snapshots.map { $0?.hasMore } == [false, true])
+            // An unknown version, so all clients start over.
+            try await body(
+                try Self.service(base), everyone.map { InboxQuestion(user: $0, dialect: .native, since: 99) })
             await redis.close()
         }
     }
@@ -302,8 +288,7 @@ struct SocketServiceTests {
         await redis.close()
         let keys = Keyspace(prefix: TestRedis.prefix())
         let lines = LogRecorder { "\($0.message) \($0.metadata?["count"]?.description ?? "")" }
-        let publisher = EventPublisher(
-            log: EventLog(keys: keys, length: 100), connection: redis, logger: lines.logger)
+        let publisher = EventPublisher.forTests(redis, keys, logger: lines.logger)
         let label = NotificationLabel(
             id: NotificationID(high: 1, low: 1), user: "ada", type: "t", category: nil, org: "", job: nil)
         let event = LifecycleEvent(.read, label, at: Tokens.now)

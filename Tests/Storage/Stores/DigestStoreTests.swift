@@ -279,7 +279,8 @@ struct DigestStoreTests {
             try await database.pool.query(
                 "UPDATE carillon.notifications SET stored_at = stored_at - interval '1 day' WHERE id = $1",
                 .uuid(gone[5].id.halves))
-            _ = try await database.retention.expireInboxes(storedBefore: now + .seconds(-3_600), limit: 10)
+            _ = try await database.retention.expireInboxes(
+                storedBefore: now + .seconds(-3_600), now: now, limit: 10)
             let left = try await database.pool.query("SELECT FROM carillon.notifications WHERE deleted_at IS NULL")
             #expect(left.count == 1)
 

@@ -84,7 +84,7 @@ struct EpochTests {
             #expect(try await inbox.state(of: "ada").version == base + 1)
             base = try await begin()
             let step = try await Database(pool).retention.expireInboxes(
-                storedBefore: Timestamp(seconds: 4_000_000_000), limit: 10)
+                storedBefore: Timestamp(seconds: 4_000_000_000), now: Samples.start, limit: 10)
             #expect(step.removals.map(\.version) == [base + 1])
             let keyed = Samples.notification(6, user: "ada") { $0.collapseKey = "k" }
             let newer = Samples.notification(7, user: "ada") { $0.collapseKey = "k" }

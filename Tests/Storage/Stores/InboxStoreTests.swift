@@ -144,15 +144,37 @@ struct InboxStoreTests {
             let restored = Samples.notification(1, user: "a")
             let distant = Samples.notification(2, user: "b") { $0.keepUntil = now + .seconds(31 * day) }
             // Retention has got as far as just before both.
-            #expect(try await retention.expireInboxes(storedBefore: now, limit: 10).found == 0)
+            #expect(try await retention.expireInboxes(storedBefore: now, now: now, limit: 10).found == 0)
             _ = try await database.notifications.store([restored, distant], areRepeats: false)
             _ = try await inbox.delete(user: "a", id: restored.id, at: now)
             #expect(try await inbox.restore(user: "a", id: restored.id).ids == [restored.id])
-            let step = try await retention.expireInboxes(storedBefore: now + .seconds(3_600), limit: 10)
+            let step = try await retention.expireInboxes(storedBefore: now + .seconds(3_600), now: now, limit: 10)
             #expect(step.removals.map(\.user) == ["b"])
             #expect(try await retention.expireKept(now: now + .seconds(29 * day), limit: 10).found == 0)
             let end = try await retention.expireKept(now: now + .seconds(31 * day), limit: 10)
             #expect(end.removals.map(\.user) == ["a"])
+        }
+    }
+
+    @Test("a late proof of a notification that was cancelled too late does not make it restorable")
+    func lateProof() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let now = try await database.notifications.clock()
+            let one = Samples.notification(1, user: "a")
+            _ = try await database.notifications.store([one], areRepeats: false)
+            try await database.notifications.mark([("a", one.id, .pending, "queued", nil)])
+            _ = try await database.cancellations.cancel([("a", one.id)], at: now)
+            var settlement = DeliveryStore.Settlement()
+            settlement.accepted = [("a", one.id, "fcm", NotificationID(high: 1, low: 2))]
+            try await database.deliveries.settle(settlement)
+            let proven = try await database.notifications.markDelivered([("a", one.id, now)], via: "socket")
+            #expect(proven.isEmpty)
+            let rows = try await database.pool.query(
+                "SELECT status || ' ' || status_reason FROM carillon.notifications")
+            #expect(try rows.map { try $0.text(0) } == ["sent cancelled_too_late"])
+            let restored = try await inbox.restore(user: "a", id: one.id)
+            #expect(restored.isEmpty)
         }
     }
 
@@ -162,10 +184,10 @@ struct InboxStoreTests {
             let retention = database.retention
             let now = try await database.notifications.clock()
             for moment in [now + .seconds(10 * 365 * 24 * 3_600), now] {
-                #expect(try await retention.expireInboxes(storedBefore: moment, limit: 10).found == 0)
+                #expect(try await retention.expireInboxes(storedBefore: moment, now: moment, limit: 10).found == 0)
             }
             _ = try await database.notifications.store([Samples.notification(1, user: "a")], areRepeats: false)
-            let step = try await retention.expireInboxes(storedBefore: now + .seconds(3_600), limit: 10)
+            let step = try await retention.expireInboxes(storedBefore: now + .seconds(3_600), now: now, limit: 10)
             #expect(step.removals.map(\.user) == ["a"])
         }
     }

@@ -367,8 +367,26 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
 
         gateway = Gateway(opening(sync(0), then=answer))
         async with gateway, Inbox(gateway.url, "t") as inbox:
-            await self.soon(inbox.read_all())
-        self.assertEqual(gateway.heard, [{"type": "read", "all": True, "ref": 1}] * 3)
+            await self.soon(inbox.read(["001"]))
+        self.assertEqual(gateway.heard, [{"type": "read", "ids": ["001"], "ref": 1}] * 3)
+
+    async def test_a_read_of_all_is_not_sent_later_when_the_gateway_cannot_make_changes(self) -> None:
+        async def answer(socket: ServerConnection) -> None:
+            while True:
+                message = await gateway.hear(socket)
+                await say(socket, {"type": "error", "reason": "not now", "retry": True, "ref": message["ref"]})
+
+        gateway = Gateway(opening(sync(0), then=answer))
+        async with gateway, Inbox(gateway.url, "t") as inbox:
+            with self.assertRaisesRegex(InboxError, "cannot make the change now"):
+                await self.soon(inbox.read_all())
+            read = asyncio.create_task(inbox.read(["001"]))
+            await asyncio.sleep(0)
+            with self.assertRaisesRegex(InboxError, "cannot make the change now"):
+                await self.soon(inbox.read_all())
+            read.cancel()
+            await asyncio.gather(read, return_exceptions=True)
+        self.assertEqual([message["ref"] for message in gateway.heard if "all" in message], [1])
 
     async def test_too_many_calls_are_refused_until_some_have_ended(self) -> None:
         async def answer(socket: ServerConnection) -> None:

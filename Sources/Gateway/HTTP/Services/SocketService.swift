@@ -256,11 +256,12 @@ package struct SocketService: SocketBackend {
         let since: Int64
     }
 
-    /// Reads inboxes together; if PostgreSQL does not answer in time, each alone, as one may be at
-    /// fault.
+    /// Reads inboxes together; if PostgreSQL does not answer in time, each alone.
     ///
-    /// - Returns: a value for each key; nil if the inbox is too large to read in time, and would be
-    ///   again.
+    /// One may be at fault. After two of those have timed out, or 18 s, reads the rest together.
+    ///
+    /// - Returns: a value for each key; nil if the inbox alone is too large to read in time, and
+    ///   would be again.
     private func read<Key, Value>(
         _ keys: [Key],
         _ body: ([Key]) async throws(PostgresError) -> [Value]
@@ -270,16 +271,19 @@ package struct SocketService: SocketBackend {
         } catch {
             guard error.sqlState == "57014" else { throw error }
         }
-        var values = [Value?](repeating: nil, count: keys.count)
-        guard keys.count > 1 else { return values }
-        // More timeouts would hold up all sockets.
+        guard keys.count > 1 else { return keys.map { _ in nil } }
+        let end = ContinuousClock.now + .seconds(18)
+        var values: [Value?] = []
         var timeouts = 0
-        for (place, key) in keys.enumerated() where timeouts < 2 {
-            if let value = try await self.read([key], body)[0] {
-                values[place] = value
-            } else {
-                timeouts += 1
+        for (place, key) in keys.enumerated() {
+            // More would hold up all sockets; the rest fails only if PostgreSQL is slow for all.
+            guard timeouts < 2, ContinuousClock.now < end else {
+                let rest = try await body(Array(keys[place...])).map(Optional.some)
+                return values + rest
             }
+            let value = try await self.read([key], body)[0]
+            if value == nil { timeouts += 1 }
+            values.append(value)
         }
         return values
     }

@@ -217,6 +217,7 @@ enum NotificationSQL {
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
         FROM \(Self.rows("user_id", "id", "at")) AS p
         WHERE \(Self.isNamed(by: "p")) AND n.status IN ('pending', 'sent', 'deferred', 'failed')
+            AND n.status_reason IS DISTINCT FROM 'cancelled_too_late'
         RETURNING \(LabelColumns.list), p.at
         """
 

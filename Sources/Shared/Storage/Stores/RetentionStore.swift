@@ -31,16 +31,22 @@ package struct RetentionStore: Sendable {
     ///
     /// Skips those that are kept for up to ``InboxStore/restoredDays`` more, as restored ones are;
     /// ``expireKept(now:limit:)`` deletes them.
-    package func expireInboxes(storedBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Step {
+    ///
+    /// - Parameter now: may be behind PostgreSQL's clock, by which notifications are restored.
+    package func expireInboxes(
+        storedBefore moment: Timestamp,
+        now: Timestamp,
+        limit: Int
+    ) async throws(PostgresError) -> Step {
         let found = try await self.pool.query(
             """
             SELECT n.user_id, n.id, n.version > 0, n.stored_at FROM carillon.notifications n
             WHERE n.stored_at >= (SELECT \(Self.watermark(wrong: "$1")) FROM carillon.sweep)
                 AND n.stored_at < $1 AND n.deleted_at IS NULL AND (n.keep_until IS NULL
-                    OR n.keep_until NOT BETWEEN now() AND now() + interval '\(InboxStore.restoredDays) days')
+                    OR n.keep_until NOT BETWEEN $3 AND now() + interval '\(InboxStore.restoredDays) days')
             ORDER BY n.stored_at LIMIT $2
             """,
-            .timestamp(moment), .int4(clamping: limit)
+            .timestamp(moment), .int4(clamping: limit), .timestamp(now)
         )
         var listed: [(user: String, id: NotificationID)] = []
         var unlisted: [(user: String, id: NotificationID)] = []

@@ -42,6 +42,7 @@ _RENEWAL_LEAD = 60.0
 # The device's clock may be ahead, so a fresh token is kept for a while even if it looks expired.
 _RENEWAL_SPACING = 30.0
 _UNAUTHORIZED, _TOO_MANY_CONNECTIONS = 4401, 4409
+_NOT_NOW = "the gateway cannot make the change now; call again"
 
 logger = logging.getLogger("carillon.client")
 # At DEBUG, websockets logs the handshake with its token.
@@ -129,7 +130,7 @@ class Inbox:
         self._end: Exception | None = None
         self._watchers: list[asyncio.Future[None]] = []
         # Messages by their reference, oldest first, each with the future that its caller awaits,
-        # and whether the next connection sends it again.
+        # and whether it may be sent again.
         self._outbox: dict[int, tuple[str, asyncio.Future[None], bool]] = {}
         # For each message that was sent, its caller's future and one that is done on `retry`.
         self._answers: dict[int, tuple[asyncio.Future[None], asyncio.Future[None]]] = {}
@@ -222,12 +223,12 @@ class Inbox:
     async def read_all(self) -> None:
         """Marks everything as read that is in the inbox when the gateway takes the message.
 
-        Does not wait for a connection, and is not sent again on the next one: what came meanwhile
-        would be marked, too.
+        Does not wait for a connection, and is not sent again: what came meanwhile would be marked,
+        too.
 
         Raises:
-            InboxError: the inbox is not online, the connection ended before the answer, or 1,000
-                calls wait already.
+            InboxError: the inbox is not online, the connection ended before the answer, the gateway
+                cannot make the change now, or 1,000 calls wait already.
         """
         await self._ask({"type": "read", "all": True}, is_repeatable=False)
 
@@ -274,7 +275,7 @@ class Inbox:
 
         Raises:
             InboxError: the message is too long, the gateway refused it, or too many calls wait; or
-                one that is not repeatable has no connection, or loses it.
+                one that is not repeatable has no connection, loses it, or cannot be handled now.
         """
         self._require_open()
         if not (is_repeatable or self._is_online):
@@ -295,6 +296,12 @@ class Inbox:
         finally:
             del self._outbox[reference]
 
+    def _refuse_late(self, reason: str) -> None:
+        """Ends the calls whose messages must not be sent later."""
+        for _, answer, is_repeatable in self._outbox.values():
+            if not (is_repeatable or answer.done()):
+                answer.set_exception(InboxError(reason))
+
     def _note_change(self) -> None:
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
@@ -308,9 +315,7 @@ class Inbox:
             refused = False
             while True:
                 refused = await self._connect(refused)
-                for _, answer, is_repeatable in self._outbox.values():
-                    if not (is_repeatable or answer.done()):
-                        answer.set_exception(InboxError("the connection ended before the answer; call again"))
+                self._refuse_late("the connection ended before the answer; call again")
                 wait, self._drain_delay = self._drain_delay + _backoff(self._failures), 0.0
                 self._failures += 1
                 logger.info("%s; reconnecting to %s in %.1f s", self._trouble, self._place, wait)
@@ -409,8 +414,8 @@ class Inbox:
     async def _pump(self, socket: ClientConnection) -> None:
         """Sends the messages of the outbox, one at a time.
 
-        Sends a repeatable message again if the last connection brought no answer, and any if the
-        gateway asks for it.
+        Sends a repeatable message again if the last connection brought no answer, or if the gateway
+        asks for it.
         """
         if not self._is_active:
             await self._say(socket, json.dumps({"type": "focus", "active": False}))
@@ -425,7 +430,10 @@ class Inbox:
             await self._say(socket, text)
             await asyncio.wait([answer, busy], return_when=asyncio.FIRST_COMPLETED)
             if busy.done():
+                self._refuse_late(_NOT_NOW)
                 await self._pause(_backoff(failures))
+                # The calls that came meanwhile.
+                self._refuse_late(_NOT_NOW)
             failures = failures + 1 if busy.done() else 0
             # Meanwhile the caller removes a message that was answered.
             await asyncio.sleep(_SPACING)
