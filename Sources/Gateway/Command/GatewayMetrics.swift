@@ -92,15 +92,12 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_signalr_refused", .counter,
                 "connections refused because the node was full or their user had too many without a handshake"),
-            MetricFamily("carillon_signalr_returned", .counter, "connections that continued over another WebSocket"),
-            MetricFamily("carillon_signalr_unused", .counter, "negotiations that no client used"),
             MetricFamily(
                 "carillon_signalr_paused", .counter,
                 "pauses in reading a WebSocket because too many of its calls waited"),
             MetricFamily(
                 "carillon_presence_unseen", .counter,
-                "users whose last visit was not recorded because PostgreSQL or Redis was out of reach or too slow"),
-            MetricFamily("carillon_retractions_asked", .counter, "notifications removed from other devices"),
+                "last visits that were not recorded because PostgreSQL or Redis was out of reach or too slow"),
             MetricFamily(
                 "carillon_retractions_omitted", .counter,
                 "notifications left on other devices because a user's rate was used up"),

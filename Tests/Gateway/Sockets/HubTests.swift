@@ -263,6 +263,29 @@ struct EventForEveryoneTests {
         #expect(written == expected)
     }
 
+    @Test("delivers none to a socket that opens later")
+    func later() throws {
+        let harness = try HubHarness()
+        let wires = (0..<400).map { Self.open("user-\($0)", harness) }
+        harness.deliver((0..<64).map { Self.event($0) })
+        let late = Self.open("late", harness)
+        harness.eventLoop.advanceTime(by: .milliseconds(40))
+        #expect(wires.allSatisfy { $0.versions.count == 64 })
+        #expect(late.versions.isEmpty)
+        harness.deliver([Self.event(64)])
+        #expect(late.versions == [0])
+    }
+
+    @Test("drops those that are too many for a loop, however few its sockets are")
+    func most() throws {
+        let harness = try HubHarness { $0.changesPerLoop = 2 }
+        let wire = Self.open("a", harness)
+        harness.deliver((0..<3).map { Self.event($0) } + [HubHarness.notification("a", 5)])
+        #expect(wire.versions == [5, 0, 0])
+        harness.deliver([Self.event(3)])
+        #expect(wire.versions == [5, 0, 0, 0])
+    }
+
     @Test("drops those that are too many for its sockets, and no changes")
     func bound() throws {
         let harness = try HubHarness { $0.eventDeliveries = 4 }
@@ -392,11 +415,16 @@ struct RepairTests {
         let registered = Notes<String>()
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onOpen = { await gate.wait() }
+        let opening = Notes<Int>()
+        backend.onOpen = {
+            opening.note([1])
+            await gate.wait()
+        }
         backend.onRegister = { registered.note($0) }
         backend.onChanges = { questions in asked.note(questions.map(\.since)) }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a")
+            try await eventually("it is being opened") { !opening.all.isEmpty }
             running.hub.repair()
             try await eventually("it is registered again") { registered.all == ["c"] }
             await gate.open()
@@ -521,11 +549,12 @@ struct DepartureTests {
         }
     }
 
-    @Test("opens no socket that has left while it waited")
+    @Test("opens no socket that has left while it waited, and records no departure of it")
     func gone() async throws {
         let gate = Gate()
         let batches = Notes<Int>()
         let opened = Notes<String>()
+        let closed = Notes<String>()
         var backend = ScriptedBackend()
         backend.onOpen = {
             batches.note([1])
@@ -535,6 +564,7 @@ struct DepartureTests {
             opened.note([opening.connection])
             return InboxSnapshot(version: ScriptedBackend.version, unread: 0, total: 0)
         }
+        backend.onClose = { closed.note($0) }
         try await RunningHub.with(backend, gate: gate) { running in
             // Each keeps one of the two tasks busy that open sockets.
             for number in 1...2 {
@@ -547,6 +577,9 @@ struct DepartureTests {
             await gate.open()
             for place in [1, 3, 5] { _ = try await sockets[place].synced() }
             #expect(Set(opened.all) == ["first-1", "first-2", "c1", "c3", "c5"])
+            try await sockets[1].on { session, _ in session.end() }
+            try await eventually("its departure is recorded") { closed.all.contains("c1") }
+            #expect(closed.all == ["c1"])
         }
     }
 

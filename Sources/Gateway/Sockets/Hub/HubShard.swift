@@ -3,6 +3,7 @@
 
 import Core
 import CoreMetrics
+import DequeModule
 import NIOCore
 
 /// The sockets of one event loop.
@@ -11,7 +12,7 @@ import NIOCore
 final class HubShard {
     /// Some events for everyone, and the sockets that still get them.
     private struct EventRound {
-        let events: [LoopFrame]
+        let events: [(frame: LoopFrame, at: NIODeadline)]
         var sockets: ArraySlice<SocketSession>
     }
 
@@ -30,8 +31,8 @@ final class HubShard {
     private var proofs: [ReceiptProof] = []
     private var ticks: [RepeatedTask] = []
     private let joins = FrameJoins()
-    /// Events for everyone that wait for the next round.
-    private var events: [NodeFrame] = []
+    /// Events for everyone that wait for the next round, with their arrival.
+    private var events: Deque<(frame: NodeFrame, at: NIODeadline)> = []
     private var round: EventRound?
     private var isDraining = false
 
@@ -106,7 +107,6 @@ final class HubShard {
         guard self.hub.backend.admitsOpening(of: identity.user),
             self.hub.offer((opening: opening, socket: self.reference(socket), turn: turn), to: self.hub.openings)
         else { return socket.failed() }
-        socket.isRegistered = true
         socket.turn = turn
     }
 
@@ -209,46 +209,51 @@ final class HubShard {
 
     /// Lets an event for everyone wait, unless too many do.
     private func enqueue(_ event: NodeFrame) {
-        let deliveries = (self.events.count + 1) * self.sockets.count
-        guard self.events.isEmpty || deliveries <= self.configuration.eventDeliveries else {
-            return SocketMetrics.shed.increment()
-        }
-        self.events.append(event)
+        let deliveries = self.configuration.eventDeliveries
+        let most = min(self.configuration.changesPerLoop, deliveries / max(1, self.sockets.count))
+        guard self.events.count < most else { return SocketMetrics.shed.increment() }
+        self.events.append((frame: event, at: .now()))
     }
 
-    /// Delivers the waiting events to all sockets.
+    /// Delivers the waiting events, one round after the other.
     ///
     /// Many take several turns of the loop, so that it also reads, renews leases and delivers
     /// changes. Meanwhile ``round`` is set.
     private func deliverEvents() {
         var rest = Self.deliveriesPerTurn
-        while let round = self.round ?? self.nextRound() {
-            self.round = round
-            guard rest > 0 else {
+        while var round = self.round ?? self.nextRound() {
+            let sockets = round.sockets.prefix(rest / round.events.count)
+            self.deliver(round.events, to: sockets)
+            rest -= round.events.count * sockets.count
+            round.sockets = round.sockets.dropFirst(sockets.count)
+            self.round = round.sockets.isEmpty ? nil : round
+            guard self.round == nil else {
                 let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
                 // The loop runs tasks without a delay before it looks at its sockets.
                 self.eventLoop.scheduleTask(in: .milliseconds(1)) { bound.value.deliverEvents() }
                 return
             }
-            let sockets = round.sockets.prefix(max(1, rest / round.events.count))
-            for event in round.events {
-                let excepted = event.frame.everyoneBut ?? []
-                for socket in sockets {
-                    guard let user = socket.identity?.user, !excepted.contains(ExactText(user)) else { continue }
-                    socket.deliver(event)
-                }
-            }
-            for socket in sockets { socket.flush() }
-            self.joins.forget()
-            rest -= sockets.count * round.events.count
-            self.round?.sockets = round.sockets.dropFirst(sockets.count)
-            if self.round?.sockets.isEmpty == true { self.round = nil }
         }
+    }
+
+    /// Delivers events to the sockets that were open when they came, then flushes each socket once.
+    private func deliver(_ events: [(frame: LoopFrame, at: NIODeadline)], to sockets: ArraySlice<SocketSession>) {
+        for (event, at) in events {
+            let excepted = event.frame.everyoneBut ?? []
+            for socket in sockets where socket.openedAt <= at {
+                guard let user = socket.identity?.user, !excepted.contains(ExactText(user)) else { continue }
+                socket.deliver(event)
+            }
+        }
+        for socket in sockets { socket.flush() }
+        self.joins.forget()
     }
 
     private func nextRound() -> EventRound? {
         guard !self.events.isEmpty else { return nil }
-        let events = self.events.prefix(Self.eventsPerRound).map { LoopFrame($0, joins: self.joins) }
+        let events = self.events.prefix(Self.eventsPerRound).map { waiting in
+            (frame: LoopFrame(waiting.frame, joins: self.joins), at: waiting.at)
+        }
         self.events.removeFirst(events.count)
         return EventRound(events: events, sockets: Array(self.sockets.values)[...])
     }
@@ -290,7 +295,7 @@ final class HubShard {
     /// All open sockets.
     var connected: [ObjectIdentifier] { Array(self.sockets.keys) }
 
-    /// The current state of the given sockets; skips those that closed or have no user.
+    /// The current state of the given sockets; skips those that closed or are not registered yet.
     func registrations(of sockets: [ObjectIdentifier]) -> [OpenSocket] {
         sockets.compactMap { socket in self.sockets[socket].flatMap { self.entry($0) } }
     }

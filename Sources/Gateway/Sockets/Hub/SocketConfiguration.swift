@@ -28,6 +28,8 @@ package struct SocketConfiguration: Sendable {
     /// Sockets that may wait for presence and inbox; beyond, closed with 1013.
     var waitingOpenings = 50_000
     /// Changes that may wait for an event loop; beyond, its sockets catch up from their inboxes.
+    ///
+    /// As many events for everyone may wait; beyond, dropped.
     var changesPerLoop = 50_000
     /// Events for everyone that may wait for an event loop, times its sockets; beyond, dropped.
     var eventDeliveries = 15_000_000
@@ -66,15 +68,16 @@ enum SocketMetrics {
     /// Notifications sent without a proof of receipt because too many proofs were pending; push
     /// goes out instead.
     static let unproven = Counter(label: "carillon.sockets.unproven")
-    /// Changes withheld from a loop that was too far behind, or received after the lease had
-    /// lapsed; sockets get them from their inboxes. Also events for everyone beyond the limit,
-    /// which are lost.
+    /// Changes withheld from a loop that was too far behind, or received after the lease lapsed.
+    ///
+    /// Sockets get them from their inboxes. Also counts events for everyone beyond the limit, which
+    /// are lost.
     static let shed = Counter(label: "carillon.sockets.shed")
     /// Frames received over pub/sub.
     static let frames = Counter(label: "carillon.sockets.frames")
     /// Stale presence entries that were removed.
     static let ghosts = Counter(label: "carillon.sockets.ghosts")
-    /// Users whose last visit was not recorded.
+    /// Last visits that were not recorded.
     static let unseen = Counter(label: "carillon.presence.unseen")
     /// Sockets whose gap was filled from the inbox.
     static let filled = Counter(label: "carillon.sockets.filled")

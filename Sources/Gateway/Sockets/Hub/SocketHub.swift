@@ -22,12 +22,25 @@ struct SocketRequest: Sendable {
     let reference: [UInt8]?
 }
 
-/// Tells the hub's tasks whether the socket of a waiting opening has gone.
+/// The turn of a waiting socket: the hub takes it to open the socket, or the socket leaves first.
 final class OpeningTurn: Sendable {
-    private let hasLeft = Atomic<Bool>(false)
+    private enum State: UInt8, AtomicRepresentable {
+        case waiting, taken, givenUp
+    }
 
-    var isGivenUp: Bool { self.hasLeft.load(ordering: .relaxed) }
-    func giveUp() { self.hasLeft.store(true, ordering: .relaxed) }
+    private let state = Atomic<State>(.waiting)
+
+    var isTaken: Bool { self.state.load(ordering: .relaxed) == .taken }
+
+    /// Returns false if the socket has given its turn up.
+    func take() -> Bool { self.settle(.taken) }
+
+    /// Has no effect once the turn is taken.
+    func giveUp() { _ = self.settle(.givenUp) }
+
+    private func settle(_ end: State) -> Bool {
+        self.state.compareExchange(expected: .waiting, desired: end, ordering: .relaxed).exchanged
+    }
 }
 
 /// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
@@ -284,7 +297,7 @@ package final class SocketHub: Service {
     private func serveOpenings() async {
         while let waiting = await self.openings.next(limit: Self.batchSize) {
             // Clients that gave up have come back; their old openings must not delay the new ones.
-            let batch = waiting.filter { !$0.turn.isGivenUp }
+            let batch = waiting.filter { $0.turn.take() }
             guard !batch.isEmpty else { continue }
             do {
                 let snapshots = try await self.backend.open(batch.map(\.opening))
@@ -445,7 +458,7 @@ package final class SocketHub: Service {
             do {
                 try await self.backend.markSeen(batch)
             } catch {
-                SocketMetrics.unseen.increment(by: ExactText.distinct(batch.map(\.user)).count)
+                SocketMetrics.unseen.increment(by: batch.count)
             }
         }
     }

@@ -42,10 +42,10 @@ final class SocketSession {
 
     var phase: Phase
     var identity: SocketIdentity?
-    /// Whether presence names the socket, or soon will.
-    var isRegistered = false
-    /// Its opening, while that waits.
+    /// Its turn to be opened; nil until it waits for one.
     var turn: OpeningTurn?
+    /// Whether presence names the socket, or soon will.
+    var isRegistered: Bool { self.turn?.isTaken ?? false }
     private var sequence = InboxSequence()
     /// The version of the last snapshot that did not have all unread notifications.
     private var cutVersion: Int64 = 0
@@ -123,7 +123,6 @@ final class SocketSession {
     func opened(_ snapshot: InboxSnapshot) {
         guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
-        self.turn = nil
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
         self.seen.begin(at: snapshot.seenBefore)
         self.wire?.welcome(connection: self.connection, version: snapshot.version)

@@ -215,7 +215,6 @@ package final class SignalRConnection {
         self.isPaused = false
         if case .webSocket(let old, _) = old { old.call { $0.drop() } }
         self.perform(actions)
-        SignalRMetrics.returned.increment()
         if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
         self.flush()
         return true

@@ -223,9 +223,7 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { state in
             while let first = state.ends.first, first.at <= now {
                 state.ends.removeFirst()
-                guard case .offer = state.entries[first.id] else { continue }
-                state.remove(first.id)
-                SignalRMetrics.unused.increment()
+                if case .offer = state.entries[first.id] { state.remove(first.id) }
             }
         }
     }
@@ -236,10 +234,6 @@ enum SignalRMetrics {
     /// Negotiations and connections refused because the node was full, their user had too many
     /// without a handshake, or their id was taken.
     static let refused = Counter(label: "carillon.signalr.refused")
-    /// Connections that continued over another WebSocket.
-    static let returned = Counter(label: "carillon.signalr.returned")
-    /// Offers that no client used in time.
-    static let unused = Counter(label: "carillon.signalr.unused")
     /// Pauses in reading a WebSocket because too many calls of its client waited.
     static let paused = Counter(label: "carillon.signalr.paused")
 }

@@ -56,10 +56,10 @@ package final class SocketIOConnection: EngineIOApplication {
         self.run { state, actions in state.acknowledge(id, with: arguments, in: namespace, into: &actions) }
     }
 
-    /// Disconnects the client from a namespace; it does not reconnect automatically.
-    func disconnect(_ namespace: String = SocketIOPacket.defaultNamespace) {
+    /// Disconnects the client from the default namespace; it does not reconnect automatically.
+    func disconnect() {
         self.run { state, actions in
-            state.disconnect(namespace, now: EngineIORegistry.now(), into: &actions)
+            state.disconnect(SocketIOPacket.defaultNamespace, now: EngineIORegistry.now(), into: &actions)
         }
     }
 

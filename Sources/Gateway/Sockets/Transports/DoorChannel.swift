@@ -137,7 +137,8 @@ package struct DoorTimeouts: Sendable {
     var firstRequest: Duration = .seconds(10)
     /// Until the body of a request, or the rest of a socket's message, has arrived.
     var body: Duration = .seconds(20)
-    /// For a client with a full connection to read 4 KB of it.
+    /// For a client with a full connection to read 4 KB of it, and a tenth of what waits of an
+    /// answer.
     var stall: Duration = .seconds(30)
     /// For a client's system to acknowledge what was sent (TCP_USER_TIMEOUT, RFC 5482).
     var acknowledgement: Duration = .seconds(60)

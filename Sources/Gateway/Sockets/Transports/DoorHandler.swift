@@ -19,7 +19,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    /// The least that a client must read of a full connection's output in time.
+    /// The least that a client must read of a full connection's output in time; of an answer it
+    /// must also read a tenth.
     private static let leastRead = 4 * 1024
     /// How many parts of up to 16 KB wait for the server before reading stops.
     ///
@@ -718,7 +719,8 @@ extension DoorHandler {
             guard let self, let context = self.context else { return }
             // A stream may be written as fast as it is read.
             let added = self.streamed - streamed
-            guard self.backlog > waiting + added - Self.leastRead else {
+            let least = self.decoder == nil ? Self.leastRead : max(Self.leastRead, waiting / 10)
+            guard self.backlog > waiting + added - least else {
                 self.countUnread()
                 return self.watchReader(context)
             }

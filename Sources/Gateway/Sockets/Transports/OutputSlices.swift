@@ -11,7 +11,8 @@ package final class OutputSlices: ChannelOutboundHandler {
     package typealias OutboundIn = ByteBuffer
     package typealias OutboundOut = ByteBuffer
 
-    /// Fits, encrypted, into the 16 KB with which the TLS handler's buffer begins.
+    /// Fits, encrypted, into the 16 KB with which the TLS handler's buffer begins, if it is written
+    /// at once.
     static let length = 16_000
 
     private enum Step {
