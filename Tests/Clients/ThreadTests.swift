@@ -79,7 +79,7 @@ struct ThreadTests {
         var ends: [CInt] = [0, 0]
         try #require(pipe(&ends) == 0)
         let reading = ends[0]
-        thread.run { thread.watch(reading, forWriting: false) }
+        thread.run { thread.watch(reading) }
         var byte: UInt8 = 7
         #expect(write(ends[1], &byte, 1) == 1)
         try await eventually("the socket was ready") { owner.notes.all.last == "7" }

@@ -22,7 +22,6 @@ package final class Browser: Sendable {
         package static let escape = "\u{E00C}"
         package static let end = "\u{E010}"
         package static let home = "\u{E011}"
-        package static let up = "\u{E013}"
         package static let down = "\u{E015}"
         package static let delete = "\u{E017}"
     }

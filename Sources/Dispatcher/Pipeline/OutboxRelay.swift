@@ -175,10 +175,7 @@ package struct OutboxRelay: Service {
                 waiting.add(row)
                 continue
             }
-            if let count {
-                self.metrics.moved.increment(by: count)
-                continue
-            }
+            if count != nil { continue }
             if held != nil, try await store.backlog().count > waiting.ids.count { self.metrics.held.increment() }
             break
         }
@@ -196,7 +193,7 @@ package struct OutboxRelay: Service {
 
     /// Returns the lanes that are full; nil for none.
     private func held() async throws -> OutboxStore.Held? {
-        let lengths = try await self.dispatcher.live.jobs.lengths(skipsAbsent: true)
+        let lengths = try await self.dispatcher.live.jobs.lengths()
         let full = lengths.filter { $0.value >= JobStream.highWaterMark }
         guard !full.isEmpty else { return nil }
         let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
@@ -307,8 +304,6 @@ private struct WaitingRows {
 
 /// The metrics of one outbox.
 struct OutboxMetrics: Sendable {
-    /// Rows that this dispatcher moved.
-    let moved: Counter
     /// Times that a full lane kept rows in the outbox.
     let held: Counter
     /// Rows that wait.
@@ -317,7 +312,6 @@ struct OutboxMetrics: Sendable {
 
     init(database: String, factory: any MetricsFactory) {
         let dimensions = [("database", database)]
-        self.moved = Counter(label: "carillon.outbox.moved", dimensions: dimensions, factory: factory)
         self.held = Counter(label: "carillon.outbox.held", dimensions: dimensions, factory: factory)
         self.waiting = Meter(label: "carillon.outbox.waiting", dimensions: dimensions, factory: factory)
         self.age = Meter(label: "carillon.outbox.age", dimensions: dimensions, factory: factory)

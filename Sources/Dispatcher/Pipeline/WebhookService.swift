@@ -305,7 +305,6 @@ struct WebhookSender: Sendable {
         switch await self.transfer.perform(self.request(webhook, body)) {
         case .answered(let response) where (200..<300).contains(response.status):
             WebhookMetrics.accepted.increment()
-            WebhookMetrics.told.increment(by: events.count)
             if webhook.status == .failing { try await self.store.noteSuccess(id) }
             // The next request may take its whole time, and must be settled within the claim.
             let goesOn = isRunning && fence.timeLeft > Self.timeout * 2 && mayGoOn()
@@ -438,8 +437,6 @@ struct WebhookEvent {
 
 /// Counts requests to webhooks, and their events.
 enum WebhookMetrics {
-    /// Events that receivers accepted.
-    static let told = Counter(label: "carillon.webhooks.told")
     static let accepted = Self.requests("accepted")
     static let failed = Self.requests("failed")
     /// Answers with 410, which remove the webhook.

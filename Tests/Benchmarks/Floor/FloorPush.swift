@@ -183,15 +183,10 @@ private struct FCMAccess {
         ]
         let header = ["alg": "RS256", "typ": "JWT", "kid": account.private_key_id]
         let unsigned =
-            try self.base64URL(JSONSerialization.data(withJSONObject: header)) + "."
-            + self.base64URL(JSONSerialization.data(withJSONObject: claims))
+            try Base64.url.encode(JSONSerialization.data(withJSONObject: header)) + "."
+            + Base64.url.encode(JSONSerialization.data(withJSONObject: claims))
         let key = try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key)
         let signature = try key.signature(for: SHA256.hash(data: Data(unsigned.utf8)), padding: .insecurePKCS1v1_5)
-        return unsigned + "." + self.base64URL(signature.rawRepresentation)
-    }
-
-    private static func base64URL(_ bytes: Data) -> String {
-        bytes.base64EncodedString().replacingOccurrences(of: "+", with: "-").replacingOccurrences(of: "/", with: "_")
-            .replacingOccurrences(of: "=", with: "")
+        return unsigned + "." + Base64.url.encode(signature.rawRepresentation)
     }
 }

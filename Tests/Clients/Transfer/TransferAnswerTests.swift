@@ -20,7 +20,6 @@ struct TransferAnswerTests {
             #expect(good.header("Content-Type") == "text/plain; charset=UTF-8")
             #expect(good.header("content-length") == "3")
             #expect(good.header("content") == nil)
-            #expect(good.duration > .zero)
 
             let bad = try #require(await client.perform(TransferRequest(.get, url: sandbox.url + "/none")).response)
             #expect(bad.status == 404)
@@ -52,8 +51,7 @@ struct TransferAnswerTests {
         func response(_ count: Int) -> TransferResponse {
             let lines = "HTTP/2 429\r\nretry-after: a" + String(repeating: "\u{300}", count: count) + "\r\n\r\n"
             return TransferResponse(
-                status: 429, version: .http2, headerBlock: Array(lines.utf8), body: [], isComplete: true,
-                duration: .zero)
+                status: 429, version: .http2, headerBlock: Array(lines.utf8), body: [], isComplete: true)
         }
         #expect(response(64).header("retry-after")?.unicodeScalars.count == 65)
         #expect(response(65).header("retry-after") == nil)
@@ -110,12 +108,11 @@ struct TransferAnswerTests {
         }
     }
 
-    @Test("a slow answer counts, with its duration")
+    @Test("a slow answer counts")
     func slow() async throws {
         try await TransferScope.withClient { client, sandbox in
             let response = try #require(await client.perform(sandbox.push("deade100")).response)
             #expect(response.status == 200)
-            #expect(response.duration >= .seconds(1))
         }
     }
 

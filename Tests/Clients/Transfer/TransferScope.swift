@@ -1,6 +1,7 @@
 // Carillon · TransferScope.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import Foundation
 import Glibc
@@ -77,15 +78,11 @@ extension ProviderSandbox {
         let now = Int(Date().timeIntervalSince1970)
         let unsigned = [
             #"{"alg":"ES256","kid":"\#(self.apnsKeyID)"}"#, #"{"iss":"\#(self.apnsTeamID)","iat":\#(now)}"#,
-        ].map { Self.base64URL(Data($0.utf8)) }.joined(separator: ".")
+        ].map { Base64.url.encode($0.utf8) }.joined(separator: ".")
         let key = try P256.Signing.PrivateKey(
             pemRepresentation: String(contentsOfFile: self.apnsKeyPath, encoding: .utf8))
         let signature = try key.signature(for: SHA256.hash(data: Data(unsigned.utf8)))
-        return unsigned + "." + Self.base64URL(signature.rawRepresentation)
-    }
-
-    private static func base64URL(_ data: Data) -> String {
-        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+        return unsigned + "." + Base64.url.encode(signature.rawRepresentation)
     }
 }
 

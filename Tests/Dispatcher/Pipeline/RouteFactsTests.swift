@@ -68,24 +68,6 @@ struct RoutedCapTests {
 
 @Suite("Frames of routed notifications", .timeLimit(.minutes(10)))
 struct RoutedFrameTests {
-    /// Frames that a node has received.
-    private final class Heard: Sendable {
-        private let noted = Mutex<(isReady: Bool, frames: [NodeFrame])>((false, []))
-
-        var isReady: Bool { self.noted.withLock { $0.isReady } }
-        var frames: [NodeFrame] { self.noted.withLock { $0.frames } }
-
-        func note(_ event: RedisSubscription.Event) {
-            self.noted.withLock { noted in
-                switch event {
-                case .subscribed: noted.isReady = true
-                case .message(_, let payload): noted.frames += NodeFrameBatch.decode(payload) ?? []
-                case .resumed, .lost: break
-                }
-            }
-        }
-    }
-
     /// Stores two notifications of a user who has a socket.
     private static func prepare(_ dispatcher: Dispatcher) async throws -> [Notification] {
         let connection = ConnectionPresence(
@@ -164,7 +146,7 @@ struct RoutedFrameTests {
             let notifications = try await Self.prepare(dispatcher)
             _ = try await dispatcher.database.inboxes.markRead(
                 user: "ada", ids: [notifications[0].id], at: TestDispatcher.now)
-            let heard = Heard()
+            let heard = HeardFrames()
             let subscription = try RedisSubscription(
                 try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
                 on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
@@ -217,7 +199,7 @@ struct RoutedFrameTests {
                 replaced += batch.replacements
             }
             #expect(replaced.map(\.version) == [6, 8])
-            let heard = Heard()
+            let heard = HeardFrames()
             let subscription = try RedisSubscription(
                 try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
                 on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger

@@ -1,6 +1,7 @@
 // Carillon · SandboxClient.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import Foundation
 import Sandbox
@@ -51,7 +52,7 @@ struct SandboxClient: Sendable {
         let key = try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key)
         let signature = try key.signature(
             for: SHA256.hash(data: Data(unsigned.utf8)), padding: .insecurePKCS1v1_5)
-        let assertion = unsigned + "." + Self.base64URL(signature.rawRepresentation)
+        let assertion = unsigned + "." + Base64.url.encode(signature.rawRepresentation)
         return try await CurlReply.get([
             "--cacert", sandbox.caPath, account.token_uri, "--data-urlencode", "grant_type=\(Self.grant)", "-d",
             "assertion=\(assertion)",
@@ -67,7 +68,7 @@ struct SandboxClient: Sendable {
             ["alg": "ES256", "kid": keyID ?? self.sandbox.apnsKeyID],
             ["iss": self.sandbox.apnsTeamID, "iat": Int(time.timeIntervalSince1970)])
         let signature = try key.signature(for: SHA256.hash(data: Data(unsigned.utf8)))
-        return unsigned + "." + Self.base64URL(signature.rawRepresentation)
+        return unsigned + "." + Base64.url.encode(signature.rawRepresentation)
     }
 
     /// Calls `messages:send` over HTTP/2 unless the extra arguments say otherwise.
@@ -109,11 +110,7 @@ struct SandboxClient: Sendable {
     }
 
     private static func unsigned(_ header: [String: Any], _ claims: [String: Any]) throws -> String {
-        try [header, claims].map { self.base64URL(try JSONSerialization.data(withJSONObject: $0)) }
+        try [header, claims].map { Base64.url.encode(try JSONSerialization.data(withJSONObject: $0)) }
             .joined(separator: ".")
-    }
-
-    private static func base64URL(_ data: Data) -> String {
-        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 }

@@ -1,6 +1,7 @@
 // Carillon · WebPushTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import Foundation
 import Sandbox
@@ -47,13 +48,13 @@ struct WebPushTests {
         ]
         if let subject = change.subject { claims["sub"] = subject }
         let unsigned = try [["typ": "JWT", "alg": "ES256"], claims].map {
-            Self.base64URL(try JSONSerialization.data(withJSONObject: $0))
+            Base64.url.encode(try JSONSerialization.data(withJSONObject: $0))
         }.joined(separator: ".")
         let signer = change.hasOtherSignature ? P256.Signing.PrivateKey() : key
         let signature = try signer.signature(for: Data(unsigned.utf8)).rawRepresentation
         var headers = [
-            "authorization": "\(change.scheme) t=\(unsigned).\(Self.base64URL(signature)), "
-                + "k=\(Self.base64URL(key.publicKey.x963Representation))",
+            "authorization": "\(change.scheme) t=\(unsigned).\(Base64.url.encode(signature)), "
+                + "k=\(Base64.url.encode(key.publicKey.x963Representation))",
             "ttl": "60", "content-encoding": "aes128gcm", "content-type": "application/octet-stream",
         ]
         headers.merge(change.headers) { $1 }
@@ -64,10 +65,6 @@ struct WebPushTests {
             ["--http2", "--cacert", sandbox.caPath, "-X", change.method, "--data-binary", "@\(file.path)"]
                 + headers.flatMap { ["-H", "\($0.key):" + ($0.value.isEmpty ? "" : " \($0.value)")] }
                 + [sandbox.subscription(id).endpoint])
-    }
-
-    private static func base64URL(_ data: Data) -> String {
-        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
     /// Encrypts a text for a subscription (RFC 8291).
@@ -182,16 +179,16 @@ struct WebPushTests {
     @Test("derives a subscription from a name and a key")
     func subscriptions() async throws {
         let client = try #require(SandboxScope.client)
-        let key = Self.base64URL(P256.Signing.PrivateKey().publicKey.x963Representation)
+        let key = Base64.url.encode(P256.Signing.PrivateKey().publicKey.x963Representation)
         let one = try await client.control("/subscriptions?id=ada&key=\(key)")
         #expect(one.status == 200)
         let endpoint = one.value("endpoint") as? String ?? ""
         #expect(endpoint.hasPrefix("\(client.sandbox.url)/push/ada/"))
         #expect(endpoint != client.sandbox.subscription("ada").endpoint)
         let keys = client.sandbox.subscription("ada").keys
-        #expect(one.value("keys", "auth") as? String == Self.base64URL(Data(keys.secret)))
+        #expect(one.value("keys", "auth") as? String == Base64.url.encode(keys.secret))
         #expect(
-            one.value("keys", "p256dh") as? String == Self.base64URL(keys.privateKey.publicKey.x963Representation))
+            one.value("keys", "p256dh") as? String == Base64.url.encode(keys.privateKey.publicKey.x963Representation))
         for query in ["", "?id=ada", "?id=a%2Fb&key=\(key)", "?id=ada&key=abc"] {
             #expect(try await client.control("/subscriptions\(query)").status == 400)
         }

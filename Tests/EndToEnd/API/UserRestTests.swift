@@ -21,8 +21,6 @@ struct UserRestTests {
         "devices":[{"platform":"android","token":"ada-phone","name":"phone"}],"topics":["news"]}
         """
 
-    private static func names(_ value: JSONValue?) -> Set<String> { Set(value?.object?.map(\.key) ?? []) }
-
     @Test("a user record is stored at once and exported whole, by services only")
     func roundTrip() async throws {
         try await Stack.with { stack in

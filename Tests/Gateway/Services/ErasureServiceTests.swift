@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Operations
 import Support
 import Testing
 
@@ -16,13 +15,7 @@ struct ErasureServiceTests {
     func fired() async throws {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: Keyspace(prefix: prefix)),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    now: { Tokens.now },
-                    logger: TestLog.logger
-                )
+                let base = try GatewayBase.forTests(database.pool, redis, Keyspace(prefix: prefix))
                 let revocations = RevocationRegister(
                     store: base.database.revocations, live: base.live, logger: TestLog.logger)
                 let erasure = ErasureService(base, users: base.database.users, revocations: revocations)

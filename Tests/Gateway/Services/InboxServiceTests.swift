@@ -14,27 +14,10 @@ import Testing
 
 @Suite("Inbox changes by users", .timeLimit(.minutes(10)))
 struct InboxServiceTests {
-    private final class Heard: Sendable {
-        private let noted = Mutex<(isReady: Bool, frames: [NodeFrame])>((false, []))
-
-        var isReady: Bool { self.noted.withLock { $0.isReady } }
-        var frames: [NodeFrame] { self.noted.withLock { $0.frames } }
-
-        func note(_ event: RedisSubscription.Event) {
-            self.noted.withLock { noted in
-                switch event {
-                case .subscribed: noted.isReady = true
-                case .message(_, let payload): noted.frames += NodeFrameBatch.decode(payload) ?? []
-                case .resumed, .lost: break
-                }
-            }
-        }
-    }
-
     /// Runs `body` with the inbox of a user who has a socket, and the frames that the user's node
     /// receives.
     private static func with(
-        _ body: (InboxServices, NotificationStore, Heard, Live) async throws -> Void
+        _ body: (InboxServices, NotificationStore, HeardFrames, Live) async throws -> Void
     ) async throws {
         try await TestDatabase.with { database in
             try await TestRedis.with { redis, prefix in
@@ -44,21 +27,32 @@ struct InboxServiceTests {
                 let connection = ConnectionPresence(
                     connection: "c", node: "n", dialect: .native, state: .active, since: Tokens.now)
                 _ = try await presence.register([("ada", connection)])
-                let heard = Heard()
+                let heard = HeardFrames()
                 let subscription = try RedisSubscription(
                     try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
                     on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
                 ) { heard.note($0) }
                 try await eventually("the node listens") { heard.isReady }
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    now: { Tokens.now },
-                    logger: TestLog.logger
-                )
+                let base = try GatewayBase.forTests(database.pool, redis, keys)
                 try await body(InboxServices(base), Database(database.pool).notifications, heard, base.live)
                 await subscription.close()
+            }
+        }
+    }
+
+    /// Runs `body` with a gateway whose Redis it may stop.
+    private static func withOwnRedis(
+        _ body: (RedisServer, RedisClient, GatewayBase) async throws -> Void
+    ) async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = TestRedis.patience
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: TestRedis.prefix())
+                let base = try GatewayBase.forTests(
+                    database.pool, redis, keys, events: EventPublisher.forTests(redis, keys))
+                try await body(server, redis, base)
             }
         }
     }
@@ -146,72 +140,42 @@ struct InboxServiceTests {
 
     @Test("waits for a Redis that restarts, so the events of a read by REST are not lost")
     func restart() async throws {
-        let server = try await RedisServer.start()
-        var configuration = try server.configuration()
-        configuration.commandTimeout = TestRedis.patience
-        try await TestRedis.with(configuration) { redis in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: TestRedis.prefix())
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    events: EventPublisher(
-                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
-                    now: { Tokens.now },
-                    logger: TestLog.logger
-                )
-                let (inbox, store) = (InboxServices(base), base.database.notifications)
-                _ = try await store.store(Self.notifications(1..<2), areRepeats: false)
-                try await server.kill()
-                try await eventually("Redis is known to be away") { redis.isAway }
-                async let change = inbox.service.markRead(user: "ada", ids: nil)
-                try await eventually("PostgreSQL has the change") {
-                    try await inbox.store.states(["ada"]).first?.unread == 0
-                }
-                try await server.start()
-                let unread = try await change.unread
-                #expect(unread == 0)
-                let events = try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
-                #expect(events == ["read"])
+        try await Self.withOwnRedis { server, redis, base in
+            let (inbox, store) = (InboxServices(base), base.database.notifications)
+            _ = try await store.store(Self.notifications(1..<2), areRepeats: false)
+            try await server.kill()
+            try await eventually("Redis is known to be away") { redis.isAway }
+            async let change = inbox.service.markRead(user: "ada", ids: nil)
+            try await eventually("PostgreSQL has the change") {
+                try await inbox.store.states(["ada"]).first?.unread == 0
             }
+            try await server.start()
+            let unread = try await change.unread
+            #expect(unread == 0)
+            let events = try await redis.entries(of: base.live.keys.events).compactMap { $0.texts["event"] }
+            #expect(events == ["read"])
         }
     }
 
     @Test("a read by REST that has waited for a Redis that is away does not wait again at its next step")
     func outage() async throws {
-        let server = try await RedisServer.start()
-        var configuration = try server.configuration()
-        configuration.commandTimeout = TestRedis.patience
-        try await TestRedis.with(configuration) { redis in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: TestRedis.prefix())
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    events: EventPublisher(
-                        log: EventLog(keys: keys, length: 100), connection: redis, logger: TestLog.logger),
-                    now: { Tokens.now },
-                    logger: TestLog.logger
-                )
-                let begin = ContinuousClock.now
-                let readings = Mutex(0)
-                let service = InboxService(base, base.database.inboxes, retries: FrameRetries(base)) {
-                    // The call begins at the first reading; later ones are past its patience.
-                    readings.withLock { count in
-                        count += 1
-                        return count == 1 ? begin : begin + .seconds(5)
-                    }
+        try await Self.withOwnRedis { server, redis, base in
+            let begin = ContinuousClock.now
+            let readings = Mutex(0)
+            let service = InboxService(base, base.database.inboxes, retries: FrameRetries(base)) {
+                // The call begins at the first reading; later ones are past its patience.
+                readings.withLock { count in
+                    count += 1
+                    return count == 1 ? begin : begin + .seconds(5)
                 }
-                _ = try await base.database.notifications.store(Self.notifications(1..<2), areRepeats: false)
-                try await server.kill()
-                try await eventually("Redis is known to be away") { redis.isAway }
-                let start = ContinuousClock.now
-                let change = try await service.markRead(user: "ada", ids: nil)
-                #expect(change.unread == 0)
-                #expect(ContinuousClock.now - start < TestRedis.patience)
             }
+            _ = try await base.database.notifications.store(Self.notifications(1..<2), areRepeats: false)
+            try await server.kill()
+            try await eventually("Redis is known to be away") { redis.isAway }
+            let start = ContinuousClock.now
+            let change = try await service.markRead(user: "ada", ids: nil)
+            #expect(change.unread == 0)
+            #expect(ContinuousClock.now - start < TestRedis.patience)
         }
     }
 

@@ -28,13 +28,7 @@ struct SurveyServiceTests {
                 let lease = Lease(
                     key: keys.dispatcherLease("d"), value: "dispatcher", register: register, connection: redis)
                 _ = try await lease.renew()
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { Tokens.now }),
-                    now: { Tokens.now },
-                    logger: TestLog.logger
-                )
+                let base = try GatewayBase.forTests(database.pool, redis, keys)
                 let registry = PrometheusRegistry()
                 let survey = SurveyService(base, interval: .milliseconds(20), metrics: registry)
                 // A 0 before the first answer would be an alert.
@@ -59,13 +53,7 @@ struct SurveyServiceTests {
                 let keys = Keyspace(prefix: prefix)
                 try await redis.send("XADD", .text(keys.jobs(.critical)), "*", "user", "ada")
                 let ahead = Timestamp.now() + .seconds(86_400)
-                let base = GatewayBase(
-                    database: Database(database.pool),
-                    live: Live(redis, keys: keys),
-                    catalogs: CatalogRegister(try Catalog([]), now: { ahead }),
-                    now: { ahead },
-                    logger: TestLog.logger
-                )
+                let base = try GatewayBase.forTests(database.pool, redis, keys, now: { ahead })
                 let registry = PrometheusRegistry()
                 let survey = SurveyService(base, interval: .milliseconds(20), metrics: registry)
                 func gauge(_ name: String, _ lane: String) -> Double? {

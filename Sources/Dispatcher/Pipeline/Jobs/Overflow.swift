@@ -90,7 +90,7 @@ final class OverflowGuard: Sendable {
     /// Reads the length of the lanes, and the organisations with an overflow.
     func look() async throws(RedisError) {
         self.state.withLock { $0.moved = [] }
-        let lengths = try await self.dispatcher.live.jobs.lengths(skipsAbsent: true)
+        let lengths = try await self.dispatcher.live.jobs.lengths()
         var found: Set<ExactText> = []
         var isComplete = true
         for result in try await self.dispatcher.live.overflows.orgs(in: self.dispatcher.keys.jobSources) {

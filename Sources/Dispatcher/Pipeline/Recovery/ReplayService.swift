@@ -3,7 +3,6 @@
 
 import Clients
 import Core
-import CoreMetrics
 import Logging
 import ServiceLifecycle
 import Storage
@@ -53,7 +52,6 @@ package struct ReplayService: Service {
         guard fence.isOpen else { return letters.count }
         for reply in try await self.dispatcher.live.append(batch) { _ = try reply.checked() }
         try await self.dispatcher.database.deadLetters.remove(letters)
-        PipelineMetrics.replayed.increment(by: letters.count)
         return letters.count
     }
 

@@ -341,7 +341,6 @@ package final class FrameRetries: Service {
 struct RetractionService: Sendable {
     private static let perSecond = 2
     private static let burst = 20
-    private static let asked = Counter(label: "carillon.retractions.asked")
     private static let omitted = Counter(label: "carillon.retractions.omitted")
 
     private let catalogs: CatalogRegister
@@ -381,7 +380,6 @@ struct RetractionService: Sendable {
                 batch.append(work, to: keys.deliveries(holder.provider, .bulk))
             }
             try await self.live.connection.run(batch, isPatient: isPatient)
-            Self.asked.increment(by: count)
         } catch {
             self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])
         }

@@ -46,7 +46,6 @@ package struct NodeService: Service {
         revocations: RevocationRegister,
         eventLoop: any EventLoop,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
-        startedAt: Timestamp = .now(),
         logger: Logger
     ) {
         self.node = node
@@ -57,7 +56,7 @@ package struct NodeService: Service {
         self.revocations = revocations
         self.eventLoop = eventLoop
         self.now = now
-        self.process = ProcessNote(version: CommandFrame.version, startedAt: startedAt)
+        self.process = ProcessNote(version: CommandFrame.version, startedAt: .now())
         self.revocationsChannel = live.keys.revocationsChannel
         self.logger = logger
     }

@@ -49,7 +49,6 @@ package final class UserRate: Service {
     private let burst: Int
     private let lot: Int
     private let buckets: TokenBuckets
-    private let now: @Sendable () -> ContinuousClock.Instant
     private let accounts = Mutex<[ExactText: Account]>([:])
     private let reports: AsyncStream<Report>
     private let reporter: AsyncStream<Report>.Continuation
@@ -64,15 +63,13 @@ package final class UserRate: Service {
         perSecond: Int,
         burst: Int,
         buckets: TokenBuckets,
-        metrics: any MetricsFactory = MetricsSystem.factory,
-        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+        metrics: any MetricsFactory = MetricsSystem.factory
     ) {
         self.kind = kind
         self.perSecond = perSecond
         self.burst = burst
         self.lot = max(1, min(Self.largestLot, burst / 4))
         self.buckets = buckets
-        self.now = now
         (self.reports, self.reporter) = AsyncStream.makeStream(
             bufferingPolicy: .bufferingOldest(Self.mostReports)
         )
@@ -84,7 +81,7 @@ package final class UserRate: Service {
     /// Counts actions and returns how long the user must wait first; nil if not at all.
     func delay(_ user: String, count: Int = 1) -> Duration? {
         let key = ExactText(user)
-        let now = self.now()
+        let now = ContinuousClock.now
         let (delay, due) = self.accounts.withLock { accounts -> (Duration?, Int) in
             if accounts.count >= Self.mostUsers, accounts[key] == nil {
                 accounts = accounts.filter { ($0.value.blockedUntil ?? now) > now }
@@ -126,7 +123,7 @@ package final class UserRate: Service {
     }
 
     private func take(_ report: Report) async {
-        guard self.now() - report.at < Self.longestWait else { return self.unchecked.increment() }
+        guard ContinuousClock.now - report.at < Self.longestWait else { return self.unchecked.increment() }
         do {
             let delay = try await self.buckets.take(
                 report.count,
@@ -136,7 +133,7 @@ package final class UserRate: Service {
                 burst: self.burst
             )
             guard delay > 0 else { return }
-            let until = self.now() + .milliseconds(delay)
+            let until = ContinuousClock.now + .milliseconds(delay)
             let key = ExactText(report.user)
             self.accounts.withLock { accounts in
                 // Replies to lots of one user come in any order.

@@ -229,7 +229,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             self.retryAt = nil
             self.lastFailure = nil
             self.connections[connection.socket] = connection
-            self.thread.watch(connection.socket, forWriting: false)
+            self.thread.watch(connection.socket)
             self.dispatch()
         case .failure(let error):
             let reason = error.message ?? error.code.rawValue

@@ -122,7 +122,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         self.attempt = 0
         self.connection = pointer
         PQsetnonblocking(pointer, 1)
-        self.thread.watch(PQsocket(pointer), forWriting: false)
+        self.thread.watch(PQsocket(pointer))
         self.handle(.listening)
         self.socketIsReady(PQsocket(pointer))
     }

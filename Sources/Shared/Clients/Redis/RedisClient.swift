@@ -172,12 +172,11 @@ package final class RedisClient: Sendable {
     package func run(
         _ script: RedisScript,
         keys: [RedisArgument],
-        arguments: [RedisArgument] = [],
-        timeout: Duration? = nil
+        arguments: [RedisArgument] = []
     ) async throws(RedisError) -> RedisReply {
         var batch = RedisBatch()
         batch.append(script, keys: keys, arguments: arguments)
-        guard let reply = try await self.send(batch, timeout: timeout).first else { return .null }
+        guard let reply = try await self.send(batch).first else { return .null }
         return try reply.checked()
     }
 

@@ -36,7 +36,7 @@ final class PollingThread: Sendable {
         self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
         self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
         guard self.epoll >= 0, self.wake >= 0 else { return nil }
-        self.watch(self.wake, forWriting: false)
+        self.watch(self.wake)
     }
 
     deinit {
@@ -77,9 +77,9 @@ final class PollingThread: Sendable {
 
     // MARK: On the thread
 
-    /// Watches a socket for reading and, if requested, for writing.
-    func watch(_ socket: CInt, forWriting: Bool) {
-        self.control(EPOLL_CTL_ADD, socket, forWriting: forWriting)
+    /// Watches a socket for reading.
+    func watch(_ socket: CInt) {
+        self.control(EPOLL_CTL_ADD, socket, forWriting: false)
     }
 
     /// Changes whether a watched socket is watched for writing.

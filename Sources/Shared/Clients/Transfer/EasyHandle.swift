@@ -181,7 +181,7 @@ final class EasyHandle {
     }
 
     /// Returns the outcome of a transfer that libcurl ended with `result`.
-    func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
+    func outcome(_ result: CURLcode) -> TransferOutcome {
         if self.isFenced { return .unanswered(TransferFailure(.fenced)) }
         let wasSent = self.wasSent
         if self.hasOnlyPrivateAddresses == true, result == CURLE_COULDNT_CONNECT {
@@ -189,7 +189,7 @@ final class EasyHandle {
         }
         let status = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
         // The status holds even if the body is too long or breaks off.
-        guard let ticket, status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {
+        guard status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {
             if self.response.isTooLarge {
                 return .unanswered(
                     TransferFailure(.responseTooLarge, mayHaveBeenSent: wasSent, code: Int(result.rawValue)))
@@ -203,8 +203,7 @@ final class EasyHandle {
                 version: self.version,
                 headerBlock: self.response.headers.withUnsafeBufferPointer { Array($0) },
                 body: self.response.body.withUnsafeBufferPointer { Array($0) },
-                isComplete: result == CURLE_OK && !self.response.isTooLarge,
-                duration: ticket.start.duration(to: now)
+                isComplete: result == CURLE_OK && !self.response.isTooLarge
             ))
     }
 

@@ -144,12 +144,9 @@ final class TransferLoop {
     // MARK: Out
 
     private func collect() {
-        var now: Instant?
         while let end = self.multi.nextEnd() {
             guard let handle = EasyHandle.owner(of: end.easy) else { continue }
-            let time = now ?? Instant.now
-            now = time
-            let outcome = handle.outcome(end.result, now: time)
+            let outcome = handle.outcome(end.result)
             if case .answered(let response) = outcome { self.note(response.version, lane: handle.lane) }
             self.finish(handle, outcome)
         }

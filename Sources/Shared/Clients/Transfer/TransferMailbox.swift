@@ -10,7 +10,6 @@ final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
     let request: Request
     /// The host that takes turns with others in the queue; empty for mail, which has one relay.
     let origin: String
-    let start: ContinuousClock.Instant
     /// The latest start: what waits in our queue for longer has too little time left for a call.
     let turnDeadline: ContinuousClock.Instant
     let deadline: ContinuousClock.Instant
@@ -20,7 +19,6 @@ final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
     init(_ request: Request, origin: String = "", start: ContinuousClock.Instant, timeout: Duration) {
         self.request = request
         self.origin = origin
-        self.start = start
         self.turnDeadline = start.advanced(by: timeout / 2)
         self.deadline = start.advanced(by: timeout)
     }

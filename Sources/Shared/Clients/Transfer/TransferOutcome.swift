@@ -29,8 +29,6 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
     ///
     /// The status is valid; the body may be cut.
     package let isComplete: Bool
-    /// The time from the call to the answer, waiting included.
-    let duration: Duration
     /// The raw header lines, parsed on demand since most callers want one or none.
     private let headerBlock: [UInt8]
 
@@ -39,15 +37,13 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
         version: Version,
         headerBlock: [UInt8],
         body: [UInt8],
-        isComplete: Bool,
-        duration: Duration
+        isComplete: Bool
     ) {
         self.status = status
         self.version = version
         self.headerBlock = headerBlock
         self.body = body
         self.isComplete = isComplete
-        self.duration = duration
     }
 
     /// Leaves out the headers and the body, which may name a device.

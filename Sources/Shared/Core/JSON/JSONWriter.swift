@@ -227,11 +227,6 @@ extension JSONWriter {
         self.string(text)
     }
 
-    mutating func member(_ key: StaticString, _ text: Substring) {
-        self.key(key)
-        self.string(text)
-    }
-
     package mutating func member(_ key: StaticString, _ value: some BinaryInteger) {
         self.key(key)
         self.integer(value)

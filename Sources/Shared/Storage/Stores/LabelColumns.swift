@@ -28,7 +28,6 @@ enum EndpointColumns {
     static let source = LabelColumns.list + ", n.sent_via, n.sent_device"
     static let list = LabelColumns.list + ", n.sent_via, d.id, d.platform, d.app"
     static let join = "LEFT JOIN carillon.devices d ON d.id = n.sent_device"
-    static let count = LabelColumns.count + 4
 
     static func read(
         _ row: PostgresRow,

@@ -127,11 +127,9 @@ package struct JobStream: Sendable {
         return nil
     }
 
-    /// Returns the number of jobs in each lane, in one round trip.
-    ///
-    /// - Parameter skipsAbsent: whether to leave out the streams of a server of a cluster that is
-    ///   away, instead of an error.
-    package func lengths(skipsAbsent: Bool = false) async throws(RedisError) -> [Lane: Int] {
+    /// Returns the number of jobs in each lane, in one round trip; leaves out the streams of a
+    /// server of a cluster that is away.
+    package func lengths() async throws(RedisError) -> [Lane: Int] {
         var batch = RedisBatch()
         var lanes: [Lane] = []
         for keys in self.live.keys.jobSources {
@@ -141,8 +139,8 @@ package struct JobStream: Sendable {
             }
         }
         var lengths: [Lane: Int] = [:]
-        for (lane, reply) in zip(lanes, try await self.live.connection.send(batch, isPatient: !skipsAbsent)) {
-            if skipsAbsent, case .error(let error) = reply, error.isOfAbsentServer { continue }
+        for (lane, reply) in zip(lanes, try await self.live.connection.send(batch, isPatient: false)) {
+            if case .error(let error) = reply, error.isOfAbsentServer { continue }
             lengths[lane, default: 0] += Int(try reply.integer())
         }
         return lengths

@@ -99,13 +99,9 @@ extension Schema {
         .kind("string", [("enum", .array(words.map { .string($0) }))])
     }
 
-    /// One of an enum's raw values, but for `excluded`.
-    static func cases<Value: RawRepresentable<String> & CaseIterable>(
-        of type: Value.Type,
-        except excluded: Set<String> = []
-    ) -> Schema {
-        let names = type.allCases.map(\.rawValue).filter { !excluded.contains($0) }
-        return .kind("string", [("enum", .array(names.map { .string($0) }))])
+    /// One of an enum's raw values.
+    static func cases<Value: RawRepresentable<String> & CaseIterable>(of type: Value.Type) -> Schema {
+        .kind("string", [("enum", .array(type.allCases.map { .string($0.rawValue) }))])
     }
 
     static func constant(_ value: JSONValue) -> Schema { Schema(JSONMember("const", value)) }

@@ -82,13 +82,6 @@ package enum EngineIOMessage: Sendable, Equatable {
     case text([UInt8])
     case binary([UInt8])
 
-    /// The size in bytes without framing.
-    var count: Int {
-        switch self {
-        case .text(let bytes), .binary(let bytes): bytes.count
-        }
-    }
-
     var fitsPolling: Bool {
         if case .text(let text) = self { return !text.contains(EngineIOPayload.separator) }
         return true
