@@ -115,6 +115,7 @@ extension JobIntake {
         _ pages: [String: Schedule.Page],
         into stored: inout StoredBatch
     ) async throws {
+        guard !pages.isEmpty else { return }
         var topics: [ExactText: [Int]] = [:]
         for job in prepared.indices {
             guard let topic = pages[prepared[job].origin.latestEntry]?.topic else { continue }
@@ -140,6 +141,7 @@ extension JobIntake {
         _ pages: [String: Schedule.Page],
         into stored: inout StoredBatch
     ) {
+        guard !pages.isEmpty else { return }
         for job in prepared.indices where pages[prepared[job].origin.latestEntry] != nil {
             let page = prepared[job]
             var outcomes = stored.pageOutcomes[page.origin.latestEntry, default: [:]]

@@ -1,0 +1,139 @@
+// Carillon · ClockTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Operations
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@testable import Pipeline
+
+@Suite(.timeLimit(.minutes(10)))
+struct ZoneWatchTests {
+    @Test("each dispatcher whose time-zone data changes reconsiders the releases, and one of those that start with it")
+    func once() async throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "zones-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                func install(_ version: String) throws {
+                    try Data("# version \(version)\n".utf8).write(to: folder.appending(path: "tzdata.zi"))
+                }
+                func watch() throws -> ZoneWatch {
+                    ZoneWatch(
+                        dispatcher: try TestDispatcher.make(
+                            database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                            zones: ZoneDatabase(folder: folder.path)))
+                }
+                let far = PostgresValue.timestamptz((TestDispatcher.now + .seconds(36_000)).microseconds)
+                func reconsiders(_ watch: ZoneWatch, _ state: inout ZoneWatch.State) async throws -> Bool {
+                    try await database.pool.query("DELETE FROM carillon.follow_ups")
+                    try await database.pool.query(
+                        """
+                        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                        VALUES ('ada', gen_random_uuid(), 'release', $1)
+                        """,
+                        far)
+                    try await watch.look(&state)
+                    return try await database.pool.query(
+                        "SELECT FROM carillon.follow_ups WHERE due_at < $1", far
+                    ).count == 1
+                }
+                try install("2026a")
+                let (one, two) = (try watch(), try watch())
+                var (first, second) = (ZoneWatch.State(), ZoneWatch.State())
+                var found = [try await reconsiders(one, &first), try await reconsiders(two, &second)]
+                try install("2026b")
+                found.append(try await reconsiders(two, &second))
+                found.append(try await reconsiders(one, &first))
+                #expect(found == [true, false, true, true])
+            }
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(10)))
+struct SteadyClockTests {
+    private static let start = Timestamp(seconds: 1_795_000_000)
+
+    @Test("runs on from its start, and follows another clock from the middle of the round trip")
+    func goesOn() {
+        let begin = ContinuousClock.now
+        let clock = SteadyClock(Self.start, at: begin)
+        #expect(clock.now(at: begin + .seconds(10)) == Self.start + .seconds(10))
+        let asked = begin + .seconds(20)
+        let ahead = clock.set(Self.start + .seconds(3_620), asked: asked, answered: asked + .milliseconds(200))
+        #expect(ahead == .milliseconds(3_599_900))
+        #expect(clock.now(at: asked + .milliseconds(100)) == Self.start + .seconds(3_620))
+        #expect(clock.now(at: asked + .milliseconds(1_100)) == Self.start + .seconds(3_621))
+    }
+
+    @Test("ignores an answer that took too long, unless none was faster")
+    func late() {
+        let begin = ContinuousClock.now
+        let clock = SteadyClock(Self.start + .seconds(7_200), at: begin)
+        clock.set(Self.start, asked: begin, answered: begin + .seconds(2))
+        #expect(clock.now(at: begin + .seconds(2)) == Self.start + .seconds(1))
+        let asked = begin + .seconds(3)
+        #expect(clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(3)) == nil)
+        #expect(clock.now(at: asked) == Self.start + .seconds(2))
+        clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(1))
+        #expect(clock.now(at: asked + .milliseconds(500)) == Self.start + .seconds(99))
+        clock.set(Self.start, asked: asked, answered: asked)
+        #expect(clock.set(Self.start + .seconds(99), asked: asked, answered: asked + .seconds(1)) == nil)
+        #expect(clock.now(at: asked) == Self.start)
+    }
+
+    @Test("starts with a second answer if the first came too late")
+    func lateStart() async throws {
+        try await TestDatabase.with { database in
+            let notifications = Database(database.pool).notifications
+            let begin = ContinuousClock.now
+            let end = begin + .seconds(7_200)
+            // The process stalls between its first question and the answer.
+            let instants = Mutex([begin, end])
+            let clock = SteadyClock(Self.start, at: begin)
+            let service = ClockService(
+                clock: clock, notifications: notifications, machine: Timestamp.now,
+                instant: { instants.withLock { $0.count > 1 ? $0.removeFirst() : end } }, logger: TestLog.logger)
+            let earliest = try await notifications.clock()
+            await service.start()
+            let latest = try await notifications.clock()
+            #expect(earliest <= clock.now(at: end) && clock.now(at: end) <= latest)
+        }
+    }
+
+    @Test("starts after a few answers even if all come late")
+    func lateAnswers() async throws {
+        try await TestDatabase.with { database in
+            let begin = ContinuousClock.now
+            // Each look at the clock is a minute after the one before.
+            let looks = Mutex(0)
+            let clock = SteadyClock(Self.start, at: begin)
+            let service = ClockService(
+                clock: clock, notifications: Database(database.pool).notifications, machine: Timestamp.now,
+                instant: {
+                    looks.withLock { looks in
+                        looks += 1
+                        return begin + .seconds(60 * looks)
+                    }
+                }, logger: TestLog.logger)
+            await service.start()
+            #expect(!clock.isPrecise)
+            #expect(looks.withLock { $0 } == 10)
+        }
+    }
+
+    @Test("follows another clock that is set back")
+    func back() {
+        let begin = ContinuousClock.now
+        let clock = SteadyClock(Self.start, at: begin)
+        clock.set(Self.start + .seconds(-3_600), asked: begin, answered: begin)
+        #expect(clock.now(at: begin) == Self.start + .seconds(-3_600))
+    }
+}
