@@ -73,6 +73,9 @@ struct OutageTests {
             try await stack.connection.send("BGSAVE")
             try await eventually("the dispatcher names the reason") { await isReady(503, "redis: MISCONF") }
             #expect(try await post("unwritten").body["detail"]?.string == "Redis refuses it: MISCONF")
+            try await eventually("the gateway is ready, as inboxes can be read") {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
             try await eventually("a gateway warns") {
                 gateway.process.errors().contains("the last write to disk failed")
             }
