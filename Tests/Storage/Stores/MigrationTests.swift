@@ -20,13 +20,7 @@ struct MigrationTests {
     func order() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let labels = try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing
-            let known = [
-                "1 schema", "2 layout", "3 former parts", "4 archive", "5 gather", "6 apns tokens",
-                "7 parts and gather", "8 outbox", "9 row space", "10 clear noted users",
-                "11 index noted users", "12 index broadcasts", "13 index schedules, digests and revocations",
-                "14 index device tokens", "15 index broadcasts by state",
-            ]
-            #expect(labels == known + ["1000 mood"])
+            #expect(labels == ["1 schema", "1000 mood"])
             #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == labels)
             #expect(try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger).isEmpty)
             #expect(try await database.pool.query("SELECT mood FROM carillon.follow_ups").isEmpty)
@@ -94,32 +88,6 @@ struct MigrationTests {
                 try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing == ["1000 mood"])
             #expect(
                 try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == ["1000 mood"])
-        }
-    }
-
-    @Test("clears the users that earlier releases noted in broadcasts, and refuses no list of theirs")
-    func notedUsers() async throws {
-        try await TestDatabase.with(isMigrated: false) { database in
-            try await Migrations.apply(Array(Migrations.all.prefix(9)), to: database.pool, logger: TestLog.logger)
-            for statement in [
-                """
-                INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state,
-                    created_at, withdrawn_to)
-                SELECT gen_random_uuid(), '', s, s, 'jobs', jsonb_build_array(jsonb_build_array('except', 'no list')),
-                    'bulk', 2, s, now(), 'ada'
-                FROM unnest(ARRAY['cancelled', 'cancelling']) AS s
-                """,
-                """
-                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
-                    counted, at)
-                SELECT id, 0, 0, 'ada', 'bob', 1, 1, '{}', now() FROM carillon.broadcasts
-                """,
-            ] { try await database.pool.query(statement) }
-            try await Migrations.apply(to: database.pool, logger: TestLog.logger)
-            let pages = try await database.pool.query("SELECT after_user || until_user FROM carillon.broadcast_pages")
-            #expect(try pages.map { try $0.text(0) } == ["", ""])
-            let places = try await database.pool.query("SELECT state FROM carillon.broadcasts WHERE withdrawn_to <> ''")
-            #expect(try places.map { try $0.text(0) } == ["cancelling"])
         }
     }
 

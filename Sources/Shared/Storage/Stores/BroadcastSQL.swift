@@ -24,10 +24,11 @@ enum BroadcastSQL {
     /// Stores a broadcast and its chains unless its entry or job id is known.
     ///
     /// A failed broadcast whose dead letter is replayed continues where it stopped, with a new
-    /// `created_at`. It is found by its entry, because erasing a user from `except` changes the id
-    /// of the replayed one, which is a hash of the fields. $1: id, $2: organisation, $3: job, $4:
-    /// entry, $5: stream, $6: fields, $7: topic, $8: lane, $9: urgency, $10: when. Rows: id, state
-    /// and whether the content differs; $1 as the id if the entry is known.
+    /// `created_at`, unless it has local times, whose day stays. It is found by its entry, because
+    /// erasing a user from `except` changes the id of the replayed one, which is a hash of the
+    /// fields. $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7: topic,
+    /// $8: lane, $9: urgency, $10: when. Rows: id, state and whether the content differs; $1 as the
+    /// id if the entry is known.
     static let add = """
         WITH given AS (SELECT $2::text AS org_id, $3::text AS job_id, $4::text AS job_entry),
         known AS (
@@ -38,7 +39,8 @@ enum BroadcastSQL {
         ),
         revived AS (
             UPDATE carillon.broadcasts b
-            SET state = 'expanding', reason = NULL, created_at = greatest(b.created_at, $10)
+            SET state = 'expanding', reason = NULL, created_at = CASE
+                WHEN b.fields @> '[["deliver_local"]]' THEN b.created_at ELSE greatest(b.created_at, $10) END
             FROM known k WHERE b.id = k.id AND b.state = 'failed'
         ),
         fresh AS (
@@ -116,13 +118,12 @@ enum BroadcastSQL {
 
     /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
-    /// Its lock of the row is the one that ``hold`` skips. `after_user` and `until_user` stay
-    /// empty.
+    /// Its lock of the row is the one that ``hold`` skips.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: selected, $5: stored, $6: counted.
     static let page = """
-        INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
-        VALUES ($1, $2, $3, '', '', $4, $5, $6,
+        INSERT INTO carillon.broadcast_pages (broadcast, part, number, selected, stored, counted, at)
+        VALUES ($1, $2, $3, $4, $5, $6,
             (SELECT now() FROM carillon.broadcasts b WHERE b.id = $1 AND b.state = 'expanding' FOR SHARE))
         """
 
@@ -319,10 +320,16 @@ enum BroadcastSQL {
     /// Changes the state if it is one of $3.
     ///
     /// A confirmation or a resumption may come days later, so times to live begin with it. Jobs
-    /// with local times live from these, and one that is resumed keeps its day.
+    /// with local times live from these, and one that is resumed keeps its day. Resuming a failed
+    /// one removes its dead letter, as replaying the letter does.
     ///
     /// $1: broadcast, $2: new state, $3: allowed states.
     static let transition = """
+        WITH removed AS (
+            DELETE FROM carillon.dead_letters d USING carillon.broadcasts b
+            WHERE b.id = $1 AND b.state = 'failed' AND b.state = ANY($3) AND $2 = 'expanding'
+                AND d.stream = b.stream AND d.entry = substr(b.job_entry, length(b.stream) + 2)
+        )
         UPDATE carillon.broadcasts
         SET state = CASE WHEN $2 = 'expanding' AND audience IS NULL THEN 'counting' ELSE $2 END,
             created_at = CASE
@@ -333,12 +340,10 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// Removes a user from exclusions of jobs and from the places of chains and pages, a batch of
-    /// rows at a time.
+    /// Removes a user from exclusions of jobs and from the places of chains, a batch of rows at a
+    /// time.
     ///
-    /// A chain that may go on falls back to the user before, so that it repeats none. Dispatchers
-    /// of earlier releases, which may run during an upgrade, name users in pages. A later migration
-    /// can clear these and drop the indexes; then the last statement can go.
+    /// A chain that may go on falls back to the user before, so that it repeats none.
     ///
     /// $1: user, $2: limit.
     static let forgetUser = [
@@ -365,19 +370,6 @@ enum BroadcastSQL {
             SELECT x.broadcast, x.part FROM carillon.broadcast_chains x
             WHERE x.reached = $1 AND x.reached <> '' LIMIT $2
         ) AND c.reached = $1
-        """,
-        """
-        UPDATE carillon.broadcast_pages p
-        SET after_user = CASE WHEN p.after_user = $1 THEN '' ELSE p.after_user END,
-            until_user = CASE WHEN p.until_user = $1 THEN '' ELSE p.until_user END
-        WHERE (p.broadcast, p.part, p.number) IN (
-            SELECT x.broadcast, x.part, x.number FROM carillon.broadcast_pages x
-            WHERE x.after_user = $1 AND x.after_user <> ''
-            UNION ALL
-            SELECT y.broadcast, y.part, y.number FROM carillon.broadcast_pages y
-            WHERE y.until_user = $1 AND y.until_user <> ''
-            LIMIT $2
-        ) AND (p.after_user = $1 OR p.until_user = $1)
         """,
     ]
 

@@ -22,44 +22,7 @@ package enum Migrations {
     package static let all = [
         Migration(
             number: 1, name: "schema",
-            script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self)),
-        Migration(
-            number: 2, name: "layout", script: String(decoding: PackageResources.V0002_layout_sql, as: UTF8.self)),
-        Migration(
-            number: 3, name: "former parts",
-            script: String(decoding: PackageResources.V0003_former_parts_sql, as: UTF8.self)),
-        Migration(
-            number: 4, name: "archive", script: String(decoding: PackageResources.V0004_archive_sql, as: UTF8.self)),
-        Migration(
-            number: 5, name: "gather", script: String(decoding: PackageResources.V0005_gather_sql, as: UTF8.self)),
-        Migration(
-            number: 6, name: "apns tokens",
-            script: String(decoding: PackageResources.V0006_apns_tokens_sql, as: UTF8.self)),
-        Migration(
-            number: 7, name: "parts and gather",
-            script: String(decoding: PackageResources.V0007_parts_and_gather_sql, as: UTF8.self)),
-        Migration(
-            number: 8, name: "outbox", script: String(decoding: PackageResources.outbox_sql, as: UTF8.self)),
-        Migration(
-            number: 9, name: "row space", script: String(decoding: PackageResources.V0009_row_space_sql, as: UTF8.self)),
-        Migration(
-            number: 10, name: "clear noted users",
-            script: String(decoding: PackageResources.V0010_clear_noted_users_sql, as: UTF8.self)),
-        Migration(
-            number: 11, name: "index noted users",
-            script: String(decoding: PackageResources.V0011_index_noted_users_sql, as: UTF8.self)),
-        Migration(
-            number: 12, name: "index broadcasts",
-            script: String(decoding: PackageResources.V0012_index_broadcasts_sql, as: UTF8.self)),
-        Migration(
-            number: 13, name: "index schedules, digests and revocations",
-            script: String(decoding: PackageResources.V0013_index_schedules_digests_revocations_sql, as: UTF8.self)),
-        Migration(
-            number: 14, name: "index device tokens",
-            script: String(decoding: PackageResources.V0014_index_device_tokens_sql, as: UTF8.self)),
-        Migration(
-            number: 15, name: "index broadcasts by state",
-            script: String(decoding: PackageResources.V0015_index_broadcasts_by_state_sql, as: UTF8.self)),
+            script: String(decoding: PackageResources.V0001_schema_sql + PackageResources.outbox_sql, as: UTF8.self))
     ]
 
     /// A repeatable script for a database that has only an outbox to relay.

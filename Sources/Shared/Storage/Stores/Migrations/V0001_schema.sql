@@ -37,6 +37,8 @@ CREATE TABLE carillon.user_settings (
     quiet_weekdays smallint,
     opted_out boolean NOT NULL DEFAULT false
 );
+-- Operators find users by their address.
+CREATE INDEX user_settings_email ON carillon.user_settings (lower(email)) WHERE email IS NOT NULL;
 
 CREATE TABLE carillon.preferences (
     user_id text COLLATE "C" NOT NULL,
@@ -70,6 +72,8 @@ CREATE TABLE carillon.token_revocations (
     version bigint NOT NULL
 );
 CREATE UNIQUE INDEX token_revocations_version ON carillon.token_revocations (version);
+-- Revocations are forgotten by age, so that the others need not be read each time.
+CREATE INDEX token_revocations_revoked_before ON carillon.token_revocations (revoked_before);
 
 -- A revocation locks this row until its commit.
 CREATE TABLE carillon.token_revocation_version (
@@ -135,9 +139,11 @@ CREATE TABLE carillon.notifications (
     -- most changes of status stay on their page, and the index is small.
     handed_at timestamptz,
     PRIMARY KEY (user_id, id)
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 45);
 
--- No index contains `status`, so that a change of it stays on its page (HOT).
+-- No index contains `status`, so that a change of it stays on its page (HOT). A batch changes all
+-- rows of a page in one transaction, and makes them a little longer. So each page has room for a
+-- second version of each row, or the changed rows would move to other pages and to every index.
 
 -- Notifies once for each (org, job id, user); in this order it also finds all notifications of a
 -- job.
@@ -156,6 +162,15 @@ CREATE INDEX notifications_keep_until ON carillon.notifications (keep_until)
     WHERE keep_until IS NOT NULL AND deleted_at IS NULL;
 -- Retention finds tombstones by age.
 CREATE INDEX notifications_deleted ON carillon.notifications (deleted_at) WHERE deleted_at IS NOT NULL;
+
+-- Notifications that their users archived. Their rows are tombstones, which clients drop, with a
+-- `deleted_at` in the future, so that retention keeps them.
+CREATE TABLE carillon.archived (
+    user_id text COLLATE "C" NOT NULL,
+    notification_id uuid NOT NULL,
+    archived_at timestamptz NOT NULL,
+    PRIMARY KEY (user_id, notification_id)
+);
 
 -- Watermarks of the scans by `stored_at`.
 CREATE TABLE carillon.sweep (
@@ -235,6 +250,14 @@ BEGIN
     RETURN reached;
 END $$;
 
+-- Over how many parts the keys of Redis are spread; one row.
+CREATE TABLE carillon.layout (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    parts int4 NOT NULL CHECK (parts BETWEEN 1 AND 256),
+    -- The numbers of parts that the installation had before it grew.
+    former int4[] NOT NULL DEFAULT '{}'
+);
+
 -- Devices
 
 CREATE TABLE carillon.devices (
@@ -268,6 +291,8 @@ CREATE INDEX devices_user ON carillon.devices (user_id) WHERE active;
 CREATE INDEX devices_user_all ON carillon.devices (user_id);
 CREATE INDEX devices_stale ON carillon.devices (last_used_at) WHERE active;
 CREATE INDEX devices_inactive ON carillon.devices (inactive_since) WHERE inactive_since IS NOT NULL;
+-- A registration finds its token in every app. A hash index, because a token may be 2 kB long.
+CREATE INDEX devices_token ON carillon.devices USING hash (token);
 
 CREATE FUNCTION carillon.note_device_switched() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -303,10 +328,15 @@ CREATE INDEX delivery_attempts_user ON carillon.delivery_attempts (user_id, at);
 CREATE INDEX delivery_attempts_at ON carillon.delivery_attempts (at);
 -- Clients' reports are few among many rows.
 CREATE INDEX delivery_attempts_reports ON carillon.delivery_attempts (at) WHERE kind IN ('permission', 'registration');
+-- Operators list the newest failures, few among many attempts.
+CREATE INDEX delivery_attempts_failed ON carillon.delivery_attempts (at)
+    WHERE outcome = 'failed' AND kind IN ('push', 'email');
 
 -- Creates the partitions of today and the next seven days. A day that already has rows in the
--- default partition stays there.
-CREATE FUNCTION carillon.make_attempt_parts(today date) RETURNS void LANGUAGE plpgsql AS $$
+-- default partition stays there. Waits one second for readers: everything queues behind it
+-- meanwhile, and a dump reads for minutes.
+CREATE FUNCTION carillon.make_attempt_parts(today date) RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
 DECLARE
     part date;
 BEGIN
@@ -418,12 +448,16 @@ CREATE TABLE carillon.schedules (
     last_fired_at timestamptz,
     created_at timestamptz NOT NULL
 );
-CREATE INDEX schedules_wake ON carillon.schedules (lane, wake_at);
+-- Pages of broadcasts that are due wait for room in their lane, among jobs that do not.
+CREATE INDEX schedules_due ON carillon.schedules (lane, wake_at) WHERE part NOT LIKE '% %';
+CREATE INDEX schedules_pages ON carillon.schedules (lane, wake_at) WHERE part LIKE '% %';
 -- Schedules once for each (org, job id).
 CREATE UNIQUE INDEX schedules_job ON carillon.schedules (org_id, job_id, part) WHERE job_id IS NOT NULL AND cron IS NULL;
 -- A job without an id is known by its entry.
 CREATE INDEX schedules_entry ON carillon.schedules (source) WHERE job_id IS NULL AND source <> 'api';
 CREATE INDEX schedules_user ON carillon.schedules (user_id) WHERE user_id IS NOT NULL;
+-- Erasures read those for several users only.
+CREATE INDEX schedules_shared ON carillon.schedules (id) WHERE user_id IS NULL;
 CREATE INDEX schedules_zone ON carillon.schedules (id) WHERE zone IS NOT NULL;
 CREATE INDEX schedules_api ON carillon.schedules (org_id) WHERE source = 'api';
 
@@ -467,6 +501,22 @@ CREATE TABLE carillon.broadcasts (
 CREATE INDEX broadcasts_entry ON carillon.broadcasts (job_entry);
 CREATE INDEX broadcasts_open ON carillon.broadcasts (urgency, id)
     WHERE state IN ('counting', 'expanding', 'cancelling');
+-- Operators find the broadcasts that wait for them among all that are kept, most of which are done.
+CREATE INDEX broadcasts_state ON carillon.broadcasts (state, id) WHERE state <> 'done';
+
+-- The users whom a broadcast leaves out, a JSON array; null if there is none. An index contains it,
+-- so it refuses no row.
+CREATE FUNCTION carillon.excluded_users(fields jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN (SELECT (f ->> 1)::jsonb FROM jsonb_array_elements(fields) f WHERE f ->> 0 = 'except' LIMIT 1);
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
+-- Erasures find the broadcasts that leave a user out.
+CREATE INDEX broadcasts_excluded ON carillon.broadcasts USING gin (carillon.excluded_users(fields))
+    WHERE fields @> '[["except"]]';
+-- Retention finds ended broadcasts by age.
+CREATE INDEX broadcasts_ended ON carillon.broadcasts (created_at) WHERE state IN ('done', 'cancelled', 'failed');
 
 CREATE TABLE carillon.broadcast_chains (
     broadcast uuid NOT NULL REFERENCES carillon.broadcasts (id) ON DELETE CASCADE,
@@ -479,14 +529,14 @@ CREATE TABLE carillon.broadcast_chains (
     claimed_until timestamptz,
     PRIMARY KEY (broadcast, part)
 ) WITH (fillfactor = 50);
+-- Erasures find the chains whose last page ended with the user.
+CREATE INDEX broadcast_chains_reached ON carillon.broadcast_chains (reached) WHERE reached <> '';
 
 -- Written in the transaction that stores a page, so that storing it twice fails on the key.
 CREATE TABLE carillon.broadcast_pages (
     broadcast uuid NOT NULL REFERENCES carillon.broadcasts (id) ON DELETE CASCADE,
     part smallint NOT NULL,
     number integer NOT NULL,
-    after_user text NOT NULL,
-    until_user text NOT NULL,
     selected integer NOT NULL,
     stored integer NOT NULL,
     -- Why the others were not stored: `{"opted_out": 3}`.
@@ -536,6 +586,7 @@ CREATE TABLE carillon.digests (
 );
 CREATE UNIQUE INDEX digests_open ON carillon.digests (user_id, org_id, type, key) WHERE state = 'open';
 CREATE INDEX digests_due ON carillon.digests (due_at);
+CREATE INDEX digests_user ON carillon.digests (user_id);
 
 -- A single item is a notification of its own; the others are held for the summary.
 CREATE TABLE carillon.digest_items (
@@ -577,7 +628,8 @@ CREATE INDEX digest_items_gathered ON carillon.digest_items (gathered_at);
 -- Adds an item to the open window of its key. Opens one if there is none or its time is over.
 -- Returns `single` or `held`, `cancelled` for an item that was cancelled before it came and, for a
 -- job id that came before, `duplicate`, or `conflict` if the contents differ. A repeated item gives
--- the same answer.
+-- the same answer. A duplicate opens no window. A sliding window never gets shorter, even if an
+-- item is gathered late, and a window with 10,000 items is over.
 CREATE FUNCTION carillon.gather(
     item carillon.digest_items, digest_key text, urgency text, span interval, maximum interval, is_sliding boolean,
     singles integer
@@ -598,6 +650,12 @@ BEGIN
     ) THEN
         RETURN 'cancelled';
     END IF;
+    SELECT * INTO known FROM carillon.digest_items i
+    WHERE i.user_id = item.user_id AND i.org_id = item.org_id AND i.job_id = item.job_id;
+    IF FOUND THEN
+        RETURN CASE WHEN (known.type, known.title, known.body, known.data)
+            IS DISTINCT FROM (item.type, item.title, item.body, item.data) THEN 'conflict' ELSE 'duplicate' END;
+    END IF;
     LOOP
         SELECT * INTO found_digest FROM carillon.digests d
         WHERE d.user_id = item.user_id AND d.org_id = item.org_id AND d.type = item.type AND d.key = digest_key
@@ -609,7 +667,7 @@ BEGIN
             UPDATE carillon.digests SET state = 'closing' WHERE id = found_digest.id;
         ELSE
             INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at)
-            VALUES (item.notification_id, item.user_id, item.org_id, item.type, digest_key, urgency, item.gathered_at,
+            VALUES (item.notification_id, item.user_id, item.org_id, item.type, digest_key, 'bulk', item.gathered_at,
                 item.gathered_at + span, item.gathered_at + greatest(span, maximum))
             ON CONFLICT DO NOTHING;
         END IF;
@@ -626,7 +684,16 @@ BEGIN
     END IF;
     UPDATE carillon.digests SET
         count = count + 1,
-        due_at = CASE WHEN is_sliding THEN least(last_at, item.gathered_at + span) ELSE due_at END
+        -- The most urgent item decides, without single ones.
+        lane = CASE
+            WHEN NOT item.is_single
+                AND array_position('{critical,normal,bulk}', urgency) < array_position('{critical,normal,bulk}', lane)
+            THEN urgency ELSE lane
+        END,
+        due_at = CASE
+            WHEN count >= 9999 THEN least(due_at, item.gathered_at)
+            WHEN is_sliding THEN least(last_at, greatest(due_at, item.gathered_at + span)) ELSE due_at
+        END
     WHERE id = found_digest.id;
     RETURN CASE WHEN item.is_single THEN 'single' ELSE 'held' END;
 END $$;
