@@ -96,9 +96,9 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
-        .package(url: "https://github.com/apple/swift-configuration", exact: "1.4.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
+        // Without its default traits: nothing here uses swift-configuration or forms.
+        .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1", traits: []),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
         .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
         .package(url: "https://github.com/hummingbird-project/swift-mustache", exact: "2.1.1"),
@@ -122,10 +122,7 @@ let package = Package(
             embedding: ["Stores/Migrations", "Streams/Scripts"]),
         room(
             "Operations", in: "Sources/Shared/Operations",
-            [
-                "Clients", "Core", "Storage", argumentParser, unixSignals, yams,
-                product("Configuration", "swift-configuration"),
-            ] + nio + service,
+            ["Clients", "Core", "Storage", argumentParser, unixSignals, yams] + nio + service,
             embedding: ["Schema/catalog.schema.json"]),
 
         // Both programs under one name.

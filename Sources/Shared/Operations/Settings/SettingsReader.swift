@@ -1,38 +1,35 @@
 // Carillon · SettingsReader.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Configuration
 import Core
 import FoundationEssentials
 import Logging
 
 /// Reads variables and collects every fault, so that one start reports them all.
 package final class SettingsReader {
-    private let config: ConfigReader
-    /// The names in the file.
-    private let fileNames: [String]
+    private let environment: [String: String]
+    /// Variables from a file, for those that the environment does not set.
+    private let file: [String: String]
     private var faults: [String] = []
     /// The names that were read.
     private var known: Set<String> = []
 
-    private init(_ config: ConfigReader, fileNames: [String] = []) {
-        self.config = config
-        self.fileNames = fileNames
+    private init(_ environment: [String: String], file: [String: String] = [:]) {
+        self.environment = environment
+        self.file = file
     }
 
     /// Reads the environment, and a file of `NAME=value` lines for variables that it does not set.
     ///
     /// - Throws: ``SettingsFaults`` if the file cannot be read.
     static func process(file: String?) throws(SettingsFaults) -> SettingsReader {
-        let environment = EnvironmentVariablesProvider()
-        guard let file else { return SettingsReader(ConfigReader(provider: environment)) }
+        let environment = ProcessInfo.processInfo.environment
+        guard let file else { return SettingsReader(environment) }
         guard let bytes = FileManager.default.contents(atPath: file) else {
             throw SettingsFaults(faults: ["--config: \(file) cannot be read"])
         }
         let lines = SettingsFile(String(decoding: bytes, as: UTF8.self))
-        let variables = EnvironmentVariablesProvider(environmentVariables: lines.variables)
-        let reader = SettingsReader(
-            ConfigReader(providers: [environment, variables]), fileNames: lines.variables.keys.sorted())
+        let reader = SettingsReader(environment, file: lines.variables)
         for number in lines.exports {
             reader.fault("--config:", "line \(number) of \(file) begins with export; remove that word")
         }
@@ -41,7 +38,7 @@ package final class SettingsReader {
 
     /// Reads the given variables, for tests.
     static func variables(_ variables: [String: String]) -> SettingsReader {
-        SettingsReader(ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: variables)))
+        SettingsReader(variables)
     }
 
     /// Records a fault.
@@ -68,10 +65,10 @@ package final class SettingsReader {
     /// Only names that are one edit from a setting, because apps may share the file: `REDIS_PORT`
     /// is two edits from `REDIS_PARTS`.
     var misspellings: [(name: String, meant: String)] {
-        guard !self.fileNames.isEmpty else { return [] }
+        guard !self.file.isEmpty else { return [] }
         let known = Self.names
         let sorted = known.sorted()
-        return self.fileNames.filter { !known.contains($0) }.compactMap { name in
+        return self.file.keys.sorted().filter { !known.contains($0) }.compactMap { name in
             Spelling.closest(to: name.uppercased(), of: sorted, within: 1).map { (name: name, meant: $0) }
         }
     }
@@ -96,8 +93,7 @@ package final class SettingsReader {
     /// Returns a variable's text; nil if unset or empty.
     package func text(_ name: String) -> String? {
         self.known.insert(name)
-        let key = ConfigKey(name.lowercased().split(separator: "_").map { String($0) })
-        guard let text = self.config.string(forKey: key, isSecret: true), !text.isEmpty else { return nil }
+        guard let text = self.environment[name] ?? self.file[name], !text.isEmpty else { return nil }
         return text
     }
 
