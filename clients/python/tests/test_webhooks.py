@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import unittest
 from datetime import datetime, timezone
+from email.message import Message
 from typing import Any
 
 from carillon import InvalidSignature, StaleSignature, verify
@@ -38,6 +39,14 @@ class WebhookTests(unittest.TestCase):
 
     def test_the_header_may_be_among_all_headers(self) -> None:
         self.assertEqual(len(verify(BODY, {"Host": "a", "carillon-signature": HEADER}, SECRET, now=MOMENT)), 1)
+
+    def test_headers_need_not_be_a_mapping(self) -> None:
+        # Those of `http.server`; Flask's are no mapping either.
+        headers = Message()
+        headers["Host"] = "a"
+        self.assertEqual(self.refusal(headers=headers), "Carillon-Signature: is missing")
+        headers["Carillon-Signature"] = HEADER
+        self.assertEqual(len(verify(BODY, headers, SECRET, now=MOMENT)), 1)
 
     def test_any_of_several_secrets_fits(self) -> None:
         self.assertEqual(len(verify(BODY, HEADER, [NEXT_SECRET, SECRET], now=MOMENT)), 1)

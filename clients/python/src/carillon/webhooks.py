@@ -12,13 +12,19 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from carillon.errors import InvalidSignature, StaleSignature
 from carillon.moments import parse_moment
 
 HEADER = "Carillon-Signature"
 TOLERANCE = 300.0
+
+
+class Headers(Protocol):
+    """The headers of a request: a mapping, or what frameworks have instead, such as Flask."""
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class WebhookEvent:
 
 def verify(
     body: bytes,
-    headers: str | Mapping[str, str] | None,
+    headers: str | Headers | None,
     secrets: str | Iterable[str],
     *,
     tolerance: float = TOLERANCE,
@@ -96,8 +102,8 @@ def verify(
         raise InvalidSignature("body: is signed, and does not hold events") from None
 
 
-def _header(headers: str | Mapping[str, str] | None) -> str:
-    if isinstance(headers, Mapping):
+def _header(headers: str | Headers | None) -> str:
+    if headers is not None and not isinstance(headers, str):
         headers = next((value for name, value in headers.items() if name.lower() == HEADER.lower()), None)
     if not headers:
         raise InvalidSignature(f"{HEADER}: is missing")
