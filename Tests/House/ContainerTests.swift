@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Testing
 
 /// The Dockerfile, checked without a build.
@@ -112,8 +113,42 @@ struct ContainerTests {
                 used.insert(String(words.dropFirst().first ?? ""))
             }
         }
-        #expect(used == (try Self.functions()))
+        // deploy/package runs this one.
+        #expect(used == (try Self.functions().subtracting(["toolchain"])))
         #expect(!stages.joined().contains { $0.name == "ADD" })
+    }
+
+    @Test("a build is collected with the libraries of swiftly's toolchain, whose `swift` is a link to swiftly")
+    func toolchain() async throws {
+        let (text, exit) = try await House.run(
+            #"""
+            mkdir -p programs build toolchain/usr/lib/swift/linux toolchain/usr/libexec/swift/linux
+            touch build/gateway toolchain/usr/lib/swift/linux/libswiftCore.so
+            touch toolchain/usr/libexec/swift/linux/swift-backtrace-static
+            cat >programs/swiftly <<'END'
+            #!/bin/sh
+            case $* in
+                *--show-bin-path) echo "$PWD/build" ;;
+                -print-target-info) echo "    \"runtimeResourcePath\": \"$PWD/toolchain/usr/lib/swift\"" ;;
+            esac
+            END
+            cat >programs/strip <<'END'
+            #!/bin/sh
+            cp "$4" "$3"
+            END
+            cat >programs/ldd <<'END'
+            #!/bin/sh
+            echo "libswiftCore.so => $PWD/toolchain/usr/lib/swift/linux/libswiftCore.so (0x0)"
+            echo "libc.so.6 => /lib/libc.so.6 (0x0)"
+            END
+            chmod +x programs/*
+            ln -s swiftly programs/swift
+            ln -s /bin/true programs/chrpath
+            PATH=$PWD/programs:$PATH "$ROOT/deploy/docker/steps" collect out gateway
+            ls out
+            """#,
+            libraries: [])
+        #expect(exit == .code(0) && text == "gateway\nlibswiftCore.so\nswift-backtrace-static\n", "\(text)")
     }
 
     @Test("the image runs unprivileged, has a health check and stops on SIGTERM")

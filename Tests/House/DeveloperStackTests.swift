@@ -74,6 +74,18 @@ struct DeveloperStackTests {
         #expect(variables["WEBPUSH_PRIVATE"] == "on")
     }
 
+    @Test(
+        "the caller's proxy does not get calls to the stack",
+        arguments: [
+            ([:], "127.0.0.1"), (["no_proxy": ".example.org"], "127.0.0.1,.example.org"),
+            (["NO_PROXY": ".example.org"], "127.0.0.1,.example.org"), (["no_proxy": "*"], "*"),
+            (["no_proxy": "a,127.0.0.1"], "a,127.0.0.1"),
+        ] as [([String: String], String)])
+    func proxy(given: [String: String], exempt: String) async throws {
+        let variables = try await Self.variables(given: given)
+        #expect(variables["no_proxy"] == exempt && variables["NO_PROXY"] == exempt)
+    }
+
     @Test("a provider that the caller configured keeps its settings and its real endpoint")
     func ownProvider() async throws {
         let given = [
@@ -144,8 +156,8 @@ struct DeveloperStackTests {
         #expect(text == "standard https://id.example.org/keys\n")
     }
 
-    @Test("the programs of the caller find the file of the mail relay's password")
-    func passwordFile() async throws {
+    @Test("the programs of the caller find the mail relay's password file, and reach the stack without a proxy")
+    func callersPrograms() async throws {
         let text = try await Self.run(
             Self.setUp + """
 
@@ -153,10 +165,14 @@ struct DeveloperStackTests {
                 printf '#!/bin/sh\\necho token\\n' >"$DATA/gateway"
                 chmod +x "$DATA/gateway"
                 write_environment
-                grep SMTP_PASSWORD_FILE "$DATA/env"
+                grep -i -e SMTP_PASSWORD_FILE -e no_proxy "$DATA/env"
                 """,
             environment: ["SMTP_URL": "smtps://me@relay.example.org", "SMTP_PASSWORD_FILE": "/mine/password"])
-        #expect(text == "export SMTP_PASSWORD_FILE='/mine/password'\n")
+        #expect(
+            text.split(separator: "\n") == [
+                "export SMTP_PASSWORD_FILE='/mine/password'", "export no_proxy='127.0.0.1'",
+                "export NO_PROXY='127.0.0.1'",
+            ])
     }
 
     @Test("after a start that found its port taken, the first Redis of several gets its own port again")
@@ -195,6 +211,54 @@ struct DeveloperStackTests {
             libraries: ["messages", "redis"])
         #expect(exit == .code(0))
         #expect(text == "finished\n" + (1...6).map { "redis-\($0) as before\n" }.joined())
+    }
+
+    @Test("an installation with sudo uses the caller's proxy")
+    func installationProxy() async throws {
+        let (text, exit) = try await House.run(
+            #"""
+            NEEDED_PACKAGES='thing command:no-such-program'
+            INSTALL_SCRIPT='echo "$http_proxy and $no_proxy for $*"'
+            apt-get() { :; }
+            id() { echo 1000; }
+            sudo() { env -i "PATH=$PATH" "$@"; }
+            install_missing
+            """#,
+            libraries: ["messages", "install"],
+            environment: ["http_proxy": "http://me:it's@proxy:3128", "no_proxy": ".example.org"])
+        #expect(exit == .code(0))
+        #expect(text.hasSuffix("\nhttp://me:it's@proxy:3128 and .example.org for thing\n"), "\(text)")
+    }
+
+    @Test("without sudo, the command for root is the installation that starts no server")
+    func commandForRoot() async throws {
+        let (text, exit) = try await House.run(
+            #"""
+            mkdir programs "a folder"
+            ln -s "$(command -v bash)" "$(command -v realpath)" programs/
+            cp "$ROOT/deploy/lib/install.sh" "a folder/"
+            echo "INSTALL_SCRIPT='echo the guarded installation of \$*'" >>"a folder/install.sh"
+            source "a folder/install.sh"
+            NEEDED_PACKAGES='redis-server command:no-such-server
+                             postgresql command:no-such-server'
+            apt-get() { :; }
+            id() { echo 1000; }
+            PATH=$PWD/programs
+            message=$( (install_missing) 2>&1) || eval "${message#*root (su -): }"
+            """#,
+            libraries: ["messages"])
+        #expect(exit == .code(0) && text == "the guarded installation of redis-server postgresql\n", "\(text)")
+    }
+
+    @Test("a swift that does not start is reported with its error")
+    func brokenSwift() async throws {
+        let (text, exit) = try await House.run(
+            """
+            swift() { echo 'libsqlite3.so.0: cannot open' >&2; return 127; }
+            check_swift
+            """,
+            libraries: ["messages", "install"])
+        #expect(exit == .code(1) && text.contains("swift does not start: libsqlite3.so.0: cannot open"), "\(text)")
     }
 
     @Test("after a killed installation, the next one restores the machine's policy and PostgreSQL's configuration")

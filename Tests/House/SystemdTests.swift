@@ -36,6 +36,24 @@ struct SystemdTests {
         ] { #expect(lines.contains(guardian), "\(guardian)") }
     }
 
+    @Test("the upgrade of docs/deploying.md restarts no unit after a failed migration")
+    func upgrade() async throws {
+        let page = try House.text("docs/deploying.md")
+        let block = try #require(page.firstMatch(of: #/```sh\n(install -m 0755 bin[\s\S]*?)```/#)).output.1
+        let (text, _) = try await House.run(
+            """
+            set +e
+            install() { :; }
+            systemd-run() { echo "migrated: ${*: -2}"; return 1; }
+            systemctl() { echo "$*"; }
+            timeout() { return 1; }
+            journalctl() { :; }
+            \(block)
+            """,
+            libraries: [])
+        #expect(text == "migrated: /usr/local/bin/gateway migrate\n", "\(text)")
+    }
+
     @Test("gateway and dispatcher accept the example's variables, except the placeholder of the secret")
     func environment() throws {
         let known = try Deployment.knownVariables()

@@ -13,6 +13,7 @@ ENVIRONMENT_NAMES='
     VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
     SMTP_URL SMTP_PASSWORD_FILE SMTP_FROM
     PROVIDER_CA PUBLIC_URL
+    no_proxy NO_PROXY
     CARILLON_DEFAULTS
 '
 # The variables that the caller may set.
@@ -153,6 +154,11 @@ set_environment() {
     # The sandbox's CA together with the CAs of the real providers.
     cat "${PROVIDER_CA:-/etc/ssl/certs/ca-certificates.crt}" "$DATA/sandbox/ca.pem" >"$DATA/authorities.pem" 2>/dev/null || true
     export PROVIDER_CA=$DATA/authorities.pem
+    # A proxy of the caller cannot reach this machine's stack. "*" alone exempts every host, and in
+    # a list none.
+    no_proxy=${no_proxy:-${NO_PROXY:-}}
+    [[ $no_proxy == '*' || ,$no_proxy, == *,127.0.0.1,* ]] || no_proxy=127.0.0.1${no_proxy:+,$no_proxy}
+    export no_proxy NO_PROXY=$no_proxy
 
     CARILLON_DEFAULTS=''
     for name in $PROVIDER_NAMES; do

@@ -10,6 +10,7 @@ BUILDING_PACKAGES='
     binutils              command:ld
     g++                   glob:/usr/include/c++/*/vector
     libncurses6           library:libncurses.so.6
+    libsqlite3-0          library:libsqlite3.so.0
     pkg-config            command:pkg-config
     libhiredis-dev        file:/usr/include/hiredis/hiredis.h
     libpq-dev             file:/usr/include/postgresql/libpq-fe.h
@@ -70,12 +71,18 @@ install_missing() {
 
     heading "Installing ${missing[*]}"
     command -v apt-get >/dev/null || fail "this machine has no apt-get; install the equivalents of: ${missing[*]}"
-    local as_root=()
-    if [[ $EUID -ne 0 ]]; then
-        command -v sudo >/dev/null || fail "run as root: apt-get install --no-install-recommends ${missing[*]}"
+    local as_root=() name proxies=''
+    if [[ $(id -u) != 0 ]]; then
+        # A plain apt-get would also start the servers.
+        command -v sudo >/dev/null || fail "run as root (su -): bash -c 'source \"$(realpath "${BASH_SOURCE[0]}")\";" \
+            "bash -s -- ${missing[*]} <<<\"\$INSTALL_SCRIPT\"'"
         as_root=(sudo)
     fi
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive bash -s -- "${missing[@]}" <<<"$INSTALL_SCRIPT" ||
+    # sudo drops the proxy that apt-get may need. Its URL may hold a password, so it goes to stdin.
+    for name in http_proxy https_proxy no_proxy; do
+        [[ -z ${!name:-} ]] || proxies+="export $name=${!name@Q}"$'\n'
+    done
+    "${as_root[@]}" bash -s -- "${missing[@]}" <<<"$proxies$INSTALL_SCRIPT" ||
         fail "apt-get could not install ${missing[*]}"
 }
 
@@ -84,6 +91,7 @@ install_missing() {
 # shellcheck disable=SC2016
 INSTALL_SCRIPT='
 set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
 cluster=/etc/postgresql-common/createcluster.conf
 original=$cluster.before-carillon
@@ -124,7 +132,8 @@ fi
 check_swift() {
     command -v swift >/dev/null || fail "swift is not in PATH; see https://www.swift.org/install/linux/"
     local version
-    version=$(swift --version 2>/dev/null | sed -n 's/^.*Swift version \([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
+    version=$(swift --version 2>&1) || fail "swift does not start: $version"
+    version=$(sed -n 's/^.*Swift version \([0-9]*\.[0-9]*\).*/\1/p' <<<"$version" | head -n 1)
     [[ -n $version ]] || fail "swift --version prints no version"
     [[ ${version%%.*} -gt 6 || (${version%%.*} -eq 6 && ${version#*.} -ge 2) ]] ||
         fail "Swift $version is too old; install 6.2 or newer"
