@@ -370,6 +370,18 @@ struct OperatorRestTests {
             #expect(texts.first?["push"]?["title"]?.string == "A7 is on its way")
             #expect(texts.first?["email"]?["subject"]?.string == "Shipped: A7")
             #expect(texts.last?["push"]?["body"]?.string == "Bestellung A7")
+            // The job's own parts precede the template's; the texts stand in for missing ones.
+            let mailed = try await preview(
+                #"""
+                {"type":"order_shipped","vars":{"name":"A7"},"url":"https://example.com/a7",
+                 "platform":{"email":{"subject":"Own","html":"<p>A7</p>"}}}
+                """#)
+            let mail = mailed.body["previews"]?.array?.last?["email"]
+            #expect(mail?["subject"]?.string == "Own")
+            #expect(mail?["text"]?.string == "A7 ist unterwegs\n\nBestellung A7\n\nhttps://example.com/a7")
+            #expect(mail?["html"]?.string == "<p>A7</p>")
+            let untitled = try await preview(#"{"type":"order_shipped","body":"**B**"}"#)
+            #expect(untitled.body["previews"]?.array?.first?["email"]?["subject"]?.string == "B")
             let cases: [(String, [String])] = [
                 (#""delivery":"push","channels":["push"],"topic":"news""#, ["push"]),
                 // Channels that the type does not have.

@@ -66,6 +66,14 @@ struct OperatorBroadcastTests {
             try await page.wait(".compose-result[hidden]", counts: 1)
 
             try await page.enter(#"{"headline": "Extra & more"}"#, into: "[name=vars]")
+            // JavaScript would round this number.
+            try await page.enter(#"{"order": 1234567890123456789}"#, into: "[name=data]")
+            try await page.click(".compose-form .primary")
+            try await page.wait(".compose-form", shows: "1234567890123456789 has too many digits.")
+            try await page.enter(#"{"order": 1, "order": 2}"#, into: "[name=data]")
+            try await page.click(".compose-form .primary")
+            try await page.wait(".compose-form", shows: "A name appears twice")
+            try await page.wait(".compose-result[hidden]", counts: 1)
             try await page.enter(#"{"author": {"name": "Cleo Roth"}}"#, into: "[name=data]")
             try await page.click(".compose-form .primary")
             try await Self.waitForAudience(3, page)
@@ -261,6 +269,30 @@ struct OperatorBroadcastTests {
             try await page.waitForLink("#catalog?q=flash")
             try await page.browser.reload()
             try await eventually("the link keeps the filter") { try await page.rows("Types").count == 1 }
+
+            // The button keeps the focus during the call, and the page says why the call failed.
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.fetch = (address, options) => {
+                  if (!String(address).endsWith("/catalog/reload")) return fetch(address, options);
+                  return new Promise((_, reject) => {
+                    window.fail = () => {
+                      window.fetch = fetch;
+                      reject(new TypeError("the connection was lost"));
+                    };
+                  });
+                };
+                """)
+            let reload = "\(OperatorPage.parts("button")).find((one) => one.textContent === 'Reload the files')"
+            try await page.browser.click(reload)
+            try await page.browser.wait(for: "the call is under way", "window.fail")
+            let frame = "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+            try await page.browser.wait(
+                for: "the button keeps the focus", "(\(frame), document.activeElement === \(reload))")
+            try await page.browser.run("window.fail()")
+            try await page.wait("#toast", shows: "the connection was lost")
+            try await page.browser.wait(for: "the button works again", "!\(reload).ariaDisabled")
 
             try await page.wait(".advice", shows: "type invoice_created: has no title", "type news_flash: has e-mail")
             try await page.click(".advice li a[href=\"#catalog/invoice_created\"]")

@@ -42,7 +42,7 @@ struct OperatorDeadLetterTests {
                 "Replay 3 dead letters?", "whose reason begins with “\(Self.unknown)”, from carillon:jobs")
             try await page.enter("1", into: "dialog [name=rate]")
             try await page.agree()
-            try await page.wait("#toast.shown", shows: "Replaying 3 dead letters.")
+            try await page.wait("#toast", shows: "Replaying 3 dead letters.")
             let spread = try await stack.query(
                 "SELECT extract(epoch FROM max(replay_at) - min(replay_at))::int8, count(replay_at) "
                     + "FROM carillon.dead_letters")
@@ -62,6 +62,30 @@ struct OperatorDeadLetterTests {
             try await page.agree()
             try await page.wait(".reasons", shows: "No dead letters.")
             #expect(try await stack.query("SELECT 1 FROM carillon.dead_letters").isEmpty)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("reasons and letters say when there are more than the page lists")
+    func limits() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            try await stack.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                SELECT 'carillon:jobs', '1795000000000-' || n, 'reason ' || n % 101, '[["user","ada"]]'::jsonb, now()
+                FROM generate_series(1, 251) n
+                """)
+            try await page.show("dead-letters")
+            try await page.wait(".reason-group", counts: 100)
+            try await page.wait(".reasons", shows: "The 100 most frequent.")
+            try await page.show("dead-letters/letters")
+            for pages in 1...10 {
+                try await page.wait(".letter", counts: 25 * pages)
+                guard pages < 10 else { break }
+                try await page.wait(".more + p[hidden]", counts: 1)
+                try await page.click(".more")
+            }
+            try await page.wait(".more[hidden] + p:not([hidden])", shows: "The newest 250.")
             #expect(try await page.complaints() == [])
         }
     }

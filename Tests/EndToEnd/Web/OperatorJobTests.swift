@@ -115,6 +115,98 @@ struct OperatorJobTests {
         }
     }
 
+    /// Keeps the answers of "Resend all" from the page until `window.release()`.
+    private static let hold = """
+        const { fetch } = window;
+        window.keys = [];
+        window.fetch = async (address, options) => {
+          const answer = await fetch(address, options);
+          if (!String(address).endsWith("/resend")) return answer;
+          // The page's time limit ends a body that is read later.
+          const text = await answer.text();
+          window.keys.push(JSON.parse(options.body).key);
+          await new Promise((done) => { window.release = done; });
+          return new Response(text, answer);
+        };
+        """
+    private static let button = ".resend-all[data-status=failed]"
+    private static let outcome = ".resent-all[role=status]"
+
+    /// Sends those that failed again, without the answer, and returns the key of the call.
+    private static func holdResend(_ page: OperatorPage) async throws -> JSONValue {
+        try await page.browser.run(Self.hold)
+        try await page.click(Self.button)
+        try await page.waitForQuestion("Resend 2 notifications?")
+        try await page.agree()
+        try await page.browser.wait(for: "a call is made", "window.keys.length === 1")
+        return try await page.browser.run("return window.keys[0]")
+    }
+
+    @Test("a job that is being resent is not resent twice after a change of view or a reload")
+    func interruptedResend() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await page.show("jobs/order-17")
+            let key = try await Self.holdResend(page)
+
+            try await page.show("jobs/order-17?status=failed")
+            try await page.wait(Self.outcome, shows: "0 notifications sent again so far.")
+            try await page.click(Self.button)
+            try await page.wait("dialog", counts: 0)
+
+            try await page.browser.reload()
+            try await page.wait(Self.outcome, shows: "0 notifications of the status “failed” sent again so far.")
+            let again = try await Self.holdResend(page)
+            #expect(again == key)
+            try await page.browser.run("window.release()")
+            try await page.wait(Self.outcome, shows: "2 notifications sent again.")
+            try await eventually("both get it again") { try await Self.resentTo(stack) == ["bob", "cid"] }
+
+            // A later run is a new one.
+            try await page.click(Self.button)
+            try await page.waitForQuestion("Resend 2 notifications?")
+            try await page.agree()
+            try await page.browser.wait(
+                for: "the next key differs", "window.keys.length === 2 && window.keys[1] !== window.keys[0]")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a job that one tab resends is not resent twice by another tab that shows it")
+    func sharedResend() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await page.show("jobs/order-17")
+            try await page.wait(Self.button, counts: 1)
+            let first = try await page.browser.tab()
+            let second = try await page.browser.openTab()
+            try await page.open("jobs/order-17")
+            // The browser may count a tab that a test has opened as hidden.
+            try await page.browser.run(
+                """
+                Object.defineProperty(document, 'visibilityState', { value: 'visible' });
+                document.dispatchEvent(new Event('visibilitychange'));
+                """)
+            let key = try await Self.holdResend(page)
+
+            try await page.browser.show(first)
+            try await page.wait(Self.outcome, shows: "0 notifications of the status “failed” sent again so far.")
+            let again = try await Self.holdResend(page)
+            #expect(again == key)
+            try await page.browser.run("window.release()")
+            try await page.wait(Self.outcome, shows: "2 notifications sent again.")
+
+            try await page.browser.show(second)
+            try await page.browser.wait(
+                for: "nothing is left to send", "\(OperatorPage.part(Self.outcome)).textContent === ''")
+            try await page.browser.run("window.release()")
+            try await page.wait(Self.outcome, shows: "2 notifications sent again.")
+            try await eventually("both get it again") { try await Self.resentTo(stack) == ["bob", "cid"] }
+            #expect(try await page.browser.run("return localStorage.length") == .number("0"))
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("a notification is sent again once by two clicks if the answer to the first is lost")
     func lostAnswer() async throws {
         try await Stack.withOperator(at: "people/ada", notifications: [("ada", "Hello")]) { stack, _, page in
@@ -177,6 +269,17 @@ struct OperatorJobTests {
             try await page.waitForLink("#jobs/order-17")
             try await page.click(".notifications a[href^=\"#trace/\"]")
             try await page.wait(".timeline", shows: "Enqueued", "Stored")
+            try await page.wait(".facts a[href^=\"#jobs/\"]", counts: 1)
+            // A repeated search that fails says so.
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.restore = () => { window.fetch = fetch; };
+                window.fetch = async () => { throw new TypeError("the connection was lost"); };
+                """)
+            try await page.click(".filters-form .primary")
+            try await page.wait("#state", shows: "Cannot reach the gateway")
+            try await page.browser.run("window.restore()")
             try await page.click(".facts a[href=\"#jobs/order-17\"]")
             try await page.wait(".job[data-job=\"order-17\"]", counts: 1)
             #expect(try await page.complaints() == [])

@@ -1,6 +1,7 @@
 // Carillon · OperatorOverviewTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Storage
 import Support
@@ -102,6 +103,37 @@ struct OperatorOverviewTests {
         }
     }
 
+    @Test("counts that leave out earlier minutes say since when they are, and deny nothing")
+    func incomplete() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { _, _, page in
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                const since = new Date(Date.now() - 60_000).toISOString();
+                const name = "carillon:{fcm}:deliveries:normal";
+                const changes = {
+                  "/v1/admin/statistics": { since, complete: false, channels: [], types_since: since },
+                  "/v1/admin/streams": { streams: [
+                    { name, length: 1, lag: 0, pending: 1, retries: 0, oldest_waiting_seconds: 300 },
+                  ] },
+                };
+                window.fetch = async (address, options) => {
+                  const answer = await fetch(address, options);
+                  const changed = changes[new URL(address).pathname];
+                  return changed ? Response.json({ ...await answer.json(), ...changed }) : answer;
+                };
+                """)
+            try await page.wait(".charts", shows: "Too much data to count")
+            try await page.wait("[data-tile=sent] .tile-note", shows: "since")
+            // One delivery is late only if its provider accepts nothing.
+            try await eventually("it waits") { try await page.rows("Streams").first?.last == "5 min" }
+            try await page.wait(Self.outage("late-streams"), counts: 0)
+            try await page.show("deliveries")
+            try await page.wait("[data-note=incomplete]", shows: "Counted from the newest 200,000 notifications, since")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("on a phone the rows of wide tables become cards, which keep the roles of a table")
     func cards() async throws {
         try await Stack.withOperator(startsDispatcher: false, size: (500, 900)) { stack, _, page in
@@ -126,6 +158,43 @@ struct OperatorOverviewTests {
             try await page.show("overview")
             try await eventually("the row is there again") { try await page.rows("Providers").count == 1 }
             #expect(try await page.browser.barriers() == [])
+        }
+    }
+
+    @Test("work is late by the rules of the alerts: summed by provider, and not for a few of the bulk lane")
+    func late() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            func append(_ count: Int, to lane: Lane, age: Duration) async throws {
+                let moment = (Schedules.now() - age).milliseconds
+                for number in 0..<count {
+                    try await stack.connection.send(
+                        "XADD", .text(Keyspace().deliveries(.fcm, lane)), .text("\(moment)-\(number)"), "x", "1")
+                }
+            }
+            try await stack.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
+                VALUES (now(), 'ada', 'fcm', 'push', 1, 'accepted')
+                """)
+            try await append(1, to: .bulk, age: .seconds(7_200))
+            try await append(15, to: .critical, age: .seconds(180))
+            try await eventually("the streams are listed") {
+                let rows = try await page.rows("Streams")
+                return [("bulk", "1"), ("critical", "15")].allSatisfy { lane, length in
+                    rows.contains { $0[0].hasSuffix("fcm}:deliveries:\(lane)") && $0[1] == length }
+                }
+            }
+            try await page.browser.wait(
+                for: "the accepted push is counted",
+                "\(OperatorPage.parts(".tile")).some((tile) => tile.textContent === '1sent, last hour')")
+            try await page.wait(Self.outage("late-streams"), counts: 0)
+
+            // Together they are more than the alert lets wait.
+            try await append(15, to: .normal, age: .seconds(180))
+            try await page.wait(
+                Self.outage("late-streams"), shows: "Work is late in 2 streams", "deliveries:critical",
+                "deliveries:normal")
+            #expect(try await page.complaints() == [])
         }
     }
 

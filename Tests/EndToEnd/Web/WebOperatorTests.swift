@@ -43,11 +43,32 @@ struct WebOperatorTests {
                 VALUES (now(), 'ada', $1::text::uuid, 'fcm', 'push', 1, 'failed', 'UNREGISTERED')
                 """, .text(id))
             try await browser.click("document.querySelector('nav a[href=\"#deliveries\"]')")
+            let moment = OperatorPage.part("[aria-label=\"Recent failures\"] time")
+            try await browser.wait(for: "the failure is listed", moment)
+            try await browser.run(
+                """
+                const { now } = Date;
+                Date.now = () => now() + 7_200_000;
+                document.dispatchEvent(new Event('visibilitychange'));
+                """)
+            try await browser.wait(for: "its age is that of now", "\(moment).textContent.startsWith('2')")
+            try await browser.run(
+                """
+                const { fetch } = window;
+                window.fetch = async (address, options) => {
+                  const answer = await fetch(address, options);
+                  if (!String(address).includes("/trace")) return answer;
+                  const found = await answer.json();
+                  found.steps[0].at = new Date(new Date().setHours(0, 5, 12)).toISOString();
+                  return Response.json(found);
+                };
+                """)
             try await browser.click("document.querySelector('a[href^=\"#trace/\(id)\"]')")
             try await browser.wait(
                 for: "the trace is drawn",
                 "['Enqueued', 'Stored', 'Push: failed'].every((text) => "
                     + "document.querySelector('.timeline')?.textContent.includes(text))")
+            try await page.wait(".timeline", shows: "00:05:12")
             // Channels and providers have names; a provider's reason stays as it is.
             try await page.wait(".card:has(.timeline) > .facts", shows: "In app")
             try await page.wait(".timeline", shows: "FCM", "UNREGISTERED")
@@ -114,7 +135,28 @@ struct WebOperatorTests {
             try await browser.run("location.hash = 'people/nobody'")
             try await browser.wait(
                 for: "it says so", "document.querySelector('.people-said').textContent.includes('no user nobody')")
+            try await stack.query(
+                """
+                WITH many AS (
+                    INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 21) n RETURNING user_id
+                )
+                INSERT INTO carillon.user_settings (user_id, email) SELECT user_id, 'all@example.com' FROM many
+                """)
+            try await page.show("people?q=all@example.com")
+            try await page.wait(".people-said", shows: "At least 20 users match.")
             #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a user's notifications can be filtered by a disabled type too")
+    func disabledType() async throws {
+        try await Stack.withOperator(
+            at: "people/ada", notifications: [(user: "ada", title: "one")],
+            catalog: "types: {invoice_created: {}, old_news: {enabled: false}}"
+        ) { _, _, page in
+            try await page.choose("old_news", of: ".history-filters [name=type]")
+            try await page.waitForLink("#people/ada?type=old_news")
+            try await page.wait(".notifications", shows: "No notification matches the filters.")
         }
     }
 
@@ -175,6 +217,14 @@ struct WebOperatorTests {
                 "[...document.querySelectorAll('.filters-form button')].find((b) => b.textContent === '\(text)')"
             }
             try await page.show("dead-letters/letters")
+            // The browser's clock is behind.
+            try await browser.run(
+                """
+                window.Date = class extends Date {
+                  constructor(...parts) { super(...(parts.length ? parts : [Date.now()])); }
+                  static now() { return super.now() - 3_600_000; }
+                };
+                """)
             try await browser.wait(for: "all are listed", "document.querySelectorAll('.letter').length === 4")
             // Typed text does not filter until the form is sent.
             try await browser.type("type", into: "document.querySelector('[name=reason]')")

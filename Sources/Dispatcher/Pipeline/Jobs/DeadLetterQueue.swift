@@ -22,8 +22,9 @@ struct DeadLetterQueue: Sendable {
     /// - Parameters:
     ///   - isPatient: whether to retry until it has them. If not, the first error is thrown, for
     ///     callers that hold a transaction open.
-    ///   - replacesReplayed: whether they replace letters whose replay is scheduled.
-    func setAside(_ letters: [DeadLetter], isPatient: Bool = true, replacesReplayed: Bool = false) async throws {
+    ///   - replacesKnown: whether they replace letters that have another reason or whose replay is
+    ///     scheduled.
+    func setAside(_ letters: [DeadLetter], isPatient: Bool = true, replacesKnown: Bool = false) async throws {
         var rest = letters[...]
         while !rest.isEmpty {
             var size = 0
@@ -36,7 +37,7 @@ struct DeadLetterQueue: Sendable {
             var attempts = 0
             let stored: Int = try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
                 attempts += 1
-                return try await self.dispatcher.database.deadLetters.add(batch, replacesReplayed: replacesReplayed)
+                return try await self.dispatcher.database.deadLetters.add(batch, replacesKnown: replacesKnown)
             }
             // A failed attempt may have stored them without returning their number.
             let count = attempts == 1 ? stored : batch.count

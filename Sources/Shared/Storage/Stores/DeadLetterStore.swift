@@ -10,12 +10,12 @@ package struct DeadLetterStore: Sendable {
 
     /// Stores dead letters; a known origin is left as it is.
     ///
-    /// - Parameter replacesReplayed: whether they replace letters whose replay is scheduled, for
-    ///   broadcasts, which have the same origin when they fail again. The replay leaves the new
-    ///   ones alone.
+    /// - Parameter replacesKnown: whether they replace letters that have another reason or whose
+    ///   replay is scheduled, for broadcasts, which have the same origin when they fail again. The
+    ///   replay leaves the new ones alone.
     /// - Returns: the number of letters stored.
     @discardableResult
-    package func add(_ letters: [DeadLetter], replacesReplayed: Bool = false) async throws(PostgresError) -> Int {
+    package func add(_ letters: [DeadLetter], replacesKnown: Bool = false) async throws(PostgresError) -> Int {
         guard !letters.isEmpty else { return 0 }
         return try await self.pool.query(
             """
@@ -25,11 +25,11 @@ package struct DeadLetterStore: Sendable {
             ORDER BY n.stream, n.entry, n.place
             ON CONFLICT (stream, entry) DO UPDATE
             SET reason = excluded.reason, fields = excluded.fields, at = excluded.at, replay_at = NULL
-            WHERE d.replay_at IS NOT NULL AND $6
+            WHERE $6 AND (d.replay_at IS NOT NULL OR d.reason <> excluded.reason)
             """,
             .texts(letters.map(\.stream)), .texts(letters.map(\.entry)), .texts(letters.map(\.reason)),
             .jsons(letters.map { FieldsColumn.json($0.fields) }), .timestamps(letters.map(\.at)),
-            .bool(replacesReplayed)
+            .bool(replacesKnown)
         ).affectedRows
     }
 

@@ -51,6 +51,9 @@ struct DeadLetterRoutes {
                     "next_cursor": .string.orNull,
                     "count?": .count("The number of matching letters; only with `count=true`."),
                     "replayable?": .count("The number of them that can be replayed; only with `count=true`."),
+                    "until?": .time(
+                        "The end of the counted time range, exclusive: now, or the filter's if earlier; only with "
+                            + "`count=true`."),
                 ]))
         ])
 
@@ -62,16 +65,29 @@ struct DeadLetterRoutes {
         let isCounted = query.flag("count") ?? false
         try query.finish()
         let letters = try await self.base.database.deadLetters.list(filter, before: last, limit: limit + 1)
-        let counts =
-            isCounted ? try await self.base.database.deadLetters.count(filter, to: Keyspace().takesBack) : nil
+        let counts = isCounted ? try await self.count(filter) : nil
         return Response.object { writer in
             writer.array("dead_letters", letters.prefix(limit)) { DeadLetterShape.write($1, to: &$0) }
             writer.member("next_cursor", letters.count > limit ? "\(letters[limit - 1].id)" : nil)
             if let counts {
                 writer.member("count", counts.all)
                 writer.member("replayable", counts.replayable)
+                writer.member("until", counts.until.rfc3339)
             }
         }
+    }
+
+    /// Counts the letters that a filter selects now, and returns the end of its time range.
+    private func count(
+        _ filter: DeadLetterStore.Filter
+    ) async throws -> (all: Int64, replayable: Int64, until: Timestamp) {
+        let now = try await self.base.database.notifications.clock()
+        // The answer has milliseconds, so count up to the same moment.
+        let until = Timestamp(milliseconds: min(filter.until ?? now, now).milliseconds)
+        var counted = filter
+        counted.until = until
+        let counts = try await self.base.database.deadLetters.count(counted, to: Keyspace().takesBack)
+        return (counts.all, counts.replayable, until)
     }
 
     private static let mostReasons = 100

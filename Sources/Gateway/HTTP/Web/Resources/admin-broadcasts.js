@@ -8,6 +8,8 @@ import { h, readable } from "./dom.js";
 import { marked, unmarked } from "./marks.js";
 
 const kinds = { expanding: "warn", counting: "warn", awaiting_confirmation: "warn", done: "good", failed: "bad" };
+const pageSize = 20;
+const mostPages = 10;
 const states = ["counting", "awaiting_confirmation", "expanding", "paused", "done", "cancelling", "cancelled", "failed"];
 
 /** The command that each state allows, apart from cancelling. */
@@ -26,12 +28,15 @@ function broadcastList(page, query) {
   const list = h("div", { class: "broadcasts" });
   const none = h("p", { class: "hint empty", hidden: true });
   const more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => loadMore() }, "Show older");
+  const rest = h("p", { class: "hint", hidden: true },
+    `The newest ${mostPages * pageSize}. Choose a state to see others.`);
   const chosen = states.includes(query.get("state")) ? query.get("state") : "";
   const state = new Field("State", select("state", [["", "Any state"], ...states.map((one) => [one, readable(one)])], chosen));
   const form = h("form", { class: "filters-form broadcast-filters", onchange: () => filter() }, state.element,
     h("a", { class: "primary", href: "#broadcasts/new" }, "Compose a broadcast"));
   form.addEventListener("submit", (event) => event.preventDefault());
-  const element = h("div", { class: "view" }, card("Broadcasts", form, none, list, h("div", { class: "row" }, more)));
+  const element = h("div", { class: "view" },
+    card("Broadcasts", form, none, list, h("div", { class: "row" }, more, rest)));
   const views = new Map();
   let pages = 1;
   /** The milliseconds to the next poll. The pages of large broadcasts take a while to sum up. */
@@ -43,7 +48,7 @@ function broadcastList(page, query) {
     let found = [];
     let cursor = null;
     for (let index = 0; index < pages && (index === 0 || cursor); index += 1) {
-      const question = new URLSearchParams({ limit: 20, ...(asked ? { state: asked } : {}), ...(cursor ? { cursor } : {}) });
+      const question = new URLSearchParams({ limit: pageSize, ...(asked ? { state: asked } : {}), ...(cursor ? { cursor } : {}) });
       const next = await page.call("GET", `/v1/admin/broadcasts?${question}`);
       found = [...found, ...next.broadcasts];
       cursor = next.next_cursor;
@@ -53,7 +58,8 @@ function broadcastList(page, query) {
     if (asked !== state.value) return;
     none.textContent = asked ? "No broadcast has this state." : "No broadcasts in the last 90 days.";
     none.hidden = found.length > 0;
-    more.hidden = !cursor || pages >= 10;
+    more.hidden = !cursor || pages >= mostPages;
+    rest.hidden = !cursor || pages < mostPages;
     for (const broadcast of found) {
       if (!views.has(broadcast.id)) views.set(broadcast.id, new BroadcastView(page, broadcast));
       views.get(broadcast.id).show(broadcast);

@@ -5,7 +5,7 @@ import { address, Field } from "./admin-forms.js";
 import { card, fill, number, pill, span, table, when } from "./admin-parts.js";
 import { typeView } from "./admin-type.js";
 import { channelList } from "./admin-words.js";
-import { h } from "./dom.js";
+import { h, set } from "./dom.js";
 
 const columns = ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Time to live", "#Stored, 24 h", "Flags"];
 const severities = { alert: "bad", warning: "warn" };
@@ -68,17 +68,19 @@ function catalogView(page, query) {
   }
 
   async function read() {
+    if (reload.ariaDisabled) return;
     fault.replaceChildren();
-    reload.disabled = true;
-    try {
-      const answer = await page.call("POST", "/v1/admin/catalog/reload");
-      page.tell(answer.outcome === "replaced" ? `Reloaded, and notified ${answer.told} processes.` : "The files have not changed.");
-    } catch (error) {
-      if (error.kind !== "refused") throw error;
-      fault.replaceChildren(faults(error.message, error.faults.map(({ reason }) => reason)));
-    } finally {
-      reload.disabled = false;
-    }
+    set(reload, { "aria-disabled": "true" });
+    await page.perform(async () => {
+      try {
+        const answer = await page.call("POST", "/v1/admin/catalog/reload");
+        page.tell(answer.outcome === "replaced" ? `Reloaded, and notified ${answer.told} processes.` : "The files have not changed.");
+      } catch (error) {
+        if (error.kind !== "refused" || error.status === 403) throw error;
+        fault.replaceChildren(faults(error.message, error.faults.map(({ reason }) => reason)));
+      }
+    });
+    set(reload, { "aria-disabled": null });
     page.refresh();
   }
 

@@ -88,6 +88,6 @@ function numbers(title, stacked, begin, sums) {
 }
 
 function clock(moment) {
-  const style = { hour: "2-digit", minute: "2-digit", hour12: false };
+  const style = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
   return new Date(moment).toLocaleTimeString(document.documentElement.lang, style);
 }

@@ -8,6 +8,10 @@ import { LetterList, OneLetter } from "./admin-letter-list.js";
 import { card, fill, number, orFault, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
+/** The gateway lists no more reasons than this. */
+const mostReasons = 100;
+const mostFrequent = `The ${mostReasons} most frequent. Filter to see others.`;
+
 /**
  * The view of dead letters: `#dead-letters` counts them by reason, `#dead-letters/letters` lists
  * those that match the query, `#dead-letters/17` shows one.
@@ -47,7 +51,8 @@ class Reasons {
     if (!found) return fill(this.#list, null, () => []);
     const reasons = found.answer?.reasons ?? [];
     fill(this.#list, [found.answer, Math.floor(Date.now() / 60_000)], () => {
-      if (reasons.length) return reasons.map((one) => this.#row(one, values));
+      const others = reasons.length < mostReasons ? [] : [h("p", { class: "hint" }, mostFrequent)];
+      if (reasons.length) return [...reasons.map((one) => this.#row(one, values)), ...others];
       return h("p", { class: "hint empty" }, found.answer ? "No dead letters." : "Not available from this gateway.");
     });
   }

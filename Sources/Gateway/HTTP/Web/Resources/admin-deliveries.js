@@ -1,6 +1,7 @@
 // Carillon · admin-deliveries.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { countNote } from "./admin-figures.js";
 import { bar, card, fill, number, personLink, pill, table, when } from "./admin-parts.js";
 import { channelName } from "./admin-words.js";
 import { h, readable } from "./dom.js";
@@ -20,7 +21,11 @@ export function deliveries(page) {
       page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/failures?limit=50"),
       page.callIfThere("/v1/admin/client-reports"),
     ]);
-    fill(types, statistics?.types ?? null, () => rates("Types", "Type", statistics?.types, ({ type }) => readable(type)));
+    const start = statistics?.types_since;
+    fill(types, [statistics?.types ?? null, start], () => [
+      start ? countNote({ since: start }) : null,
+      rates("Types", "Type", statistics?.types, ({ type }) => readable(type)),
+    ].filter(Boolean));
     fill(casts, statistics?.broadcasts ?? null, () =>
       rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org, type }) =>
         [readable(type), " ", h("code", null, org ? `${org}/${job_id}` : job_id)]));

@@ -1,6 +1,7 @@
 // Carillon · admin-forms.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { jsonLoss } from "./admin-json.js";
 import { h, set } from "./dom.js";
 
 let count = 0;
@@ -40,14 +41,16 @@ export class Field {
 
   /**
    * Reads a JSON object; undefined if the input is empty. Shows a fault and returns null if it is
-   * something else.
+   * something else, or if JavaScript would change it.
    */
   object() {
     if (!this.value) return undefined;
     try {
       const value = JSON.parse(this.value);
-      if (value && typeof value === "object" && !Array.isArray(value)) return value;
-      this.fault = "Not a JSON object, such as {\"amount\": \"9 €\"}.";
+      const isObject = value && typeof value === "object" && !Array.isArray(value);
+      const fault = isObject ? jsonLoss(this.value) : "Not a JSON object, such as {\"amount\": \"9 €\"}.";
+      if (!fault) return value;
+      this.fault = fault;
     } catch {
       this.fault = "Not valid JSON.";
     }

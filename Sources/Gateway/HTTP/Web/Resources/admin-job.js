@@ -4,7 +4,7 @@
 import { address } from "./admin-forms.js";
 import { NotificationHistory, ofJob } from "./admin-history.js";
 import { card, confirm, facts, fill, number, orFault, pill, table, when } from "./admin-parts.js";
-import { ResendRun } from "./admin-resend.js";
+import { JobResends } from "./admin-resend.js";
 import { statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
 import { unmarked } from "./marks.js";
@@ -29,10 +29,8 @@ export class Job {
   #id;
   #org;
   #history;
+  #resends;
   /** The milliseconds to the next look. Counting a large job takes a while, so that is rare. */
-  #isResending = false;
-  /** The runs by status; one that stopped goes on where it was. */
-  #resends = {};
   #pause = 5_000;
   /** The successive answers without counts; only each thirtieth call asks for counts again. */
   #uncounted = 0;
@@ -40,7 +38,6 @@ export class Job {
   #head = h("div", { class: "job-head" });
   #numbers = h("div", { class: "job-numbers" });
   #said = h("div", { class: "answer", role: "status" });
-  #resent = h("p", { class: "hint resent-all", role: "status" });
   #cancel = h("button", { type: "button", class: "danger cancel", onclick: () => this.#cancelJob() }, "Cancel the job");
   #known = h("div", { class: "view", hidden: true });
 
@@ -48,8 +45,9 @@ export class Job {
     this.#page = page;
     this.#id = id;
     this.#org = query.get("org") ?? "";
+    this.#resends = JobResends.of(page, id, this.#org);
     this.#history = new NotificationHistory(page, ofJob(id, this.#org), query);
-    this.#known.append(card("By status", this.#resent, this.#numbers), card("Notifications", this.#history.element));
+    this.#known.append(card("By status", this.#resends.element, this.#numbers), card("Notifications", this.#history.element));
     this.element = h("div", { class: "view job", "data-job": id },
       card(id, this.#fault, this.#head, this.#said, h("div", { class: "row" }, this.#cancel)), this.#known);
   }
@@ -75,7 +73,7 @@ export class Job {
     const example = this.#history.example;
     this.#known.hidden = !found;
     this.#cancel.hidden = Boolean(found?.cancelled_at);
-    fill(this.#head, [found, example?.type, example?.title, Math.floor(Date.now() / 60_000)], () =>
+    fill(this.#head, [found, example?.type, example?.title], () =>
       (found ? this.#headOf(found, example) : this.#unknown()));
     if (found) fill(this.#numbers, [found.recipients, found.reach], () => this.#numbersOf(found));
   }
@@ -119,7 +117,7 @@ export class Job {
           h("a", { href: filtered(status), "aria-label": `Show ${number(count)} ${word}` }, number(count)),
           h("button", {
             type: "button", class: "plain resend-all", "data-status": status, "aria-label": `Resend all ${word}`,
-            onclick: () => this.#resend(status, count),
+            onclick: () => this.#resends.send(status, count),
           }, "Resend all"),
         ];
       }), "No notification is stored."),
@@ -140,16 +138,6 @@ export class Job {
       }
     });
     this.#page.refresh();
-  }
-
-  async #resend(status, count) {
-    if (this.#isResending) return;
-    this.#isResending = true;
-    const tell = (text) => { this.#resent.textContent = text; };
-    const run = this.#resends[status] ??= new ResendRun({ id: this.#id, org: this.#org }, status);
-    await this.#page.perform(() => run.go(this.#page, count, tell));
-    if (run.isDone) delete this.#resends[status];
-    this.#isResending = false;
   }
 }
 

@@ -20,6 +20,24 @@ export function jsonFault(name, text) {
   }
 }
 
+/** The digits and the power of ten of a JSON number; texts of the same value have the same. */
+function decimal(number) {
+  const [mantissa, power = "0"] = number.toLowerCase().split("e");
+  const [whole, fraction = ""] = mantissa.split(".");
+  const digits = `${whole}${fraction}`.replace(/^-?0*/, "");
+  const short = digits.replace(/0+$/, "");
+  return short && `${short}e${Number(power) - fraction.length + digits.length - short.length}`;
+}
+
+/** Returns what parsing a JSON text would lose; null if nothing. */
+export function jsonLoss(text) {
+  const found = text.match(tokens) ?? [];
+  const number = found.find((token) => /^[-\d]/.test(token) && decimal(token) !== decimal(String(Number(token))));
+  if (number) return `${number} has too many digits. Write it as text, in quotes.`;
+  const kept = JSON.stringify(JSON.parse(text)).match(tokens);
+  return kept.length < found.length ? "A name appears twice in an object." : null;
+}
+
 /** Returns the text of a field, with line breaks and indents if it is JSON. */
 export function pretty(name, text) {
   if (!jsonFields.has(name) || jsonFault(name, text)) return text;

@@ -24,6 +24,7 @@ export class LetterList {
   #fault = h("p", { class: "fault", role: "alert" });
   #none = h("p", { class: "hint empty", hidden: true }, "No dead letters.");
   #list = h("div", { class: "letters" });
+  #rest = h("p", { class: "hint", hidden: true }, `The newest ${mostPages * pageSize}. Filter to see others.`);
   #more = h("button", { type: "button", class: "plain more", hidden: true, onclick: () => this.#loadMore() }, "Show older");
 
   constructor(page, query) {
@@ -40,7 +41,8 @@ export class LetterList {
     h("button", { type: "button", class: "danger", onclick: all(discardMany) }, "Discard these"),
     h("a", { class: "plain by-reason", href: "#dead-letters" }, "By reason"));
     this.element = h("div", { class: "view" },
-      card("Jobs and deliveries that were given up", this.#filters.element, this.#fault, this.#none, this.#list, this.#more));
+      card("Jobs and deliveries that were given up", this.#filters.element, this.#fault, this.#none, this.#list,
+        this.#more, this.#rest));
   }
 
   get every() { return pause(this.#shown); }
@@ -52,6 +54,7 @@ export class LetterList {
     const letters = found?.letters ?? [];
     this.#none.hidden = !found || letters.length > 0;
     this.#more.hidden = !found?.cursor || this.#pages >= mostPages;
+    this.#rest.hidden = !found?.cursor || this.#pages < mostPages;
     for (const letter of letters) {
       if (!this.#views.has(letter.id)) this.#views.set(letter.id, new LetterView(this.#page, letter));
       this.#views.get(letter.id).show(letter);

@@ -38,7 +38,7 @@ export class LetterView {
     this.#replay.disabled = this.#edit.disabled = this.isReplaying;
     if (this.isReplaying) this.#close();
     const type = letter.fields.find(([name]) => name === "type")?.[1];
-    fill(this.#head, [letter.reason, letter.replay_at, Math.floor(Date.now() / 60_000)], () => [
+    fill(this.#head, [letter.reason, letter.replay_at], () => [
       h("p", { class: "reason" }, letter.reason),
       h("p", { class: "hint" }, h("a", { href: `#dead-letters/${letter.id}` }, `Letter ${letter.id}`),
         typeof type === "string" ? ` · ${readable(type)}` : "", " · ", h("code", null, letter.stream), " · ", when(letter.at), " ",

@@ -84,7 +84,7 @@ function breakers(providers) {
 /** The streams that an alert would name, except those of a provider that is unavailable. */
 function lateStreams(streams, providers, statistics) {
   const isOut = (name) => providers.some(({ provider, ways }) => provider === name && ways.some(({ breaker }) => breaker !== "closed"));
-  const late = streams.filter((stream) => isLate(stream, statistics) && !isOut(providerOf(stream)));
+  const late = streams.filter((stream) => isLate(stream, streams, statistics) && !isOut(providerOf(stream)));
   if (!late.length) return [];
   const names = late.flatMap((stream, index) =>
     [index ? ", " : "", h("code", null, stream.name), ` (oldest ${span(stream.oldest_waiting_seconds)})`]);
@@ -92,18 +92,23 @@ function lateStreams(streams, providers, statistics) {
     text: [...names, ". Start dispatchers, or see in their log what they retry."] }];
 }
 
-/** Whether a stream's oldest entry waits too long; the limits are those of the alerts. */
-export function isLate(stream, statistics) {
-  const age = stream.oldest_waiting_seconds ?? 0;
-  if (/:(bulk|\{overflow\})$/.test(stream.name)) return age > 3_600;
-  if (isJobs(stream)) return age > 60;
-  if (age <= 120) return false;
-  const waiting = stream.length + stream.retries;
-  return waiting > 20 || !acceptsNow(providerOf(stream), statistics);
+const isBulk = ({ name }) => /:(bulk|\{overflow\})$/.test(name);
+
+/** Whether a stream's oldest entry waits too long; the rules are those of the alerts. */
+export function isLate(stream, streams, statistics) {
+  const limit = isBulk(stream) ? 3_600 : isJobs(stream) ? 60 : 120;
+  if ((stream.oldest_waiting_seconds ?? 0) <= limit) return false;
+  if (isJobs(stream)) return true;
+  const provider = providerOf(stream);
+  const lanes = streams.filter((other) => providerOf(other) === provider && isBulk(other) === isBulk(stream));
+  const waiting = lanes.reduce((sum, { length, retries }) => sum + length + retries, 0);
+  return waiting > 20 || (!isBulk(stream) && !acceptsNow(provider, statistics));
 }
 
 /** Whether a provider accepted something in the last ten minutes. */
 function acceptsNow(provider, statistics) {
+  // Counts of less time cannot deny it.
+  if (statistics && !statistics.complete && Date.now() - Date.parse(statistics.since) < 600_000) return true;
   const channel = statistics?.channels.find((one) => one.channel === provider);
   const accepted = channel?.outcomes.find(({ outcome }) => outcome === "accepted");
   return (accepted?.counts ?? []).slice(-10).some((value) => value > 0);

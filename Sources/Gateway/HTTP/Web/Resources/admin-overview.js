@@ -7,7 +7,7 @@ import {
 } from "./admin-figures.js";
 import { address, Field, segments } from "./admin-forms.js";
 import { bannerOf, deliveriesOf, isJobs, isLate, outages } from "./admin-outages.js";
-import { card, fill, number, pill, span, table, until } from "./admin-parts.js";
+import { card, dateTime, fill, number, pill, span, table, until } from "./admin-parts.js";
 import { channelIDs, channelName } from "./admin-words.js";
 import { h } from "./dom.js";
 
@@ -81,13 +81,14 @@ export function overview(page, _, query) {
     fill(organisations, [counts, chosen], () =>
       organisationTable(counts.value, chosen.org, (org) => hrefOf({ ...chosen, org }), (org) => choose({ org })));
     form.offer(counts.value?.organisations ?? []);
-    fill(nowTiles, [counts, survey, waiting, known, statistics.value?.channels], () => [
+    const { since, complete, channels } = statistics.value ?? {};
+    fill(nowTiles, [counts, survey, waiting, known, since, complete, channels], () => [
       ...waitingTiles(counts.value), ...stateTiles(survey.value, waiting.value, known.value, statistics.value),
     ]);
     fill(processes, [all, Math.floor(Date.now() / 30_000)], () => processTable(all));
     fill(streams, waiting, () => streamTable(waiting.value, statistics.value));
     fill(providers, known, () => providerTable(known.value));
-    fill(charts, [statistics.value?.since, statistics.value?.channels], () => chartRow(statistics.value));
+    fill(charts, [since, complete, channels], () => chartRow(statistics.value));
   }
 
   return { element, update, get every() { return chosen.span === "1h" ? 5_000 : 15_000; } };
@@ -148,7 +149,7 @@ function stateTiles(survey, waiting, known, statistics) {
   const sumOf = (list, value) => (list ? list.reduce((total, one) => total + (value(one) ?? 0), 0) : null);
   const lagging = sumOf(waiting?.streams, (stream) => (isJobs(stream) ? stream.lag : 0));
   const oldest = waiting ? Math.max(0, ...waiting.streams.map((stream) => stream.oldest_waiting_seconds ?? 0)) : null;
-  const isBehind = (waiting?.streams ?? []).some((stream) => isLate(stream, statistics));
+  const isBehind = (waiting?.streams ?? []).some((stream) => isLate(stream, waiting.streams, statistics));
   const counts = (statistics?.channels ?? []).flatMap(({ outcomes }) => outcomes);
   const sent = sumOf(counts.filter(({ outcome }) => ["accepted", "delivered"].includes(outcome)).flatMap((one) => one.counts), Number);
   const isCounted = survey?.gateways.some((node) => node.connections != null);
@@ -157,8 +158,12 @@ function stateTiles(survey, waiting, known, statistics) {
     tile("jobs waiting", number(lagging), { kind: lagging > 10_000 ? "warn" : "" }),
     tile("deliveries waiting", number(sumOf(known?.providers, deliveriesOf)), { kind: isBehind ? "warn" : "" }),
     tile("oldest waiting", span(oldest), { kind: isBehind ? "warn" : "" }),
-    statistics ? tile("sent, last hour", number(sent)) : null,
+    statistics ? sentTile(number(sent), statistics) : null,
   ].filter(Boolean);
+}
+
+function sentTile(sent, { since, complete }) {
+  return complete ? tile("sent, last hour", sent) : tile("sent", sent, { key: "sent", note: ["since ", dateTime(since)] });
 }
 
 function streamTable(waiting, statistics) {
@@ -167,7 +172,8 @@ function streamTable(waiting, statistics) {
   return table("Streams", columns, waiting.streams.map((stream) => [
     h("code", null, stream.name), number(stream.length), number(stream.lag), number(stream.pending),
     isJobs(stream) ? "–" : number(stream.retries),
-    isLate(stream, statistics) ? h("span", { class: "bad" }, span(stream.oldest_waiting_seconds)) : span(stream.oldest_waiting_seconds),
+    isLate(stream, waiting.streams, statistics) ? h("span", { class: "bad" }, span(stream.oldest_waiting_seconds))
+      : span(stream.oldest_waiting_seconds),
   ]), "No streams yet.");
 }
 
@@ -197,9 +203,9 @@ function chartRow(statistics) {
   const place = ({ channel }) => (channelIDs.includes(channel) ? channelIDs.indexOf(channel) : channelIDs.length);
   const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)
     .sort((one, other) => place(one) - place(other));
-  if (!shown.length) return h("p", { class: "hint empty" }, "Nothing went out in the last hour.");
   const note = statistics.complete ? null
     : h("p", { class: "hint" }, "Too much data to count; the oldest minutes are missing.");
+  if (!shown.length) return note ?? h("p", { class: "hint empty" }, "Nothing went out in the last hour.");
   const begin = Date.parse(statistics.since);
   const charts = shown.map(({ channel, outcomes }) => chart({ title: channelName(channel), outcomes }, begin));
   return [...charts, note].filter(Boolean);

@@ -30,9 +30,19 @@ export function span(seconds) {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
-/** A relative time, with the full time as its title. */
+/** The current text of each element with a relative time. */
+const relativeTexts = new WeakMap();
+
+/** A time relative to now, which {@link fill} keeps up to date, with the full time as its title. */
+function relative(moment, text) {
+  const element = h("time", { datetime: moment, title: exactly(moment, language) }, text());
+  relativeTexts.set(element, text);
+  return element;
+}
+
+/** A past time, relative to now. */
 export function when(moment) {
-  return moment ? h("time", { datetime: moment, title: exactly(moment, language) }, ago(moment, language, "now")) : "–";
+  return moment ? relative(moment, () => ago(moment, language, "now")) : "–";
 }
 
 /** A date and time to the second, in the operator's zone. */
@@ -62,13 +72,15 @@ export function jobLink(id, org = "") {
 
 /** A future time, relative to now. */
 export function until(moment) {
-  if (!moment) return "–";
+  return moment ? relative(moment, () => ahead(moment)) : "–";
+}
+
+function ahead(moment) {
   const seconds = Math.ceil((Date.parse(moment) - Date.now()) / 1000);
   const format = new Intl.RelativeTimeFormat(language, { style: "narrow" });
   const [unit, length] = [["second", 1], ["minute", 60], ["hour", 3_600]].findLast(([, length]) => seconds >= 2 * length)
     ?? ["second", 1];
-  const text = seconds < 1 ? "now" : format.format(Math.round(seconds / length), unit);
-  return h("time", { datetime: moment, title: exactly(moment, language) }, text);
+  return seconds < 1 ? "now" : format.format(Math.round(seconds / length), unit);
 }
 
 /** A word with a colour for good or bad. The word alone must carry the meaning. */
@@ -120,12 +132,20 @@ export function bar(part, whole, kind = "") {
 }
 
 /**
- * Replaces the children of an element if `key` changed; otherwise focus and open details stay.
+ * Replaces the children of an element if `key` changed; otherwise focus and open details stay, and
+ * only relative times change.
+ *
  * Returns the focus to a child that is still there, or to the same link or table of the new ones.
  */
 export function fill(place, key, make) {
   const text = JSON.stringify(key);
-  if (place.dataset.key === text) return;
+  if (place.dataset.key === text) {
+    for (const element of place.querySelectorAll("time")) {
+      const current = relativeTexts.get(element)?.();
+      if (current && element.textContent !== current) element.textContent = current;
+    }
+    return;
+  }
   place.dataset.key = text;
   const focused = place.contains(document.activeElement) ? document.activeElement : null;
   place.replaceChildren(...[make()].flat());
@@ -214,7 +234,8 @@ export function timeline(entries, label) {
   const first = entries.length ? Date.parse(entries[0].at) : 0;
   return h("ol", { class: "timeline", "aria-label": label }, entries.map((entry) => h("li", { class: entry.kind ?? "" },
     h("div", { class: "moment" }, h("time", { datetime: entry.at, title: exactly(entry.at, language) },
-      new Date(entry.at).toLocaleTimeString(language, { hour12: false })), h("span", null, offset(Date.parse(entry.at) - first))),
+      new Date(entry.at).toLocaleTimeString(language, { timeStyle: "medium", hourCycle: "h23" })),
+    h("span", null, offset(Date.parse(entry.at) - first))),
     h("div", { class: "event" }, h("strong", null, entry.title),
       entry.details?.length ? facts(entry.details) : null))));
 }

@@ -9,10 +9,10 @@ import { h, readable, set } from "./dom.js";
 const language = document.documentElement.lang;
 const platforms = { ios: "iOS", android: "Android", web: "Web", webhook: "Webhook" };
 const protocols = { native: "Carillon", socketio: "Socket.IO", signalr: "SignalR", sse: "Server-Sent Events" };
+/** The gateway finds no more users than this. */
+const mostFound = 20;
 const sendKinds = { accepted: "good", retry_later: "warn", no_answer: "warn", not_sent: "warn" };
 
-/** Changes each minute, so that what shows relative times is drawn again. */
-const minute = () => Math.floor(Date.now() / 60_000);
 const none = (text) => h("p", { class: "hint empty" }, text);
 
 /** The view of a user, `#people/ID?status=…&type=…`; `#people?q=…` finds one by id or address. */
@@ -60,7 +60,8 @@ export function people(page, [user = ""], query) {
       return show();
     }
     said.classList.remove("spoken");
-    said.textContent = !answer ? fault : users.length ? `${number(users.length)} users match.` : "No user has this id or address.";
+    const count = `${users.length < mostFound ? "" : "At least "}${number(users.length)} users match.`;
+    said.textContent = !answer ? fault : users.length ? count : "No user has this id or address.";
     fill(place, users, () => users.length ? card("Users", table("Users", ["User", "E-mail", "Last seen"],
       users.map((found) => [personLink(found.user_id), found.email, when(found.last_seen)]))) : []);
   }
@@ -85,6 +86,7 @@ class Person {
   #devices = new Map();
   #places;
   #history;
+  #hasTypes = false;
 
   constructor(page, id, query) {
     this.#page = page;
@@ -105,10 +107,10 @@ class Person {
   /** Loads the user again; returns false if there is none. */
   async update() {
     const call = this.#page.callIfThere(`/v1/admin/users/${encodeURIComponent(this.id)}`);
-    const [found] = await Promise.all([call, this.#history.update()]);
+    const [found] = await Promise.all([call, this.#history.update(), this.#offerTypes()]);
     if (!found) return false;
     const { head, devices, settings, refused, topics, waiting } = this.#places;
-    fill(head, [minute(), found.presence, found.inbox, found.settings.email, found.created_at, found.last_seen], () => headOf(found));
+    fill(head, [found.presence, found.inbox, found.settings.email, found.created_at, found.last_seen], () => headOf(found));
     const views = found.devices.map((device) => {
       if (!this.#devices.has(device.id)) this.#devices.set(device.id, new DeviceView(this.#page, this.id, device.id));
       this.#devices.get(device.id).show(device);
@@ -120,13 +122,20 @@ class Person {
     fill(refused, [found.preferences, found.settings], () => refusals(found));
     fill(topics, found.topics, () => (found.topics.length
       ? h("ul", { class: "tags" }, found.topics.map((topic) => h("li", null, h("code", null, topic)))) : none("No topics.")));
-    fill(waiting, [found.waiting, minute()], () => table("What waits", ["What", "Due", "Reason", "Notification"],
+    fill(waiting, found.waiting, () => table("What waits", ["What", "Due", "Reason", "Notification"],
       found.waiting.map(({ kind, due_at: due, reason, notification_id: id, job_id: job }) => [
         followUpName(kind), reason === "handed_on" ? "–" : [until(due), h("div", { class: "hint" }, dateTime(due))],
         reason ? reasonWords(reason) : "–", id ? traceLink(id, this.id) : job ? ["job ", h("code", null, job)] : "–",
       ]), "Nothing waits."));
-    this.#history.offer(found.preferences.types.map(({ type }) => type));
     return true;
+  }
+
+  /** Offers all types of the catalog to filter by, as disabled ones may have notifications too. */
+  async #offerTypes() {
+    if (this.#hasTypes) return;
+    const { types } = await this.#page.call("GET", "/v1/admin/catalog");
+    this.#hasTypes = true;
+    this.#history.offer(types.map(({ name }) => name));
   }
 }
 

@@ -45,51 +45,105 @@ export class Resend {
   }
 }
 
-/** Sends all notifications of a job with one status again, a thousand a call. */
-export class ResendRun {
-  #path;
-  #org;
-  #status;
-  /** A repeated call sends nothing twice. */
-  #key = randomKey();
-  #cursor = null;
-  #total = 0;
-  #refused = 0;
-  isDone = false;
+/**
+ * Sends all notifications of a job with one status again, a thousand a call.
+ *
+ * Each job has one instance, so that a run goes on, and stays known, while other views are open.
+ */
+export class JobResends {
+  static #known = new Map();
+  #page;
+  #job;
+  #name;
+  #isRunning = false;
+  /** The progress and the outcome. */
+  element = h("p", { class: "hint resent-all", role: "status" });
 
-  constructor({ id, org }, status) {
-    this.#path = `/v1/admin/jobs/${encodeURIComponent(id)}/resend`;
-    this.#org = org;
-    this.#status = status;
+  /** Returns the resends of a job. */
+  static of(page, id, org) {
+    const name = `carillon.resend.${JSON.stringify([org, id])}`;
+    if (!JobResends.#known.has(name)) JobResends.#known.set(name, new JobResends(page, { id, org }, name));
+    return JobResends.#known.get(name);
+  }
+
+  constructor(page, job, name) {
+    this.#page = page;
+    this.#job = job;
+    this.#name = name;
+    this.#show();
+    // Another tab has begun a run, gone on with it or ended it.
+    addEventListener("storage", ({ key }) => { if (key === name) this.#show(); });
   }
 
   /**
-   * Asks, then sends; after a failure it goes on where it stopped.
+   * The runs that are not done, by status.
    *
-   * @param {(text: string) => void} tell is called with the progress and the outcome.
+   * All tabs of the browser use the same keys, also after a reload: another key would send twice.
    */
-  async go(page, count, tell) {
-    const text = `Everyone with a notification of the status “${readable(this.#status).toLowerCase()}” gets it again, as a new job. ${rules}`;
-    const rest = count - this.#total;
+  get #runs() { return JSON.parse(localStorage.getItem(this.#name)) ?? {}; }
+
+  #show() {
+    this.element.textContent = Object.entries(this.#runs).map(([status, { total }]) =>
+      `${notifications(total)} of the status “${word(status)}” sent again so far. “Resend all” sends the rest.`).join(" ");
+  }
+
+  /**
+   * Asks, then sends those with a status; after a failure it goes on where it stopped.
+   *
+   * @param {number} count the notifications with this status.
+   */
+  async send(status, count) {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    try {
+      await this.#page.perform(() => this.#go(status, count));
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  async #go(status, count) {
+    const { id, org } = this.#job;
+    const known = this.#runs[status] ?? { key: randomKey(), cursor: null, total: 0, refused: 0 };
+    const text = `Everyone with a notification of the status “${word(status)}” gets it again, as a new job. ${rules}`;
+    const rest = count - known.total;
     if (!await confirm(`Resend ${notifications(rest)}?`, text, `Resend ${number(rest)}`)) return;
+    // Another tab may have begun or gone on meanwhile.
+    const run = this.#runs[status] ?? known;
     try {
       do {
-        const answer = await page.call("POST", this.#path, {
-          status: this.#status, key: this.#key, ...(this.#org ? { org: this.#org } : {}),
-          ...(this.#cursor ? { cursor: this.#cursor } : {}),
+        this.#keep(status, run);
+        this.#tell(`${notifications(run.total)} sent again so far.${refusedWords(run)}`);
+        const answer = await this.#page.call("POST", `/v1/admin/jobs/${encodeURIComponent(id)}/resend`, {
+          status, key: run.key, ...(org ? { org } : {}), ...(run.cursor ? { cursor: run.cursor } : {}),
         });
-        this.#total += answer.count;
-        this.#refused += answer.refused;
-        this.#cursor = answer.next_cursor;
-        const refused = this.#refused ? ` ${notifications(this.#refused)} cannot be: the catalog no longer takes them.` : "";
-        tell(`${notifications(this.#total)} sent again${this.#cursor ? " so far" : ""}.${refused}`);
-      } while (this.#cursor);
-      this.isDone = true;
+        run.total += answer.count;
+        run.refused += answer.refused;
+        run.cursor = answer.next_cursor;
+      } while (run.cursor);
+      this.#keep(status);
+      this.#tell(`${notifications(run.total)} sent again.${refusedWords(run)}`, true);
     } catch (error) {
-      tell(`${notifications(this.#total)} sent again, then it stopped: ${page.explain(error)}`);
+      this.#tell(`${notifications(run.total)} sent again, then it stopped: ${this.#page.explain(error)}`, true);
       if (error.kind !== "refused" || error.status === 403) throw error;
     }
   }
+
+  /** Stores a run; without one, removes that of the status. */
+  #keep(status, run) {
+    const runs = JSON.stringify({ ...this.#runs, [status]: run });
+    if (runs === "{}") localStorage.removeItem(this.#name);
+    else localStorage.setItem(this.#name, runs);
+  }
+
+  #tell(text, isOver = false) {
+    this.element.textContent = text;
+    if (isOver && !this.element.isConnected) this.#page.tell(text);
+  }
+}
+
+function refusedWords({ refused }) {
+  return refused ? ` ${notifications(refused)} cannot be: the catalog no longer takes them.` : "";
 }
 
 /** Returns a key that no other call has; also works on pages without TLS. */
@@ -98,3 +152,4 @@ function randomKey() {
 }
 
 const notifications = (count) => `${number(count)} ${count === 1 ? "notification" : "notifications"}`;
+const word = (status) => readable(status).toLowerCase();

@@ -30,7 +30,7 @@ export function trace(page, [id = "", user = ""]) {
     if (!wanted) return;
     const goal = owner || isNotification(wanted)
       ? `#trace/${encodeURIComponent(wanted)}/${encodeURIComponent(owner)}` : jobAddress(wanted);
-    if (location.hash === goal) look();
+    if (location.hash === goal) page.refresh();
     else location.hash = goal;
   });
 
@@ -60,7 +60,9 @@ function view(found, resend) {
     ["User", personLink(found.user_id)], ["Type", readable(notification.type)], ["Channels", channelList(found.channels)],
     ["Sent", found.sent_via && wayWords(found.sent_via)], ["Held back", found.held_back && reasonText(found.held_back)],
     ["Reason", found.reason && reasonText(found.reason)],
-    ["Job", found.job_id && jobLink(found.job_id, found.org_id)], ["Entry", found.job_entry && jobLink(found.job_entry, found.org_id)],
+    ["Job", found.job_id && jobLink(found.job_id, found.org_id)],
+    // A job has one address, so that its view knows what “Resend all” has sent.
+    ["Entry", found.job_entry && (found.job_id ? h("code", null, found.job_entry) : jobLink(found.job_entry, found.org_id))],
   ].filter(([, value]) => value);
   return card(unmarked(notification.title) || readable(notification.type),
     h("p", { class: "counts" }, pill(found.status, statusKinds[found.status]), " ", marked(notification.body)),
