@@ -41,8 +41,8 @@ export interface InboxEvents {
   event: CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
   /** The names of types and categories are known. */
   words: CustomEvent<null>;
-  /** A change could not be saved, and is undone. */
-  fault: CustomEvent<"notSaved" | "refused">;
+  /** A change could not be saved, and is undone; or older notifications could not be loaded. */
+  fault: CustomEvent<"notSaved" | "refused" | "failedTitle">;
   signedOut: CustomEvent<null>;
 }
 
@@ -84,6 +84,7 @@ export class Inbox extends EventTarget {
   readonly isLoading: boolean;
   /** The error of the last load of the first page. */
   readonly loadError: CallError | null;
+  /** Whether the last load of older notifications failed; a new connection resets it. */
   readonly hasMoreFailed: boolean;
   /** The archive as far as it is loaded; null before `loadArchive()`. */
   readonly archive: { readonly items: readonly Notification[]; readonly cursor: string | null } | null;

@@ -54,6 +54,7 @@ export interface Texts {
   readonly emailAddress: string;
   readonly emailText: string;
   readonly notAnAddress: string;
+  readonly emailSwitch: string;
   readonly settings: string;
   readonly back: string;
   readonly close: string;

@@ -75,6 +75,21 @@ struct WebInboxActionTests {
             try await browser.click("\(Self.toast).querySelector('.undo')")
             try await page.waitForTitles(["n1"])
             #expect(try await archived() == 1)
+            try await browser.run(
+                """
+                return import("/web/inbox-styles.js").then(({ sheet }) => {
+                  const touch = [...sheet.cssRules].find((rule) => rule.conditionText === "(hover: none)");
+                  touch.media.mediaText = "all";
+                });
+                """)
+            try await browser.click("\(InboxPage.item("n1")).querySelector('[data-part=remove]')")
+            try await browser.wait(for: "the archive is empty on a phone too", InboxPage.part(".state.emptyArchive"))
+            try await eventually("the server has deleted it again") { try await archived() == 0 }
+            try await browser.click(InboxPage.part(".list-menu"))
+            let entries = try await browser.run(
+                "return [...\(InboxPage.part(".menu")).children].map((one) => one.dataset.entry)")
+            #expect(entries.strings == ["archive"], "the archive's menu offers nothing about the inbox")
+            try await browser.press(Browser.Key.escape)
             try await browser.click(InboxPage.part(".leave"))
             try await page.waitForTitles(["n3", "n2"])
             #expect(try await page.complaints() == [])
@@ -126,6 +141,33 @@ struct WebInboxActionTests {
             try await eventually("it is on") { try await isOn() == true }
             let own = try await preference()?["own"]
             #expect(own?["in_app"] == .null && own?["push"] == .bool(true))
+        }
+    }
+
+    @Test("a disabled type is turned off on all channels, and an undo leaves no choice")
+    func muteDisabled() async throws {
+        try await Stack.with { stack in
+            // The dispatcher still has the type enabled.
+            let gateway = try await stack.startGateway(
+                environment: try stack.catalog("types: {invoice_created: {enabled: false}}"))
+            _ = try await stack.startDispatcher()
+            try await stack.notify("ada", "n1")
+            try await CompatibilityClient(gateway, user: "ada").waitForCount(1)
+            try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
+                let page = InboxPage(browser, gateway)
+                try await page.open(user: "ada")
+                try await page.waitForTitles(["n1"])
+                func choices() async throws -> [String] {
+                    let rows = try await stack.query(
+                        "SELECT concat_ws(' ', in_app, push, email) FROM carillon.preferences WHERE user_id = 'ada'")
+                    return try rows.map { try $0.text(0) }
+                }
+                try await page.choose("mute", of: "n1")
+                try await eventually("it is off") { try await choices() == ["f f f"] }
+                try await browser.wait(for: "it says so", Self.toast)
+                try await browser.click("\(Self.toast).querySelector('button')")
+                try await eventually("no choice is left") { try await choices() == [""] }
+            }
         }
     }
 
@@ -242,7 +284,7 @@ struct WebInboxActionTests {
         }
     }
 
-    @Test("a bell and two feeds share one socket; a page draws items, words and an empty inbox its own way")
+    @Test("a bell and feeds share one socket; a page draws items, words and an empty inbox its own way if it can")
     func ownLooks() async throws {
         let host = try FreePort.next()
         try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
@@ -256,8 +298,11 @@ struct WebInboxActionTests {
                   addEventListener("DOMContentLoaded", () => {
                     const bell = document.querySelector("#bell");
                     bell.texts = { notifications: "News for you" };
-                    bell.renderItem = (item) => item.type === "payment_received"
-                      ? Object.assign(document.createElement("b"), { textContent: `Money: ${item.title}` }) : null;
+                    bell.renderItem = (item) => {
+                      if (item.org) throw new Error("this page cannot draw it");
+                      return item.type === "payment_received"
+                        ? Object.assign(document.createElement("b"), { textContent: `Money: ${item.title}` }) : null;
+                    };
                   });
                 </script></head><body>
                 <carillon-inbox id="bell" token="\(token)"></carillon-inbox>
@@ -278,9 +323,10 @@ struct WebInboxActionTests {
                 let presence = try await gateway.call(.get, "/v1/admin/presence/ada", token: operators).body
                 #expect(presence["connections"]?.array?.count == 1)
                 try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "€ 5")])
-                try await stack.notify("ada", "an invoice", [("org", "acme")])
+                try await stack.notify("ada", "a bill")
+                try await stack.notify("ada", "**an invoice**", [("org", "acme")])
                 try await browser.wait(
-                    for: "the badge counts", "\(root("bell")).querySelector('.badge').textContent === '2'")
+                    for: "the badge counts", "\(root("bell")).querySelector('.badge').textContent === '3'")
                 try await browser.click("\(root("bell")).querySelector('.bell')")
                 let titles = try await browser.run(
                     """
@@ -288,7 +334,19 @@ struct WebInboxActionTests {
                       .map((one) => one.textContent).join();
                     return [titles("#bell"), titles("#payments"), titles("#acme"), titles("#reports")];
                     """)
-                #expect(titles.strings == ["an invoice,Money: € 5", "€ 5", "an invoice", ""])
+                #expect(titles.strings == ["an invoice,a bill,Money: € 5", "€ 5", "an invoice", ""])
+                let spoken = try await browser.run(
+                    """
+                    return ["#payments", "#acme", "#reports"].map((id) =>
+                      document.querySelector(id).shadowRoot.querySelector(".spoken").textContent);
+                    """)
+                #expect(spoken.strings == ["New: € 5", "New: an invoice", ""], "each feed announces its own")
+                let menus = try await browser.run(
+                    """
+                    return ["#bell", "#payments", "#acme"].map((id) =>
+                      document.querySelector(id).shadowRoot.querySelectorAll(".list-menu").length).join();
+                    """)
+                #expect(menus == .string("1,0,0"), "a feed does not offer to delete those of others")
                 #expect(
                     try await browser.run("return \(root("bell")).querySelector('h2').textContent")
                         == .string("News for you"))

@@ -208,37 +208,6 @@ struct WebInboxPushTests {
         #expect(found == ["off", "true", "off", "on", "off", "on", "on", "ada 1", "ada 2", "ada 2"])
     }
 
-    @Test("a device of an earlier version, which noted no user, is registered again")
-    func unnoted() async throws {
-        let found = try await self.run(
-            """
-            await push("ada").switchOn();
-            localStorage.clear();
-            localStorage.setItem("carillon.device", "web-1");
-            await push("ada").start();
-            return [await push("ada").state(), ...registered];
-            """)
-        #expect(found == ["on", "ada 1", "ada 1"])
-    }
-
-    @Test("a registration that an earlier version noted under the claim `sub` stays its user's, and becomes marked")
-    func notedBySubject() async throws {
-        let found = try await self.run(
-            """
-            await push("ada").switchOn();
-            const name = Object.keys(localStorage).find((one) => one.startsWith("carillon.registration"));
-            const note = (user) => localStorage.setItem(name, JSON.stringify({ user, endpoint: "1", at: Date.now() }));
-            // The tokens have no `sub`.
-            note("");
-            const states = [await push("ada").state(), await push("ada").state()];
-            states.push(await push("bob").state(), await push("ada").switchOn());
-            note("eve");
-            states.push(await push("ada").state(), String(pushManager.known));
-            return [...states, ...registered];
-            """)
-        #expect(found == ["on", "on", "off", "on", "off", "null", "ada 1", "ada 1", "ada 2"])
-    }
-
     @Test("a gateway of the previous version, which names no user, ends no subscription")
     func namelessGateway() async throws {
         let found = try await self.run(

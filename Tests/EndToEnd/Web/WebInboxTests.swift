@@ -106,16 +106,27 @@ struct WebInboxTests {
     func pages() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
-            for number in 1...45 { try await stack.notify("ada", "n\(number)") }
+            for number in 1...65 { try await stack.notify("ada", "n\(number)") }
             let ada = CompatibilityClient(gateway, user: "ada")
-            try await ada.waitForCount(45)
+            try await ada.waitForCount(65)
             try await page.open(user: "ada")
             try await eventually("a page is listed") { try await page.titles().count == 30 }
-            try await browser.click(InboxPage.part(".more"))
-            try await eventually("all are listed") { try await page.titles() == (1...45).reversed().map { "n\($0)" } }
-            try await page.choose("read", of: "n45")
+            let focused = "\(InboxPage.root).activeElement"
+            try await browser.run("\(InboxPage.part(".more")).focus()")
+            try await browser.press(Browser.Key.enter)
+            try await eventually("two pages are listed") { try await page.titles().count == 60 }
+            try await browser.wait(
+                for: "the button has the focus", "\(focused).matches('.more[aria-disabled=false]')")
+            let scrolled = "\(InboxPage.part(".list")).scrollTop"
+            try await browser.run("\(scrolled) = 0")
+            try await browser.press(Browser.Key.enter)
+            try await eventually("all are listed") { try await page.titles() == (1...65).reversed().map { "n\($0)" } }
+            try await browser.wait(for: "the last page has the focus", "\(focused).textContent === 'n5'")
+            let place = try await browser.run("return \(scrolled)")
+            #expect(place == .number("0"), "the list stays where the user has scrolled to")
+            try await page.choose("read", of: "n65")
             try await browser.click(InboxPage.part("[data-filter=unread]"))
-            try await eventually("the others are listed") { try await page.titles().first == "n44" }
+            try await eventually("the others are listed") { try await page.titles().first == "n64" }
         }
     }
 
@@ -212,6 +223,26 @@ struct WebInboxTests {
         }
     }
 
+    @Test("a user who stopped all e-mail by a link can have it again")
+    func stoppedMail() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            let ada = CompatibilityClient(gateway, user: "ada")
+            #expect(try await ada.send(.put, "/v1/settings", #"{"email_opted_out":true}"#).status == 200)
+            try await page.open(user: "ada")
+            let toggle = InboxPage.part(".card-email .toggle input")
+            try await browser.wait(for: "the switch is on", "\(toggle)?.checked")
+            try await browser.click(toggle)
+            try await eventually("e-mail is on again") {
+                try await ada.get("/v1/settings").body["email_opted_out"] == .bool(false)
+            }
+            try await browser.reload()
+            try await browser.wait(for: "the settings are there", InboxPage.part(".card-email"))
+            #expect(try await browser.run("return \(toggle) === null") == .bool(true))
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("a Web Push is shown, and closed when it is read elsewhere")
     func push() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
@@ -296,6 +327,34 @@ struct WebInboxTests {
                   .map((one) => one.outerHTML);
                 """)
             #expect(nameless.strings == [])
+        }
+    }
+
+    @Test("switches and buttons keep the focus while they cannot be used")
+    func keptFocus() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify("ada", "n1")
+            try await page.open(user: "ada")
+            try await page.waitForUnread(1)
+            let focused = "\(InboxPage.root).activeElement"
+            try await browser.run("\(InboxPage.part(".read-all")).focus()")
+            try await browser.press(Browser.Key.enter)
+            try await page.waitForUnread(0)
+            try await browser.wait(
+                for: "the button has the focus", "\(focused).matches('.read-all[aria-disabled=true]')")
+            let toggle = InboxPage.part(".card-pause input")
+            try await browser.wait(for: "the settings are there", toggle)
+            try await browser.run("\(toggle).focus()")
+            for isOn in [true, false] {
+                try await browser.press(" ")
+                let isBusy = "\(toggle).ariaDisabled || \(toggle).disabled"
+                try await browser.wait(for: "it is saved", "\(toggle).checked === \(isOn) && !(\(isBusy))")
+            }
+            let isFocused = try await browser.run("return \(focused) === \(toggle)")
+            #expect(isFocused == .bool(true))
+            let complaints = try await page.complaints()
+            #expect(complaints == [])
         }
     }
 
@@ -512,8 +571,8 @@ struct WebInboxTests {
         }
     }
 
-    @Test("quiet hours without a day are refused, and nothing changes")
-    func noDay() async throws {
+    @Test("quiet hours without a day or without two different times are refused, and nothing changes")
+    func noQuietHours() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
             let ada = CompatibilityClient(gateway, user: "ada")
@@ -521,11 +580,14 @@ struct WebInboxTests {
             #expect(try await ada.send(.put, "/v1/preferences/quiet-hours", hours).status == 200)
             try await page.open(user: "ada")
             try await browser.wait(for: "the settings are there", InboxPage.part(".quiet-form"))
-            try await browser.run("\(InboxPage.part(".quiet-form [name=day]:checked")).click()")
-            try await browser.click(InboxPage.part(".quiet-form button"))
-            try await browser.wait(
-                for: "it says why",
-                "\(InboxPage.part(".quiet-form .status.fault"))?.textContent.includes('at least one day')")
+            try await browser.run("\(InboxPage.part(".quiet-form")).elements.end.value = '21:00'")
+            for reason in ["two different times", "at least one day"] {
+                try await browser.click(InboxPage.part(".quiet-form button"))
+                try await browser.wait(
+                    for: "it says why",
+                    "\(InboxPage.part(".quiet-form .status.fault"))?.textContent.includes('\(reason)')")
+                try await browser.run("\(InboxPage.part(".quiet-form [name=day]:checked"))?.click()")
+            }
             let kept = try await ada.get("/v1/settings").body["quiet_hours"]
             #expect(kept?["start"]?.string == "21:00")
             #expect(kept?["weekdays"]?.array?.count == 1)

@@ -46,16 +46,16 @@ export class ItemView {
   // The content.
 
   #body(item) {
-    const { render, texts, words } = this.#context;
+    const { texts, words } = this.#context;
     const url = safeURL(item.url);
     const open = (event) => this.#context.open(item, event, url);
-    const own = render?.(item);
-    const title = own instanceof Node ? [own] : marked(item.title || words.typeName(item.type));
-    const more = own instanceof Node ? { "aria-label": unmarked(item.title || words.typeName(item.type)) } : {};
+    const own = this.#own(item);
+    const title = own ? [own] : marked(item.title || words.typeName(item.type));
+    const more = own ? { "aria-label": unmarked(item.title || words.typeName(item.type)) } : {};
     const main = url
       ? h("a", { class: "title", part: "title", href: url, "data-part": "main", rel: "noopener", onclick: open, onauxclick: open, ...more }, ...title)
       : h("button", { class: "title", part: "title", type: "button", "data-part": "main", onclick: open, ...more }, ...title);
-    if (own instanceof Node) return h("div", { class: "content own" }, main);
+    if (own) return h("div", { class: "content own" }, main);
     const severity = texts.severity[item.severity];
     return h("div", { class: "content" },
       h("p", { class: "about", part: "about" },
@@ -66,6 +66,18 @@ export class ItemView {
       item.body ? h("p", { class: "body", part: "body" }, ...marked(item.body)) : null,
       pictureOf(item, words),
       this.#actions(item));
+  }
+
+  /** Returns the page's own drawing; null for the usual entry. */
+  #own(item) {
+    try {
+      const own = this.#context.render?.(item);
+      return own instanceof Node ? own : null;
+    } catch (error) {
+      // The page's fault must not stop the list.
+      console.error("carillon:", error);
+      return null;
+    }
   }
 
   #time(item) {

@@ -35,6 +35,8 @@ export class ListView {
   render() {
     const filter = this.#context.filter();
     const list = this.#list(filter);
+    const { length } = this.#entries();
+    const isAtEnd = this.element.getRootNode().activeElement === this.#more;
     this.#today = +day(Date.now());
     const kept = new Set(list.map((item) => item.id));
     const lost = this.#neighbourOfLost(kept);
@@ -50,9 +52,12 @@ export class ListView {
     this.#showState(list.length === 0 ? this.#emptyState(filter) : null);
     this.#more.hidden = !this.#cursor(filter) || list.length === 0;
     const isLoading = this.#context.isArchive() ? this.#inbox.isLoadingArchive : this.#inbox.isLoading;
-    this.#more.disabled = isLoading;
+    // `disabled` would lose the focus.
+    this.#more.setAttribute("aria-disabled", String(isLoading));
     this.#more.textContent = isLoading ? this.#context.texts.loading : this.#context.texts.loadMore;
     this.scroller.setAttribute("aria-busy", String(isLoading));
+    // After the last page, the focus goes from the button to the first entry of that page.
+    if (isAtEnd && this.#more.hidden) (this.#main(this.#entries()[length]) ?? this.scroller).focus({ preventScroll: true });
     this.#showPill(list);
   }
 
@@ -111,7 +116,7 @@ export class ListView {
   #showNew() {
     this.scroller.scrollTop = 0;
     this.render();
-    this.#items.get(this.#entries()[0]?.dataset.id)?.main.focus({ preventScroll: true });
+    this.#main(this.#entries()[0])?.focus({ preventScroll: true });
   }
 
   /** Returns the element that gets the focus when the focused entry disappears. */
@@ -122,7 +127,7 @@ export class ListView {
     const place = all.indexOf(focused);
     const isKept = (element) => kept.has(element.dataset.id);
     const next = all.slice(place + 1).find(isKept) ?? all.slice(0, place).findLast(isKept);
-    return next ? this.#items.get(next.dataset.id).main : this.scroller;
+    return this.#main(next) ?? this.scroller;
   }
 
   #arrange(list) {
@@ -172,7 +177,10 @@ export class ListView {
 
   #emptyState(filter) {
     const { archive, hasMoreFailed, isLoading, isLoadingArchive, loadError, store } = this.#inbox;
-    if (this.#context.isArchive()) return archive ? "emptyArchive" : hasMoreFailed && !isLoadingArchive ? "failed" : "loading";
+    if (this.#context.isArchive()) {
+      if (archive && !archive.cursor) return "emptyArchive";
+      return hasMoreFailed && !isLoadingArchive ? "failed" : "more";
+    }
     if (store.isLoaded && store.cursor(filter)) return hasMoreFailed ? "failed" : "more";
     if (store.isLoaded && filter.isUnread) return store.total > 0 ? "emptyUnread" : "empty";
     if (store.isLoaded) return filter.category && !this.#context.feed.category ? "emptyCategory" : "empty";
@@ -180,15 +188,13 @@ export class ListView {
     return loadError && !isLoading ? "failed" : "loading";
   }
 
-  #showState(state) {
+  #showState(wanted) {
+    if (wanted === "more") this.#loadMore();
+    const state = wanted === "more" ? "loading" : wanted;
     if (state === this.#state) return;
     this.#state = state;
     this.scroller.querySelector(".state")?.remove();
     if (!state) return;
-    if (state === "more") {
-      this.#state = null;
-      return this.#loadMore();
-    }
     const { texts } = this.#context;
     if (state === "loading") {
       this.scroller.prepend(h("div", { class: "state loading", role: "status", "aria-label": texts.loading },
@@ -201,20 +207,15 @@ export class ListView {
     const usual = [
       place, h("h3", null, texts[`${state}Title`]), h("p", null, texts[`${state}Text`]),
       state === "failed"
-        ? h("button", { type: "button", class: "plain", onclick: () => this.#retry() }, texts.tryNow) : null,
+        ? h("button", { type: "button", class: "plain", onclick: () => this.#inbox.retry() }, texts.tryNow) : null,
     ];
     // A page may have its own picture and words for an empty inbox.
     this.scroller.prepend(h("div", { class: `state ${state}`, part: "state" },
       state === "empty" ? h("slot", { name: "empty" }, ...usual.filter(Boolean)) : usual));
   }
 
-  #retry() {
-    if (this.#context.isArchive()) this.#inbox.loadArchive(true);
-    else this.#inbox.retry();
-  }
-
   #loadMore() {
-    if (this.#context.isArchive()) this.#inbox.loadArchive(false);
+    if (this.#context.isArchive()) this.#inbox.loadArchive(!this.#inbox.archive);
     else this.#inbox.loadMore(this.#context.filter());
   }
 
@@ -222,6 +223,9 @@ export class ListView {
   // unread or read, Z undoes the last step.
 
   #entries() { return [...this.#groups.querySelectorAll(".item")]; }
+
+  /** Returns the part of an entry that gets the focus. */
+  #main(entry) { return this.#items.get(entry?.dataset.id)?.main; }
 
   #key(event) {
     // Content of the slot `empty` is not in the scroller's tree, and has keys of its own.
@@ -234,8 +238,7 @@ export class ListView {
     if (goal === undefined && !act) return;
     event.preventDefault();
     if (act) return act();
-    const entry = entries[Math.min(Math.max(goal, 0), entries.length - 1)];
-    if (entry) this.#items.get(entry.dataset.id).main.focus();
+    this.#main(entries[Math.min(Math.max(goal, 0), entries.length - 1)])?.focus();
   }
 
   #action(key, item) {

@@ -4,6 +4,8 @@
 import { h } from "./dom.js";
 import { iconButton } from "./icons.js";
 import { ListView } from "./inbox-list.js";
+import { isOfFeed } from "./inbox-store.js";
+import { unmarked } from "./marks.js";
 import { Menu } from "./menu.js";
 import { snoozeTimes, soon } from "./time.js";
 
@@ -81,13 +83,14 @@ export class Panel {
   }
 
   #frame() {
-    const { texts, close } = this.#context;
+    const { texts, close, isFeed } = this.#context;
     this.#title.textContent = texts.notifications;
-    this.readAll = iconButton("checks", texts.markAllRead, () => this.#inbox.markAllRead(), { class: "icon-button read-all" });
+    this.readAll = iconButton("checks", texts.markAllRead, () => this.#markAllRead(), { class: "icon-button read-all" });
     this.gear = iconButton("settings", texts.settings, () => this.showSettings(true), { class: "icon-button gear" });
     this.back = iconButton("back", texts.back, () => this.showSettings(false), { class: "icon-button back" });
     this.leave = iconButton("back", texts.back, () => this.#choose("all"), { class: "icon-button back leave", hidden: true });
-    const menu = iconButton("more", texts.menu, ({ currentTarget }) => this.#menu.open(currentTarget, this.#mainMenu()), {
+    // Its entries are about the whole inbox.
+    const menu = isFeed ? null : iconButton("more", texts.menu, ({ currentTarget }) => this.#menu.open(currentTarget, this.#mainMenu()), {
       class: "icon-button list-menu", "aria-haspopup": "menu", "aria-expanded": "false",
     });
     const head = h("header", { class: "head", part: "header" },
@@ -108,7 +111,9 @@ export class Panel {
     const { texts } = this.#context;
     return [
       { name: "archive", label: texts.archived, icon: "archive", run: () => this.#choose("archive") },
-      { name: "remove-read", label: texts.removeRead, icon: "trash", isDestructive: true, run: () => this.#removeRead() },
+      // It would leave the archive as it is.
+      ...(this.#tab === "archive"
+        ? [] : [{ name: "remove-read", label: texts.removeRead, icon: "trash", isDestructive: true, run: () => this.#removeRead() }]),
     ];
   }
 
@@ -154,6 +159,10 @@ export class Panel {
     });
   }
 
+  #markAllRead() {
+    if (this.#inbox.store.unread) this.#inbox.markAllRead();
+  }
+
   /** Asks first, as this cannot be undone. */
   #removeRead() {
     const { texts } = this.#context;
@@ -170,6 +179,8 @@ export class Panel {
 
   #choose(tab) {
     this.#tab = tab;
+    // Another list may have failed; this one has not been tried.
+    this.#inbox.hasMoreFailed = false;
     if (tab === "archive") this.#inbox.loadArchive(true);
     this.#list.reset();
     this.render();
@@ -243,7 +254,8 @@ export class Panel {
     this.#title.textContent = isArchive ? texts.archived : texts.notifications;
     this.leave.hidden = !isArchive;
     this.bar.hidden = isArchive;
-    this.readAll.disabled = !this.#inbox.store.unread;
+    // `disabled` would lose the focus.
+    this.readAll.setAttribute("aria-disabled", String(!this.#inbox.store.unread));
     this.readAll.hidden = this.#context.isFeed || isArchive;
     this.#showTabs();
     this.#list.render();
@@ -302,11 +314,13 @@ export class Panel {
     wait();
   }
 
-  /** Announces an arrival to screen readers, except in quiet hours. */
+  /** Announces an arrival of the feed to screen readers, except in quiet hours. */
   #announce(item) {
+    const { feed, texts, words } = this.#context;
+    if (!isOfFeed(feed, item)) return;
     // The first visible panel of those that share an inbox is enough.
     if (item.silent || this.#inbox.announced === item.id || !this.element.checkVisibility()) return;
     this.#inbox.announced = item.id;
-    this.#spoken.textContent = this.#context.texts.arrived(item.title);
+    this.#spoken.textContent = texts.arrived(unmarked(item.title || words.typeName(item.type)));
   }
 }

@@ -1,10 +1,7 @@
 // Carillon · inbox-push.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { Client, claim } from "./inbox-client.js";
-
-/** The name in `localStorage` that earlier versions used for the device of any worker. */
-const earlierName = "carillon.device";
+import { Client } from "./inbox-client.js";
 
 /**
  * Web Push in this browser: subscribes, registers the subscription as a device, and undoes both.
@@ -32,7 +29,7 @@ export class Push {
 
   /**
    * The name in `localStorage` of the last registration: its `owner`, `endpoint` and time `at`;
-   * `{}` once that has ended. Earlier versions know only `user`, the claim `sub` of the token.
+   * `{}` once that has ended.
    */
   get #registrationName() { return `carillon.registration ${this.#scope}`; }
 
@@ -88,16 +85,12 @@ export class Push {
     const subscription = await inTime(this.#subscribe(registration, key));
     // The page may log the user out during the call.
     const owner = await this.#client.user();
-    const user = await this.#subject();
     await this.#client.call("POST", "/v1/devices", {
       platform: "web", token: JSON.stringify(subscription), device_id: this.#deviceID(), name: browserName(),
       locale: navigator.language,
     });
-    this.#note({ owner, user, endpoint: subscription.endpoint, at: Date.now() });
+    this.#note({ owner, endpoint: subscription.endpoint, at: Date.now() });
   }
-
-  /** Returns the claim `sub` of the token. */
-  async #subject() { return claim(await this.#client.token(), "sub") ?? ""; }
 
   async #subscribe(registration, key) {
     const applicationServerKey = bytes(key);
@@ -123,15 +116,14 @@ export class Push {
     if (!(await this.#client.token())) return false;
     const owner = await this.#client.user();
     const subscription = await this.#subscription();
-    const isOfEarlier = subscription && localStorage.getItem(earlierName);
-    const last = this.#noted() ?? (isOfEarlier ? { owner } : {});
-    if (last.owner ? last.owner !== owner : last.user !== await this.#subject()) {
+    const last = this.#noted();
+    if (last.owner !== owner) {
       // The next user of this browser must not get the pushes of the last.
-      if (last.user !== undefined) await this.#end(subscription);
+      if (last.owner) await this.#end(subscription);
       return false;
     }
     if (Notification.permission !== "granted") return false;
-    const isDue = !last.owner || !(Math.abs(Date.now() - last.at) < Push.renewal);
+    const isDue = !(Math.abs(Date.now() - last.at) < Push.renewal);
     // Browsers also end or replace subscriptions on their own, and the gateway's key may change.
     const isCurrent = !isDue && subscription?.endpoint === last.endpoint && hasKey(subscription, await this.#key());
     if (!isCurrent) await this.#enrol();
@@ -142,7 +134,7 @@ export class Push {
     if (!this.isSupported) return "unsupported";
     await alone(async () => {
       await this.#end(await this.#subscription());
-      const id = localStorage.getItem(this.#deviceName) ?? localStorage.getItem(earlierName);
+      const id = localStorage.getItem(this.#deviceName);
       if (id) await this.#remove(id);
     });
     return "off";
@@ -184,12 +176,12 @@ export class Push {
     }
   }
 
-  /** Returns the last registration; null if none was noted. */
+  /** Returns the last registration; `{}` if none was noted. */
   #noted() {
     try {
-      return JSON.parse(localStorage.getItem(this.#registrationName));
+      return JSON.parse(localStorage.getItem(this.#registrationName)) ?? {};
     } catch {
-      return null;
+      return {};
     }
   }
 

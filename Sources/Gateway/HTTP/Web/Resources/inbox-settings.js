@@ -1,7 +1,7 @@
 // Carillon · inbox-settings.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h } from "./dom.js";
+import { h, set } from "./dom.js";
 import { icon } from "./icons.js";
 import { weekdays } from "./time.js";
 
@@ -71,12 +71,14 @@ export class SettingsView {
   #toggle(label, isOn, change, attributes) {
     const input = h("input", { type: "checkbox", role: "switch", ...attributes });
     input.checked = isOn;
+    // `disabled` would lose the focus.
+    input.addEventListener("click", (event) => input.ariaDisabled && event.preventDefault());
     input.addEventListener("change", async () => {
-      input.disabled = true;
+      set(input, { "aria-disabled": "true" });
       const isSaved = await change(input.checked).catch(() => false);
       if (isSaved === false || isSaved === null) input.checked = !input.checked;
       if (isSaved === false) this.#context.tell("refused");
-      input.disabled = false;
+      set(input, { "aria-disabled": null });
     });
     return h("label", { class: "toggle" }, input, h("span", null, label));
   }
@@ -120,7 +122,9 @@ export class SettingsView {
     const save = async (isOn) => {
       const data = new FormData(form);
       const chosen = data.getAll("day").map(Number);
-      const fault = isOn && (!chosen.length ? texts.noDay : form.checkValidity() ? null : texts.noTime);
+      // The gateway takes two equal times for no quiet hours.
+      const hasTimes = form.checkValidity() && data.get("start") !== data.get("end");
+      const fault = isOn && (!chosen.length ? texts.noDay : hasTimes ? null : texts.noTime);
       status.classList.toggle("fault", Boolean(fault));
       status.textContent = fault || "";
       if (fault) return null;
@@ -198,7 +202,12 @@ export class SettingsView {
         else this.#context.tell("refused");
       }
     });
-    return this.#card("email", texts.email, "mail", h("p", { class: "hint" }, texts.emailText), form);
+    // A link in a mail may have stopped all e-mail, whatever the preferences say.
+    const stop = this.#settings.email_opted_out && this.#toggle(texts.emailSwitch, true, async (isOn) => {
+      this.#settings = await this.#client.call("PUT", "/v1/settings", { email_opted_out: isOn });
+      this.#noticeAddress(this.#settings);
+    });
+    return this.#card("email", texts.email, "mail", h("p", { class: "hint" }, texts.emailText), form, stop);
   }
 
   // Preferences per type.

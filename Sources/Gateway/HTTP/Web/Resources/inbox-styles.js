@@ -31,7 +31,7 @@ h2, h3, h4, p, ul, fieldset, legend { margin: 0; padding: 0; border: 0; font: in
 ul { list-style: none; }
 button, input, select { font: inherit; color: inherit; }
 button { background: none; border: 0; padding: 0; cursor: pointer; text-align: start; }
-button:disabled { cursor: default; }
+[aria-disabled="true"] { cursor: default; }
 :focus { outline: none; }
 :focus-visible { outline: 2px solid transparent; box-shadow: var(--focus); border-radius: 8px; }
 .icon { inline-size: 1.25rem; block-size: 1.25rem; fill: none; stroke: currentColor; stroke-width: 1.7; stroke-linecap: round; stroke-linejoin: round; flex: none; display: block; }
@@ -58,8 +58,8 @@ button:disabled { cursor: default; }
 .head-tools { display: flex; align-items: center; gap: .1rem; margin-inline-start: auto; }
 .leave { margin-inline-start: -.5rem; }
 .icon-button { display: grid; place-items: center; inline-size: 2.25rem; block-size: 2.25rem; border-radius: 9px; color: var(--muted); transition: background-color .12s, color .12s; }
-.icon-button:hover:not(:disabled) { background: var(--raised); color: var(--text); }
-.icon-button:disabled { opacity: .4; }
+.icon-button:hover:not([aria-disabled="true"]) { background: var(--raised); color: var(--text); }
+.icon-button[aria-disabled="true"] { opacity: .4; }
 [dir="rtl"] .body { text-align: right; }
 [dir="rtl"] .icon-back { transform: scaleX(-1); }
 .bar { display: flex; align-items: center; justify-content: space-between; gap: .5rem; padding: .15rem 1.15rem .7rem; border-block-end: 1px solid var(--line); }
@@ -135,8 +135,9 @@ button:disabled { cursor: default; }
 .icon-more { stroke-width: 3; }
 @media (hover: none) {
   .tools { opacity: 1; background: none; box-shadow: none; inset-block: auto .35rem; inset-inline-end: .4rem; }
-  .tools .icon-button:not([data-part="more"], [data-part="restore"]) { display: none; }
+  .tools:has([data-part="more"]) .icon-button:not([data-part="more"]) { display: none; }
   .content { padding-inline-end: 1.4rem; }
+  .content:has(+ .tools [data-part="restore"]) { padding-inline-end: 3.4rem; }
 }
 .menu { position: fixed; inset: var(--y, 0) auto auto var(--x, 0); margin: 0; padding: .35rem; min-inline-size: 13rem; max-inline-size: min(22rem, calc(100vw - 1rem)); border: 1px solid var(--line); border-radius: 12px; background: var(--surface); color: var(--text); box-shadow: var(--shadow); font-size: .9rem; overflow-y: auto; max-block-size: calc(100dvh - 1rem); }
 .menu:popover-open { animation: rise .12s ease-out; }
@@ -181,7 +182,7 @@ button:disabled { cursor: default; }
 .toggle input::before { content: ""; position: absolute; inset-block-start: .175rem; inset-inline-start: .175rem; inline-size: 1rem; block-size: 1rem; border-radius: 50%; background: #fff; transition: inset-inline-start .15s; }
 .toggle input:checked { background: var(--accent); }
 .toggle input:checked::before { inset-inline-start: 1.125rem; background: var(--on-accent); }
-.toggle input:disabled { opacity: .45; }
+.toggle input:is(:disabled, [aria-disabled="true"]) { opacity: .45; }
 .toggle input:focus-visible { border-radius: 1rem; }
 .settings-place { flex: 1; min-block-size: 0; display: flex; flex-direction: column; }
 .address-form { display: grid; gap: .7rem; margin-block-start: .6rem; }

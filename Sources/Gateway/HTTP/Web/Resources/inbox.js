@@ -6,6 +6,9 @@ import { Connection } from "./inbox-connection.js";
 import { InboxStore } from "./inbox-store.js";
 import { Words } from "./words.js";
 
+/** The preference of a disabled type, which the answer of the gateway lacks. */
+const unlisted = { channels: ["in_app", "push", "email"], own: { in_app: null, push: null, email: null } };
+
 /**
  * A user's inbox in one tab: the store, the calls that change it, the socket, and the other tabs.
  *
@@ -22,7 +25,7 @@ export class Inbox extends EventTarget {
   archive = null;
   /** The error of the last load of the first page, or null. */
   loadError = null;
-  /** Whether the last load of older notifications failed. */
+  /** Whether the last load of older notifications failed; lists ask again once it is false. */
   hasMoreFailed = false;
   isLoading = false;
 
@@ -221,12 +224,14 @@ export class Inbox extends EventTarget {
     try {
       const page = await this.#client.call("GET", `/v1/notifications/archived?${query}`);
       if (generation === this.#generation) {
-        this.archive = { items: [...(isFirst ? [] : this.archive.items), ...page.notifications], cursor: page.next_cursor };
+        // A deletion that fails puts its entry back into the same archive.
+        if (isFirst) this.archive = { items: [] };
+        Object.assign(this.archive, { items: [...this.archive.items, ...page.notifications], cursor: page.next_cursor });
       }
       this.hasMoreFailed = false;
     } catch (error) {
       this.hasMoreFailed = true;
-      this.#complain(error);
+      this.#complain(error, "failedTitle");
     } finally {
       this.isLoadingArchive = false;
       this.#fire("change");
@@ -251,7 +256,7 @@ export class Inbox extends EventTarget {
       this.hasMoreFailed = false;
     } catch (error) {
       this.hasMoreFailed = true;
-      this.#complain(error);
+      this.#complain(error, "failedTitle");
     } finally {
       this.isLoading = this.store.isLoading = false;
       this.#fire("change");
@@ -274,6 +279,9 @@ export class Inbox extends EventTarget {
     if (state === "online") {
       if (this.store.mustReload) this.load();
       if (!this.#hasWords) this.#loadWords();
+      // A list that lacks a page asks for it again.
+      this.hasMoreFailed = false;
+      this.#fire("change");
     }
     this.#fire("state", state);
   }
@@ -375,7 +383,7 @@ export class Inbox extends EventTarget {
   async mute(type) {
     try {
       const { types } = await this.#client.call("GET", "/v1/preferences");
-      const { channels, ...before } = types.find((one) => one.type === type) ?? { channels: ["in_app"], in_app: true };
+      const { channels, ...before } = types.find((one) => one.type === type) ?? unlisted;
       // During an update, a gateway of the previous version may answer, without `own`.
       const { own = before } = before;
       const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : own[name]]));
@@ -442,9 +450,9 @@ export class Inbox extends EventTarget {
     return kind === "unread" ? this.store.markUnread(ids) : this.store.markDeleted(ids);
   }
 
-  #complain(error) {
+  #complain(error, text = error.kind === "unreachable" ? "notSaved" : "refused") {
     if (error.kind === "signedOut") this.#fire("signedOut");
-    else this.#fire("fault", error.kind === "unreachable" ? "notSaved" : "refused");
+    else this.#fire("fault", text);
   }
 
   // Other tabs, and the service worker's notifications.
