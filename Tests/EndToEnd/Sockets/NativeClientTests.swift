@@ -93,7 +93,7 @@ struct NativeClientTests {
                 socket.titles == ["named", "unnamed"] && socket.pings > 0
             }
             #expect(try await stack.statuses(user: "ada").values.contains("delivered") == false)
-            let id = try #require(socket.all("notification").first?["notification"]?["id"]?.string)
+            let id = try #require(socket.notifications.first?["id"]?.string)
             try await socket.send(json: #"{"type":"ack","ids":["\#(id)"],"ref":1}"#)
             #expect(try await socket.first("done")["ref"]?.integer == 1)
             try await eventually("it is delivered") { try await stack.statuses(user: "ada")["named"] == "delivered" }

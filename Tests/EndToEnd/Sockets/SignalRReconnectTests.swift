@@ -24,12 +24,20 @@ struct SignalRReconnectTests {
         return socket
     }
 
+    /// Negotiates and opens a connection; repeats both if a stall lets the id expire.
+    private static func start(_ gateway: Gateway) async throws -> (id: String, socket: TestSocket) {
+        try await eventualValue("a connection is open") {
+            let id = try await TestSignalR.negotiate(gateway, user: "ada", query: Self.ask)
+            let socket = try await Self.open(gateway, id: id)
+            return socket.status == 101 ? (id: id, socket: socket) : nil
+        }
+    }
+
     @Test("messages of an interrupted connection are resent when it resumes, on any event loop", arguments: 1...4)
     func returns(_ round: Int) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            let id = try await TestSignalR.negotiate(gateway, user: "ada", query: Self.ask)
-            let first = try await Self.open(gateway, id: id)
+            let (id, first) = try await Self.start(gateway)
             try await first.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
             try await eventually("the count comes") { first.messages.counts == [0] }
             // Other connections, so that some rounds resume on another event loop.
@@ -99,8 +107,7 @@ extension SignalRReconnectTests {
             try await eventually("they are settled") {
                 try await stack.statuses(user: "ada").values.count { $0 == "sent" } == 90
             }
-            let id = try await TestSignalR.negotiate(gateway, user: "ada", query: Self.ask)
-            let second = try await Self.open(gateway, id: id)
+            let (_, second) = try await Self.start(gateway)
             try await second.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
             try await eventually("they come") { second.messages.receivedTitles.count == 90 }
             #expect(!second.isClosed)

@@ -351,7 +351,7 @@ struct SlowReaderTests {
                 let messages = socket.messages
                 return (0..<55).allSatisfy { messages.completion("c\($0)")?["result"]?.integer == 0 }
             }
-            #expect(try await Self.metric("carillon_signalr_paused", gateway) == 1)
+            #expect(try await Self.metric("carillon_signalr_paused", gateway) >= 1)
             // The gateway reads from it again.
             try await socket.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "next"))
             try await eventually("the next is answered") { socket.messages.completion("next") != nil }

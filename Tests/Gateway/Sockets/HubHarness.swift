@@ -21,6 +21,7 @@ final class RecordingWire: SocketWire {
     private(set) var answers: [SocketAnswer] = []
     private(set) var end: SocketEnd?
     var provesReceipt = true
+    var isAway = false
     var onDrop: () -> Void = {}
 
     init(_ dialect: Dialect) {

@@ -371,6 +371,40 @@ struct BookmarkTests {
         session.end()
     }
 
+    @Test(
+        "notes a client that is away as one that has left, and again at the end only if it came back",
+        arguments: [false, true])
+    func away(comesBack: Bool) async throws {
+        let noted = Notes<SocketBookmark>()
+        var backend = ScriptedBackend()
+        backend.onNote = { noted.note($0) }
+        try await RunningHub.with(backend) { running in
+            let socket = try await running.open("ada", client: "web").synced()
+            for isAway in [false, true, false, true] {
+                try await socket.on { session, wire in
+                    wire.isAway = isAway
+                    session.noteBookmark(now: .now())
+                }
+            }
+            // No tick comes between the return and the end.
+            try await socket.on { session, wire in
+                if comesBack {
+                    wire.isAway = false
+                    session.returned()
+                }
+                session.end()
+            }
+            // Bookmarks are noted in order, so this later end comes after all of the first.
+            let other = try await running.open("bob", connection: "b", client: "web").synced()
+            try await other.on { session, _ in session.end() }
+            try await eventually("the other end is noted") {
+                noted.all.contains { $0.user == "bob" && $0.hasLeft }
+            }
+            let expected = [false, true, false, true] + (comesBack ? [true] : [])
+            #expect(noted.all.filter { $0.user == "ada" }.map(\.hasLeft) == expected)
+        }
+    }
+
     @Test("stores a bookmark when it changes, at intervals, and at the end")
     func notes() async throws {
         let noted = Notes<SocketBookmark>()

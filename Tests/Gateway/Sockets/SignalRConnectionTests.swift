@@ -82,6 +82,23 @@ struct DirectoryTests {
         #expect(directory.entry("a", owner: "ada") == nil)
     }
 
+    @Test("remembers the ids of ended connections for a time, and no more than the limit")
+    func ended() {
+        let directory = SignalRDirectory(limit: 1)
+        let (_, reference) = Self.connection("a")
+        #expect(directory.add(reference, id: "a", owner: "ada"))
+        #expect(!directory.hasEnded("a"))
+        directory.noteEnd("a", until: 100)
+        directory.remove("a")
+        directory.noteEnd("b", until: 100)
+        directory.sweep(now: 99)
+        #expect(directory.hasEnded("a") && !directory.hasEnded("b"))
+        directory.sweep(now: 100)
+        #expect(!directory.hasEnded("a"))
+        directory.noteEnd("b", until: 200)
+        #expect(directory.hasEnded("b"))
+    }
+
     @Test("takes only connections with an offer at the limit")
     func limit() {
         let directory = SignalRDirectory(limit: 1)
@@ -184,13 +201,156 @@ struct ClientEndTests {
     }
 }
 
+@Suite("SignalR clients that are away", .timeLimit(.minutes(10)))
+struct AwayTests {
+    /// Counts the losses and the returns of its client.
+    private final class Application: SignalRApplication {
+        private(set) var losses = 0
+        private(set) var returns = 0
+
+        func signalROpened(_ connection: SignalRConnection) {}
+        func signalRInvoked(_ call: SignalRCall) {}
+        func signalRLost() { self.losses += 1 }
+        func signalRReturned() { self.returns += 1 }
+        func signalRIsTooSlow() {}
+        func signalRClosed() {}
+    }
+
+    private static func connection(
+        _ transport: SignalRTransport, version: Int
+    ) -> (connection: SignalRConnection, application: Application) {
+        let loop = EmbeddedEventLoop()
+        let configuration = SignalREndpointConfiguration(
+            path: "/hub",
+            connection: .standard,
+            webSocket: WebSocketLimits(maximumMessage: 1024)
+        )
+        let connection = SignalRConnection(
+            id: "id",
+            offer: .init(owner: "ada", usesStatefulReconnect: version == 2),
+            transport: transport,
+            node: SignalRNode(configuration: configuration),
+            eventLoop: loop
+        )
+        let application = Application()
+        connection.begin(application)
+        connection.receive(Array(#"{"protocol":"json","version":\#(version)}"#.utf8) + [0x1E])
+        return (connection, application)
+    }
+
+    @Test("counts a client whose poll was lost as away until it polls again")
+    func polls() {
+        let (connection, application) = Self.connection(.longPolling, version: 1)
+        func poll(_ number: UInt64) {
+            connection.performPolling { $0.poll(number, now: connection.now) }
+        }
+        // The second one brings the answer to the handshake, and the third waits.
+        for number in 1...3 { poll(UInt64(number)) }
+        connection.pollLost(2)
+        #expect(!connection.isAway && application.losses == 0)
+        connection.pollLost(3)
+        #expect(connection.isAway && application.losses == 1)
+        poll(4)
+        #expect(!connection.isAway)
+        connection.drop()
+    }
+
+    @Test("counts a client as away whose WebSocket was lost, if it may return", arguments: [1, 2])
+    func socket(version: Int) {
+        let (connection, application) = Self.connection(.webSockets, version: version)
+        connection.transportLost()
+        #expect(connection.isAway == (version == 2))
+        #expect(application.losses == version - 1)
+        let loop = connection.eventLoop
+        let socket = SignalRSocket(number: 1, connection: LoopReference(connection, eventLoop: loop), eventLoop: loop)
+        let isBack = connection.reattach(LoopReference(socket, eventLoop: loop), 1)
+        #expect(isBack == (version == 2))
+        #expect(!connection.isAway && application.returns == version - 1)
+        connection.drop()
+    }
+
+    /// Returns how often ada has left so far.
+    ///
+    /// Bookmarks are noted in order, so the end of a connection of `other` comes after all of them.
+    private static func departures(
+        _ noted: Notes<SocketBookmark>, of running: RunningHub, before other: String
+    ) async throws -> Int {
+        let socket = try await running.open(other, connection: other, client: "web").synced()
+        try await socket.on { session, _ in session.end() }
+        try await eventually("the other end is noted") { noted.all.contains { $0.user == other && $0.hasLeft } }
+        return noted.all.count { $0.user == "ada" && $0.hasLeft }
+    }
+
+    @Test("notes that a client has left when its poll is refused, and not again when the connection ends")
+    func refused() async throws {
+        let clock = ManualClock(190)
+        let departed = Notes<String>()
+        let noted = Notes<SocketBookmark>()
+        var backend = ScriptedBackend()
+        backend.onAuthenticate = { SocketIdentity(user: $0, expiresAt: Timestamp(seconds: 200)) }
+        backend.onClose = { departed.note($0) }
+        backend.onNote = { noted.note($0) }
+        let scripted = backend
+        try await RunningHub.with(scripted, now: { clock.now }) { running in
+            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
+                var client = try await HubClient.open(http, url, token: "ada")
+                try await client.sync(token: "ada")
+                let waiting = client
+                async let parked = waiting.status(token: "ada")
+                clock.set(201)
+                let status = try await parked
+                #expect(status == 401)
+                try await eventually("the client has left") { noted.all.last?.hasLeft == true }
+                // A tick before the poll arrives refuses it twice, so there may be two.
+                let before = try await Self.departures(noted, of: running, before: "bob")
+                #expect(departed.all.allSatisfy { $0 == "bob" }, "the connection still waits for a poll")
+                clock.set(217)
+                try await eventually("the connection ends") { departed.all.contains { $0 != "bob" } }
+                let after = try await Self.departures(noted, of: running, before: "eve")
+                #expect(after == before)
+            }
+        }
+    }
+
+    @Test("notes again that a client has left if it polled once more before its connection ended")
+    func returned() async throws {
+        let clock = ManualClock(190)
+        let noted = Notes<SocketBookmark>()
+        var backend = ScriptedBackend()
+        backend.onAuthenticate = { SocketIdentity(user: $0, expiresAt: Timestamp(seconds: 200)) }
+        backend.onNote = { noted.note($0) }
+        let scripted = backend
+        try await RunningHub.with(scripted, now: { clock.now }) { running in
+            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
+                var client = try await HubClient.open(http, url, token: "ada")
+                try await client.sync(token: "ada")
+                let waiting = client
+                async let parked = waiting.status(token: "ada")
+                clock.set(201)
+                let status = try await parked
+                #expect(status == 401)
+                try await eventually("the client has left") { noted.all.last?.hasLeft == true }
+                // After the goodbye, only the end is noted.
+                let (eventLoop, hub) = (running.eventLoop, running.hub)
+                eventLoop.execute { hub.shard(on: eventLoop)?.drain(over: .zero) }
+                try await client.poll(until: "the close message", token: "ada") { $0.close != nil }
+                try await client.delete(token: "ada")
+                try await eventually("the end is noted, too") { noted.all.count { $0.hasLeft } >= 2 }
+            }
+        }
+    }
+}
+
 @Suite("SignalR connections of another gateway", .timeLimit(.minutes(10)))
 struct ForeignConnectionTests {
+    private static func head(_ id: String) -> HTTPRequestHead {
+        HTTPRequestHead(version: .http1_1, method: .GET, uri: "\(NotificationHub.path)?id=\(id)&access_token=ada")
+    }
+
     /// Returns the status with which an endpoint answers a WebSocket.
     private static func status(_ endpoint: SignalREndpoint, id: String) async throws -> HTTPResponseStatus {
-        let target = "\(NotificationHub.path)?id=\(id)&access_token=ada"
         do {
-            _ = try await endpoint.admit(HTTPRequestHead(version: .http1_1, method: .GET, uri: target))
+            _ = try await endpoint.admit(Self.head(id))
             return .switchingProtocols
         } catch let refusal as TransportRefusal {
             return refusal.status
@@ -212,11 +372,83 @@ struct ForeignConnectionTests {
                     ids.append(try #require(try JSONParser.parse(answer.body)["connectionToken"]?.string))
                 }
                 let other = NotificationHub.endpoint(hub: running.hub, backend: backend)
-                clock.set(1_795_000_014)
+                clock.set(1_795_000_009)
                 for id in ids { #expect(try await Self.status(other, id: id) == .switchingProtocols) }
-                clock.set(1_795_000_015)
+                clock.set(1_795_000_010)
                 #expect(try await Self.status(other, id: ids[0]) == .switchingProtocols)
                 #expect(try await Self.status(other, id: ids[1]) == .notFound)
+            }
+        }
+    }
+
+    @Test("takes the first WebSocket of a stateful client only while its negotiation is fresh")
+    func negotiated() async throws {
+        let clock = ManualClock(1_795_000_000)
+        let backend = ScriptedBackend()
+        try await RunningHub.with(backend, now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend)
+            let stamped = SignalRIssueTime.stamp("a", at: clock.now.milliseconds)
+            for (id, isStateful) in [(stamped, true), ("b", false)] {
+                let offer = SignalRDirectory.Offer(owner: "ada", usesStatefulReconnect: isStateful)
+                #expect(endpoint.node.directory.add(offer, id: id, until: .max))
+            }
+            let answers: [(seconds: Int64, stamped: HTTPResponseStatus)] = [
+                (1_795_000_009, .switchingProtocols), (1_795_000_010, .notFound),
+            ]
+            for (seconds, expected) in answers {
+                clock.set(seconds)
+                let stateful = try await Self.status(endpoint, id: stamped)
+                #expect(stateful == expected)
+                let other = try await Self.status(endpoint, id: "b")
+                #expect(other == .switchingProtocols)
+            }
+        }
+    }
+
+    /// Opens a WebSocket of `id` and attaches it to its connection.
+    private static func open(
+        _ endpoint: SignalREndpoint, id: String, on eventLoop: any EventLoop
+    ) async throws -> LoopReference<SignalRConnection> {
+        let admission = try await endpoint.admit(Self.head(id))
+        return try await eventLoop.submit {
+            guard let socket = admission.open(eventLoop) as? SignalRSocket,
+                case .connection(let connection, _) = endpoint.node.directory.entry(id, owner: "ada")
+            else { throw FixtureError("the connection was not opened") }
+            let (reference, number) = (LoopReference(socket, eventLoop: eventLoop), socket.number)
+            connection.call { $0.attach(reference, number) }
+            return connection
+        }.get()
+    }
+
+    @Test("answers 404 to the fresh id of a stateful connection that ended here, as its client negotiates again")
+    func ended() async throws {
+        let clock = ManualClock(1_795_000_000)
+        let backend = ScriptedBackend()
+        try await RunningHub.with(backend, now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: { clock.now.milliseconds })
+            let stamped = SignalRIssueTime.stamp("a", at: clock.now.milliseconds)
+            for (id, expected) in [(stamped, .notFound), ("b", .switchingProtocols)] as [(String, HTTPResponseStatus)] {
+                let connection = try await Self.open(endpoint, id: id, on: running.eventLoop)
+                try await connection.ask { $0.drop() }.get()
+                let status = try await Self.status(endpoint, id: id)
+                #expect(status == expected)
+            }
+        }
+    }
+
+    @Test("replaces a connection whose loss was not noticed, unless its client negotiates again")
+    func replaced() async throws {
+        let clock = ManualClock(1_795_000_000)
+        let backend = ScriptedBackend()
+        try await RunningHub.with(backend, now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: { clock.now.milliseconds })
+            let stamped = SignalRIssueTime.stamp("a", at: clock.now.milliseconds)
+            for (id, expected) in [(stamped, .conflict), ("b", .switchingProtocols)] as [(String, HTTPResponseStatus)] {
+                _ = try await Self.open(endpoint, id: id, on: running.eventLoop)
+                let status = try await Self.status(endpoint, id: id)
+                #expect(status == expected)
+                let isLeft = endpoint.node.directory.entry(id, owner: "ada") != nil
+                #expect(isLeft == (expected == .conflict))
             }
         }
     }

@@ -27,6 +27,8 @@ package struct SignalRHubRequest: Sendable, Equatable {
         case attach(SignalRTransport)
         /// Attach a new socket to a connection with kept state; replaces an attached one.
         case reattach
+        /// End the connection of a socket that is still attached, and create one in its place.
+        case replace
         /// Handle a long-polling GET with ``SignalRPollingState/poll(_:mark:now:)``.
         case poll
         /// Handle the client's messages in the body; answer ``SignalRResponse/sent``.
@@ -110,6 +112,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
             switch transport {
             case .longPolling: return .poll
             case .webSockets where connection.canReattach: return .reattach
+            case .webSockets where connection.isAttached: return .replace
             case .webSockets, .serverSentEvents:
                 // Without its transport, a connection that cannot move has ended.
                 return .refuse(connection.isAttached ? .refusal(409) : .unknownConnection)

@@ -116,19 +116,28 @@ package struct SignalRNegotiation: Sendable, Equatable {
 package enum SignalRIssueTime {
     private static let separator: Character = "."
     private static let radix = 36
+    /// The time for the first use of an id, in milliseconds: clients connect right after they have
+    /// negotiated, but some over a slow network.
+    private static let freshLimit: Int64 = 10_000
 
     /// - Parameter now: milliseconds of a clock that all nodes share.
     package static func stamp(_ id: String, at now: Int64) -> String {
         "\(id)\(Self.separator)\(String(now, radix: Self.radix))"
     }
 
+    /// Whether an id has an issue time.
+    package static func isStamped(_ id: String) -> Bool { Self.issued(id) != nil }
+
     /// Whether a client may still be about to use an id for the first time; true without a time.
     package static func isFresh(_ id: String, at now: Int64) -> Bool {
-        guard let separator = id.lastIndex(of: Self.separator),
-            let issued = Int64(id[id.index(after: separator)...], radix: Self.radix)
-        else { return true }
+        guard let issued = Self.issued(id) else { return true }
         let (age, overflows) = now.subtractingReportingOverflow(issued)
-        return !overflows && age < SignalRNegotiation.unusedLimit
+        return !overflows && age < Self.freshLimit
+    }
+
+    private static func issued(_ id: String) -> Int64? {
+        guard let separator = id.lastIndex(of: Self.separator) else { return nil }
+        return Int64(id[id.index(after: separator)...], radix: Self.radix)
     }
 }
 

@@ -19,9 +19,10 @@ package enum SignalRTransport: String, Sendable, CaseIterable {
 package struct SignalRPollingState: Sendable {
     /// The time after which a parked GET is answered with nothing.
     ///
-    /// Microsoft's clients repeat a GET after 100 s. The silence after a lost answer must end the
-    /// connection before that, or the next GET would prove the answer.
-    private static let pollTimeout: Int64 = 80_000
+    /// Many proxies give up a response after 60 s. Microsoft's clients repeat a GET after 100 s;
+    /// the silence after a lost answer must end the connection before that, or the next GET would
+    /// prove the answer.
+    private static let pollTimeout: Int64 = 40_000
     /// The time a connection lives without a parked GET.
     private static let silence: Int64 = 15_000
 
@@ -36,6 +37,8 @@ package struct SignalRPollingState: Sendable {
     package private(set) var recordsAnswered: UInt64 = 0
     /// The records whose arrival a later GET proved.
     package private(set) var recordsProven: UInt64 = 0
+    /// Whether the last GET was refused or lost, so that its client may be gone.
+    package private(set) var isAbandoned = false
 
     private let bufferBytes: Int
     private var hasPolled = false
@@ -71,6 +74,7 @@ package struct SignalRPollingState: Sendable {
         }
         self.recordsProven = self.recordsAnswered
         self.unproven = nil
+        self.isAbandoned = false
         var actions = self.release()
         guard self.hasPolled else {
             self.hasPolled = true
@@ -117,7 +121,9 @@ package struct SignalRPollingState: Sendable {
     /// Answers the parked GET with 401 because its token has expired; records wait for the next
     /// GET.
     package mutating func refuse(now: Int64) -> [SignalRPollingAction] {
-        guard !self.isOver, let poll = self.parked else { return [] }
+        guard !self.isOver else { return [] }
+        self.isAbandoned = true
+        guard let poll = self.parked else { return [] }
         self.parked = nil
         self.idleSince = now
         return [.answer(poll: poll.number, .refusal(401, "The token has expired."))]
@@ -136,6 +142,7 @@ package struct SignalRPollingState: Sendable {
         if self.parked?.number == number {
             self.parked = nil
             self.idleSince = now
+            self.isAbandoned = true
         } else if self.unproven?.number == number {
             return self.end(.responseLost)
         }

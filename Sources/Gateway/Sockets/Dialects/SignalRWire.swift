@@ -19,6 +19,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     private var leftUnwritten = false
     /// Whether the transport still holds records, or held some when it ended.
     var hasUnwritten: Bool { self.transport?.holdsRecords ?? self.leftUnwritten }
+    var isAway: Bool { self.transport?.isAway ?? false }
     /// The version up to which the client was sent everything.
     private var sentVersion: Int64 = 0
     /// The methods of running calls, by number, for their answers.
@@ -59,6 +60,8 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func signalRHeard() { _ = self.session.spend() }
     func signalRReadComplete() { if self.transport != nil { self.session.flush() } }
     func signalRProven(_ sequence: UInt64) { self.session.proven(sequence) }
+    func signalRLost() { self.session.noteBookmark(now: .now()) }
+    func signalRReturned() { self.session.returned() }
     func signalRStopped() { self.session.stop() }
 
     func signalRIsTooSlow() {

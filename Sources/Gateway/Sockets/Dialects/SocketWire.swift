@@ -27,6 +27,8 @@ protocol SocketWire: AnyObject {
     var provesReceipt: Bool { get }
     /// Whether messages to the client are held back and not yet written.
     var hasUnwritten: Bool { get }
+    /// Whether the connection waits for a client that may be gone.
+    var isAway: Bool { get }
     /// Asks the client to prove that it has everything sent so far; ``SocketSession/proven(_:)``
     /// takes the proof.
     func requestProof(_ sequence: UInt64)
@@ -47,6 +49,7 @@ protocol SocketWire: AnyObject {
 extension SocketWire {
     var provesReceipt: Bool { true }
     var hasUnwritten: Bool { false }
+    var isAway: Bool { false }
 
     func awaitsFreshToken() -> Bool { false }
 }

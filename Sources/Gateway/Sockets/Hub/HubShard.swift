@@ -84,7 +84,8 @@ final class HubShard {
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
         self.hub.left(key)
         if socket.isRegistered { self.departed(socket, user: user) }
-        if let bookmark = socket.bookmark(hasLeft: true) { self.note(bookmark) }
+        // If it was noted when the client went away, its next connection may have used it up.
+        if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.noted?.bookmark { self.note(bookmark) }
     }
 
     func note(_ bookmark: SocketBookmark) { self.hub.offer(bookmark, to: self.hub.bookmarks) }

@@ -67,7 +67,7 @@ package struct SocketBookmark: Sendable, Equatable {
     package let client: String
     /// Nil once the client has ended the connection on purpose; its bookmark is then removed.
     package let version: Int64?
-    /// Whether the connection has closed.
+    /// Whether the connection has closed, or waits for a client that may be gone.
     package let hasLeft: Bool
 }
 

@@ -65,7 +65,8 @@ final class SocketSession {
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
     private var seen = SeenVersion()
-    private var noted: (version: Int64?, at: NIODeadline)?
+    /// The last bookmark that was noted; nil if the client has returned since.
+    private(set) var noted: (bookmark: SocketBookmark, at: NIODeadline)?
     /// Whether the client has ended the connection on purpose.
     private var hasStopped = false
     var since: Int64?
@@ -370,12 +371,21 @@ final class SocketSession {
         )
     }
 
-    private func noteBookmark(now: NIODeadline) {
-        guard self.phase == .open, let bookmark = self.bookmark(hasLeft: false) else { return }
-        if let noted, noted.version == bookmark.version, now - noted.at < Self.bookmarkRefresh { return }
-        self.noted = (bookmark.version, now)
+    /// Notes the bookmark if it has changed or would expire.
+    ///
+    /// A client that is away has left: its next connection may come before this one ends.
+    func noteBookmark(now: NIODeadline) {
+        guard self.phase == .open, let bookmark = self.bookmark(hasLeft: self.wire?.isAway ?? false) else { return }
+        if let noted, noted.bookmark == bookmark, now - noted.at < Self.bookmarkRefresh { return }
+        self.noted = (bookmark, now)
         self.shard.note(bookmark)
     }
+
+    /// The client was away and is back.
+    ///
+    /// Another connection may have used up the bookmark meanwhile, so the next one is noted in any
+    /// case.
+    func returned() { self.noted = nil }
 
     func report(_ proven: [ProofLedger.Awaited]) {
         guard let identity else { return }

@@ -209,6 +209,7 @@ package final class SignalRConnection {
     /// Continues over another WebSocket; false if it cannot.
     func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
         guard !self.isEnding, let actions = self.state.reattach(now: self.now) else { return false }
+        if self.isAway { self.application?.signalRReturned() }
         let old = self.link
         // Set first, so that the end of the old socket does not count as the loss of the client.
         self.link = .webSocket(socket, number: number)
@@ -273,6 +274,16 @@ package final class SignalRConnection {
         self.link = .none
         guard !self.isEnding else { return self.finish() }
         self.perform(self.state.transportLost(now: self.now))
+        if self.isAway { self.application?.signalRLost() }
+    }
+
+    /// Whether the connection waits for a client that may be gone.
+    var isAway: Bool {
+        switch self.link {
+        case .none: self.state.canReattach
+        case .longPolling: self.polling?.isAbandoned ?? false
+        case .webSocket, .eventStream: false
+        }
     }
 
     func tick() {
@@ -449,12 +460,13 @@ extension SignalRConnection {
             if !self.isEnding { self.application?.signalRStopped() }
             self.performPolling { $0.delete() }
             return .deleted
-        case .create, .attach, .reattach: return .refusal(409)
+        case .create, .attach, .reattach, .replace: return .refusal(409)
         }
     }
 
     /// A long-polling GET arrived.
     func poll(_ number: UInt64, mark: PollMark?, _ reply: LoopReference<HTTPExchange>) {
+        if self.isAway { self.application?.signalRReturned() }
         self.polls[number] = reply
         self.performPolling { $0.poll(number, mark: mark, now: self.now) }
         guard let records = self.polling?.recordsProven, let proven = self.proofs.settle(records) else { return }
@@ -465,6 +477,7 @@ extension SignalRConnection {
     func pollLost(_ number: UInt64) {
         self.polls[number] = nil
         self.performPolling { $0.pollLost(number, now: self.now) }
+        if self.isAway { self.application?.signalRLost() }
     }
 
     func performPolling(_ event: (inout SignalRPollingState) -> [SignalRPollingAction]) {

@@ -73,10 +73,11 @@ package struct SignalREndpoint: TransportEndpoint {
         let permit = try await self.hub.admit(SignalRCaller(accessToken: caller.accessToken, head: head))
         guard let id = caller.id else { return try self.create(nil, permit) }
         switch self.node.directory.entry(id, owner: permit.owner) {
-        case .offer(let offer): return self.begin(id, offer, permit)
+        // The client may have used the offer at another node.
+        case .offer(let offer) where self.isFresh(id): return self.begin(id, offer, permit)
         case .connection(let connection, _): return try await self.reattach(id, connection, permit)
         case nil where self.acceptsForeign(id): return try self.create(id, permit)
-        case nil: throw self.refusal(SignalRResponse.unknownConnection)
+        case .offer, nil: throw self.refusal(SignalRResponse.unknownConnection)
         }
     }
 
@@ -96,15 +97,20 @@ package struct SignalREndpoint: TransportEndpoint {
                     renewal: permit
                 )
             }
+        case .replace where !SignalRIssueTime.isStamped(id):
+            // Some clients do not negotiate again when they have lost a socket; the gateway may
+            // notice the loss later. Clients with stateful reconnect do negotiate.
+            try? await connection.ask { $0.drop() }.get()
+            return try self.create(id, permit)
         case .refuse(let response): throw self.refusal(response)
         // The other verdicts are for other requests.
-        case .create, .attach, .poll, .send, .delete: throw self.refusal(.conflict, reason: "")
+        case .replace, .create, .attach, .poll, .send, .delete: throw self.refusal(.conflict, reason: "")
         }
     }
 
-    /// Admits a connection that was not negotiated here.
+    /// Admits a connection that was not negotiated here, or whose negotiation is used up.
     ///
-    /// - Parameter foreign: The id that another node has issued; nil if there was no negotiation.
+    /// - Parameter foreign: The id that the client brings; nil if there was no negotiation.
     private func create(_ foreign: String?, _ permit: SignalRPermit) throws(TransportRefusal) -> WebSocketAdmission {
         guard self.node.directory.hasRoom(for: permit.owner) else {
             SignalRMetrics.refused.increment()
@@ -122,10 +128,16 @@ package struct SignalREndpoint: TransportEndpoint {
     }
 
     /// Whether another node may have issued an id that this one does not know.
+    private func acceptsForeign(_ id: String) -> Bool {
+        self.configuration.foreignClock != nil && id.utf8.count <= 128 && !self.node.directory.hasEnded(id)
+            && self.isFresh(id)
+    }
+
+    /// Whether a client may still be about to open its first WebSocket with an id.
     ///
     /// A client that resumes a lost connection must get 404, or it would try again without end.
-    private func acceptsForeign(_ id: String) -> Bool {
-        guard let clock = self.configuration.foreignClock, id.utf8.count <= 128 else { return false }
+    private func isFresh(_ id: String) -> Bool {
+        guard let clock = self.configuration.foreignClock else { return true }
         return SignalRIssueTime.isFresh(id, at: clock().milliseconds)
     }
 

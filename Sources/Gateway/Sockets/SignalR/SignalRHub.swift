@@ -51,6 +51,10 @@ package protocol SignalRApplication: AnyObject {
     /// The client has everything sent before ``SignalRConnection/requestProof(_:)`` with this
     /// number.
     func signalRProven(_ sequence: UInt64)
+    /// The transport was lost; the client may return to this connection or open another one.
+    func signalRLost()
+    /// A client that was away is back on this connection.
+    func signalRReturned()
     /// The client ends the connection on purpose; ``signalRClosed()`` follows.
     func signalRStopped()
     /// Output exceeds the limit; the application closes the connection.
@@ -63,6 +67,8 @@ extension SignalRApplication {
     package func signalRHeard() {}
     package func signalRReadComplete() {}
     package func signalRProven(_ sequence: UInt64) {}
+    package func signalRLost() {}
+    package func signalRReturned() {}
     package func signalRStopped() {}
 }
 

@@ -73,7 +73,14 @@ final class SignalRNode: Sendable {
 
     /// Removes a closed connection; called on its loop.
     func end(_ connection: SignalRConnection, on eventLoop: any EventLoop) {
-        self.directory.remove(connection.id)
+        let id = connection.id
+        // A fresh id that is unknown would pass for one that another node has just issued.
+        if let clock = self.configuration.foreignClock, SignalRIssueTime.isStamped(id),
+            SignalRIssueTime.isFresh(id, at: clock().milliseconds)
+        {
+            self.directory.noteEnd(id, until: self.now() + SignalRNegotiation.unusedLimit)
+        }
+        self.directory.remove(id)
         self.loop(eventLoop).remove(connection)
     }
 }
@@ -97,7 +104,7 @@ final class SignalRLoop {
 
 /// The ids of a hub on this node: offers that wait for their client, and connections.
 ///
-/// Bounded: at a limit, it takes neither offers nor connections.
+/// Bounded: at a limit, it takes neither offers nor connections, and remembers no more ended ids.
 final class SignalRDirectory: Sendable {
     struct Offer: Sendable {
         let owner: String
@@ -124,7 +131,9 @@ final class SignalRDirectory: Sendable {
         var opening: Set<String> = []
         /// The number of ids in ``opening`` of each owner.
         var openings: [ExactText: Int] = [:]
-        /// The ends of offers, in the order in which the offers were made.
+        /// The ids of connections that have ended, until they can no longer pass for new ones.
+        var ended: Set<String> = []
+        /// When offers end and ended ids are forgotten, in the order in which they were noted.
         var ends: Deque<(id: String, at: Int64)> = []
 
         func openings(of owner: String) -> Int { self.openings[ExactText(owner)] ?? 0 }
@@ -218,11 +227,24 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { $0.remove(id) }
     }
 
-    /// Removes the offers that no client used in time.
+    /// Remembers the id of a connection that ends, until `end`, in milliseconds.
+    func noteEnd(_ id: String, until end: Int64) {
+        self.state.withLock { state in
+            guard state.ended.count < self.limit else { return }
+            state.ended.insert(id)
+            state.ends.append((id, end))
+        }
+    }
+
+    /// Whether the id is remembered as that of a connection that has ended.
+    func hasEnded(_ id: String) -> Bool { self.state.withLock { $0.ended.contains(id) } }
+
+    /// Removes the offers that no client used in time, and forgets ended ids.
     func sweep(now: Int64) {
         self.state.withLock { state in
             while let first = state.ends.first, first.at <= now {
                 state.ends.removeFirst()
+                state.ended.remove(first.id)
                 if case .offer = state.entries[first.id] { state.remove(first.id) }
             }
         }

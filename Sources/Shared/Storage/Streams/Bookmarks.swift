@@ -10,7 +10,7 @@ package struct Bookmark: Sendable, Equatable {
     let client: String
     /// The inbox version up to which the connection has seen everything.
     let version: Int64
-    /// Whether the connection has ended.
+    /// Whether the connection has ended, or waits for a client that may be gone.
     let hasLeft: Bool
 
     package init(client: String, version: Int64, hasLeft: Bool) {
