@@ -41,22 +41,19 @@ struct PresenceCommand: AsyncParsableCommand {
             let found = try await CommandClients.withRedis(redis) { connection in
                 try await PresenceRegistry(try await Live.installed(on: connection)).lookUp(self.users)
             }
-            let connections = found.map { presence -> [ConnectionPresence] in
-                if case .online(let connections) = presence { connections } else { [] }
-            }
-            let online = zip(self.users, connections).map { (user: $0, connections: $1) }
-            if self.output.json { Self.write(online) } else { Self.show(online) }
-            guard online.contains(where: { !$0.connections.isEmpty }) else { throw ExitStatus.no }
+            let presences = Array(zip(self.users, found))
+            if self.output.json { Self.write(presences) } else { Self.show(presences) }
+            guard found.contains(where: { !$0.connections.isEmpty }) else { throw ExitStatus.no }
         }
     }
 
-    private static func show(_ online: [(user: String, connections: [ConnectionPresence])]) {
+    private static func show(_ presences: [(String, Presence)]) {
         var table = Table([
             .text("USER", isCuttable: true), .text("STATE"), .text("DIALECT"), .text("GATEWAY"), .text("SINCE"),
         ])
-        for (user, connections) in online {
-            if connections.isEmpty { table.add([user, "offline", "", "", ""]) }
-            for connection in connections {
+        for (user, presence) in presences {
+            if presence.connections.isEmpty { table.add([user, "offline", "", "", ""]) }
+            for connection in presence.connections {
                 table.add([
                     user, connection.state.rawValue, connection.dialect.rawValue, connection.node,
                     connection.since.rfc3339,
@@ -66,19 +63,11 @@ struct PresenceCommand: AsyncParsableCommand {
         table.show()
     }
 
-    private static func write(_ online: [(user: String, connections: [ConnectionPresence])]) {
-        for (user, connections) in online {
+    private static func write(_ presences: [(String, Presence)]) {
+        for (user, presence) in presences {
             Terminal.object { writer in
-                writer.member("user", user)
-                writer.member("online", !connections.isEmpty)
-                writer.array("connections", connections) { writer, connection in
-                    writer.beginObject()
-                    writer.member("dialect", connection.dialect.rawValue)
-                    writer.member("node", connection.node)
-                    writer.member("state", connection.state.rawValue)
-                    writer.member("since", connection.since.rfc3339)
-                    writer.endObject()
-                }
+                writer.member("user_id", user)
+                PresenceShape.writeMembers(presence, to: &writer)
             }
         }
     }

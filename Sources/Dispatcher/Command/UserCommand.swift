@@ -79,13 +79,7 @@ struct UserCommand: AsyncParsableCommand {
 
 /// A user with what decides about their notifications, and the newest of these.
 private struct UserReport {
-    private let person: PeopleStore.Person
-    private let settings: UserSettings
-    private let state: InboxStore.State
-    private let presence: Presence
-    private let devices: [Device]
-    private let topics: [String]
-    private let waiting: [PeopleStore.Waiting]
+    private let user: PersonReport
     private let notifications: [PeopleStore.Item]
 
     init(
@@ -94,13 +88,7 @@ private struct UserReport {
         _ presence: PresenceRegistry,
         _ filter: PeopleStore.Filter
     ) async throws {
-        self.person = person
-        self.settings = try await database.preferences.settings(user: person.user)
-        self.state = try await database.inboxes.state(of: person.user)
-        self.presence = try await presence.lookUp([person.user]).first ?? .offline
-        self.devices = try await database.devices(limits: DeviceLimits()).list(user: person.user)
-        self.topics = try await database.people.topics(of: person.user)
-        self.waiting = try await database.people.waiting(for: person.user)
+        self.user = try await PersonReport(person, database, presence)
         // Their ids would put those of cancelled schedules at the time that they were for.
         self.notifications = try await database.people.notifications(user: person.user, filter)
             .sorted {
@@ -108,29 +96,26 @@ private struct UserReport {
             }
     }
 
-    private var connections: [ConnectionPresence] {
-        if case .online(let connections) = self.presence { connections } else { [] }
-    }
-
     // MARK: For people
 
     func show() {
         var card = Card()
-        card.add("user", self.person.user)
-        let fault = self.person.emailFault.map { ", but mail to it comes back: \($0)" } ?? ""
-        card.add("e-mail", self.settings.email.map { $0 + fault })
+        let (person, settings) = (self.user.person, self.user.settings)
+        card.add("user", person.user)
+        let fault = person.emailFault.map { ", but mail to it comes back: \($0)" } ?? ""
+        card.add("e-mail", settings.email.map { $0 + fault })
         card.add("presence", self.presenceText)
-        card.add("inbox", "\(self.state.unread) unread of \(self.state.total)")
-        card.add("locale", self.settings.locale)
-        card.add("zone", self.settings.zone)
+        card.add("inbox", "\(self.user.state.unread) unread of \(self.user.state.total)")
+        card.add("locale", settings.locale)
+        card.add("zone", settings.zone)
         card.add(
             "quiet hours",
-            self.settings.quietHours.map { hours in
+            settings.quietHours.map { hours in
                 [hours.start, hours.end].map { (LocalTime(minutes: $0) ?? .midnight).description }
                     .joined(separator: " to ")
             })
-        card.add("refuses", self.settings.isOptedOut ? "everything" : self.settings.isEmailOptedOut ? "e-mail" : nil)
-        card.add("topics", self.topics.joined(separator: ", "))
+        card.add("refuses", settings.isOptedOut ? "everything" : settings.isEmailOptedOut ? "e-mail" : nil)
+        card.add("topics", self.user.topics.joined(separator: ", "))
         card.show()
         self.showDevices()
         self.showWaiting()
@@ -138,21 +123,22 @@ private struct UserReport {
     }
 
     private var presenceText: String {
-        guard !self.connections.isEmpty else {
-            return "offline" + (self.person.lastSeen.map { ", last seen \($0.rfc3339)" } ?? "")
+        let connections = self.user.presence.connections
+        guard !connections.isEmpty else {
+            return "offline" + (self.user.person.lastSeen.map { ", last seen \($0.rfc3339)" } ?? "")
         }
-        let parts = self.connections.map { "\($0.dialect.rawValue) on \($0.node), \($0.state.rawValue)" }
+        let parts = connections.map { "\($0.dialect.rawValue) on \($0.node), \($0.state.rawValue)" }
         return "online: " + parts.joined(separator: "; ")
     }
 
     private func showDevices() {
-        guard !self.devices.isEmpty else { return }
+        guard !self.user.devices.isEmpty else { return }
         Terminal.line("")
         var table = Table([
             .text("DEVICE"), .text("PLATFORM"), .text("APP"), .text("NAME", isCuttable: true), .text("STATE"),
             .text("LAST USED"),
         ])
-        for device in self.devices {
+        for device in self.user.devices {
             let state = device.isActive ? device.isSilenced ? "silenced" : "active" : device.deactivatedReason ?? "off"
             table.add([
                 device.id.description, device.platform.rawValue, device.app, device.name, state,
@@ -163,12 +149,12 @@ private struct UserReport {
     }
 
     private func showWaiting() {
-        guard !self.waiting.isEmpty else { return }
+        guard !self.user.waiting.isEmpty else { return }
         Terminal.line("")
         var table = Table([
             .text("WAITS UNTIL"), .text("FOR"), .text("REASON"), .text("NOTIFICATION"), .text("JOB"),
         ])
-        for step in self.waiting {
+        for step in self.user.waiting {
             table.add([step.dueAt.rfc3339, step.kind, step.reason, step.notification?.description, step.job])
         }
         table.show()
@@ -182,50 +168,7 @@ private struct UserReport {
     // MARK: For programs
 
     func write(to writer: inout JSONWriter) {
-        writer.member("user", self.person.user)
-        writer.member("email", self.settings.email)
-        writer.member("email_fault", self.person.emailFault)
-        writer.member("locale", self.settings.locale)
-        writer.member("zone", self.settings.zone)
-        writer.member("opted_out", self.settings.isOptedOut)
-        writer.member("online", !self.connections.isEmpty)
-        writer.member("last_seen", self.person.lastSeen?.rfc3339)
-        writer.member("unread", self.state.unread)
-        writer.member("total", self.state.total)
-        writer.array("topics", self.topics) { $0.string($1) }
-        writer.array("devices", self.devices) { writer, device in
-            writer.beginObject()
-            writer.member("id", device.id.description)
-            writer.member("platform", device.platform.rawValue)
-            writer.member("app", device.app)
-            writer.member("name", device.name)
-            writer.member("active", device.isActive)
-            writer.member("enabled", !device.isSilenced)
-            writer.member("deactivated_reason", device.deactivatedReason)
-            writer.member("last_used_at", device.lastUsedAt.rfc3339)
-            writer.endObject()
-        }
-        writer.array("waiting", self.waiting) { writer, step in
-            writer.beginObject()
-            writer.member("notification", step.notification?.description)
-            writer.member("kind", step.kind)
-            writer.member("due_at", step.dueAt.rfc3339)
-            writer.member("reason", step.reason)
-            writer.member("job", step.job)
-            writer.endObject()
-        }
-        writer.array("notifications", self.notifications) { writer, item in
-            let notification = item.notification
-            writer.beginObject()
-            writer.member("id", notification.id.description)
-            writer.member("created_at", notification.createdAt.rfc3339)
-            writer.member("type", notification.type)
-            writer.member("title", notification.title)
-            writer.member("status", notification.status.rawValue)
-            writer.member("status_reason", notification.statusReason)
-            writer.member("decision", notification.decision)
-            writer.member("sent_via", item.sentVia)
-            writer.endObject()
-        }
+        self.user.write(to: &writer)
+        writer.array("notifications", self.notifications) { OperatorNotification.write($1, to: &$0) }
     }
 }

@@ -165,6 +165,7 @@ struct JobCommandTests {
             }
             let json = try await stack.command(["presence", "ada", "ben", "--json"])
             let lines = try json.output.split(separator: "\n").map { try JSONParser.parse(Array($0.utf8)) }
+            #expect(lines.map { $0["user_id"]?.string } == ["ada", "ben"])
             #expect(lines.map { $0["online"] } == [.bool(true), .bool(false)])
             #expect(lines.first?["connections"]?.array?.first?["dialect"]?.string == "native")
             #expect(try await stack.command(["presence", "ben"]).code == 1)

@@ -7,6 +7,11 @@ package enum Presence: Sendable, Equatable {
     case unknown
     case offline
     case online([ConnectionPresence])
+
+    /// The open connections; none if they are unknown.
+    package var connections: [ConnectionPresence] {
+        if case .online(let connections) = self { connections } else { [] }
+    }
 }
 
 /// A wire format of a client.

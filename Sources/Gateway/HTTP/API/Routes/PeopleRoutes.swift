@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// Single users, for admins: `/v1/admin/users`.
@@ -58,8 +59,15 @@ struct PeopleRoutes {
         let user = try context.pathText("id", limit: JobLimits.user)
         guard let person = try await self.people.find(user).first(where: { ExactText($0.user) == ExactText(user) })
         else { throw Problem.noSuch("user") }
-        let overview = try await PersonOverview(person, self.users)
-        return Response.object { overview.write(to: &$0) }
+        let report = try await PersonReport(person, self.users.base.database, self.users.base.presence)
+        let preferences = try await EffectivePreferences(of: user, self.users)
+        return Response.object { writer in
+            report.write(isEmailMissing: preferences.isEmailMissing, to: &writer)
+            writer.key("preferences")
+            writer.beginObject()
+            preferences.write(to: &writer)
+            writer.endObject()
+        }
     }
 
     private static let notifications = Operation(
@@ -94,91 +102,6 @@ struct PeopleRoutes {
             writer.array("notifications", items.prefix(limit)) { OperatorNotification.write($1, to: &$0) }
             writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.id.description : nil)
         }
-    }
-}
-
-/// A user with everything that decides what reaches them.
-private struct PersonOverview {
-    private let person: PeopleStore.Person
-    private let settings: UserSettings
-    private let state: InboxStore.State
-    private let presence: Presence
-    private let devices: [Device]
-    private let preferences: EffectivePreferences
-    private let topics: [String]
-    private let waiting: [PeopleStore.Waiting]
-
-    init(_ person: PeopleStore.Person, _ users: UserServices) async throws {
-        let database = users.base.database
-        self.person = person
-        self.settings = try await users.preferences.settings(user: person.user)
-        self.state = try await database.inboxes.state(of: person.user)
-        self.presence = try await users.base.presence.lookUp([person.user]).first ?? .offline
-        self.devices = try await users.devices.list(user: person.user)
-        self.preferences = try await EffectivePreferences(of: person.user, users)
-        self.topics = try await database.people.topics(of: person.user)
-        self.waiting = try await database.people.waiting(for: person.user)
-    }
-
-    func write(to writer: inout JSONWriter) {
-        writer.member("user_id", self.person.user)
-        writer.member("created_at", self.person.createdAt.rfc3339)
-        writer.member("last_seen", self.person.lastSeen?.rfc3339)
-        writer.member("email_fault", self.person.emailFault)
-        writer.key("settings")
-        SettingsJSON.write(self.settings, isEmailMissing: self.preferences.isEmailMissing, to: &writer)
-        writer.key("inbox")
-        writer.beginObject()
-        writer.member("unread", self.state.unread)
-        writer.member("total", self.state.total)
-        writer.member("version", self.state.version)
-        writer.endObject()
-        writer.key("presence")
-        PresenceJSON.write(self.presence, lastSeen: self.person.lastSeen, to: &writer)
-        writer.array("devices", self.devices) { DeviceRoutes.write($1, to: &$0) }
-        writer.key("preferences")
-        writer.beginObject()
-        self.preferences.write(to: &writer)
-        writer.endObject()
-        writer.array("topics", self.topics) { $0.string($1) }
-        writer.array("waiting", self.waiting) { writer, step in
-            writer.beginObject()
-            writer.member("notification_id", step.notification?.description)
-            writer.member("kind", step.kind)
-            writer.member("due_at", step.dueAt.rfc3339)
-            writer.member("reason", step.reason)
-            writer.member("job_id", step.job)
-            writer.endObject()
-        }
-    }
-}
-
-/// A notification as JSON for operators.
-enum OperatorNotification {
-    /// - Parameter hasUser: whether it names its user.
-    static func write(_ item: PeopleStore.Item, hasUser: Bool = false, to writer: inout JSONWriter) {
-        let notification = item.notification
-        writer.beginObject()
-        if hasUser { writer.member("user_id", notification.user) }
-        writer.member("id", notification.id.description)
-        writer.member("type", notification.type)
-        writer.member("title", notification.title)
-        writer.member("status", notification.status.rawValue)
-        writer.member("status_reason", notification.statusReason)
-        writer.member("decision", notification.decision)
-        writer.member("sent_via", item.sentVia)
-        writer.member("created_at", notification.createdAt.rfc3339)
-        for (name, moment): (StaticString, Timestamp?) in [
-            ("delivered_at", notification.deliveredAt), ("opened_at", notification.openedAt),
-            // The row of an archived one says when the archive will let go of it.
-            ("read_at", notification.readAt), ("archived_at", item.archivedAt),
-            ("deleted_at", item.archivedAt == nil ? notification.deletedAt : nil),
-        ] {
-            writer.member(name, moment?.rfc3339)
-        }
-        writer.member("job_id", notification.jobID)
-        writer.member("org_id", notification.org)
-        writer.endObject()
     }
 }
 

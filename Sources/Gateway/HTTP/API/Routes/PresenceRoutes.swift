@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// The presence of users, for admins: `/v1/admin/presence`.
@@ -62,32 +63,8 @@ struct PresenceRoutes {
         for ((user, presence), seen) in zip(zip(users, presences), lastSeen) {
             writer.beginObject()
             writer.member("user_id", user)
-            PresenceJSON.writeMembers(presence, lastSeen: seen, to: &writer)
-            writer.endObject()
-        }
-    }
-}
-
-/// A user's presence as JSON.
-enum PresenceJSON {
-    static func write(_ presence: Presence, lastSeen: Timestamp?, to writer: inout JSONWriter) {
-        writer.beginObject()
-        Self.writeMembers(presence, lastSeen: lastSeen, to: &writer)
-        writer.endObject()
-    }
-
-    static func writeMembers(_ presence: Presence, lastSeen: Timestamp?, to writer: inout JSONWriter) {
-        var connections: [ConnectionPresence] = []
-        if case .online(let found) = presence { connections = found }
-        writer.member("online", !connections.isEmpty)
-        writer.member("last_seen", lastSeen?.rfc3339)
-        writer.array("connections", connections) { writer, connection in
-            writer.beginObject()
-            writer.member("connection", connection.connection)
-            writer.member("dialect", connection.dialect.rawValue)
-            writer.member("node", connection.node)
-            writer.member("state", connection.state.rawValue)
-            writer.member("since", connection.since.rfc3339)
+            writer.member("last_seen", seen?.rfc3339)
+            PresenceShape.writeMembers(presence, to: &writer)
             writer.endObject()
         }
     }

@@ -1,0 +1,55 @@
+// Carillon · SharedReading.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import HTTPTypes
+
+/// Counts that take long, cached and shared by concurrent callers.
+///
+/// One runs at a time, as inboxes share its connections. Each stays for five seconds or more, and
+/// takes at most a twentieth of the time.
+actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
+    private let lifetime: Duration = .seconds(5)
+    /// A value stays for this many times the duration of its reading.
+    private let rest = 20
+    private let mostKnown = 32
+    /// The readings that run or wait at most.
+    private let mostReading = 8
+
+    private let read: @Sendable (Key) async throws -> Value
+    private var known: [Key: (until: ContinuousClock.Instant, value: Value)] = [:]
+    private var reading: [Key: Task<Value, any Error>] = [:]
+    /// The reading that began last.
+    private var last: Task<Value, any Error>?
+
+    init(_ read: @escaping @Sendable (Key) async throws -> Value) {
+        self.read = read
+    }
+
+    /// Returns the cached value of a key, or reads it.
+    ///
+    /// - Throws: errors of the reading; ``Problem`` 503 if too many readings wait.
+    func value(_ key: Key) async throws -> Value {
+        if let known = self.known[key], ContinuousClock.now < known.until { return known.value }
+        if let reading = self.reading[key] { return try await reading.value }
+        guard self.reading.count < self.mostReading else {
+            throw Problem(.serviceUnavailable, "too many counts are waiting", retryAfter: 5)
+        }
+        let read = self.read
+        let before = self.last
+        let task = Task {
+            _ = await before?.result
+            return try await read(key)
+        }
+        let start = ContinuousClock.now
+        self.last = task
+        self.reading[key] = task
+        defer { self.reading[key] = nil }
+        let value = try await task.value
+        let end = ContinuousClock.now
+        self.known = self.known.filter { end < $0.value.until }
+        if self.known.count < self.mostKnown {
+            self.known[key] = (end + max(self.lifetime, (end - start) * self.rest), value)
+        }
+        return value
+    }
+}
