@@ -46,6 +46,7 @@ package struct WebhookService: Service {
     private let queues: WebhookQueues
     private let sender: WebhookSender
     private let cache = WebhookCache()
+    private let warnings = LossWarnings()
     private var store: WebhookStore { self.dispatcher.database.webhooks }
 
     /// - Parameter transfer: a client that connects to public addresses only, unless the operator
@@ -180,7 +181,7 @@ package struct WebhookService: Service {
                 try await self.dispatcher.untilDone("acknowledge events", isFinal: { _ in !fence.isOpen }) {
                     try await self.feed.acknowledge(batch)
                 }
-                WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
+                self.report(lost)
                 lossy.formUnion(lost.keys)
                 // Redis may have come back with the stream's entries, but without the queues'.
             } while self.dispatcher.redis.session != session
@@ -191,8 +192,20 @@ package struct WebhookService: Service {
                 Array(lossy), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
         } catch {
             // The events are queued, so the next ones need not wait for PostgreSQL.
+            self.dispatcher.logger.warning("cannot record that webhooks lost events", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Counts events that were dropped, and logs whose they were.
+    ///
+    /// The status in PostgreSQL says so only until the webhook's next request succeeds.
+    private func report(_ lost: [NotificationID: Int]) {
+        WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
+        let now = self.dispatcher.clock.instant()
+        for webhook in lost.keys where self.warnings.isDue(for: webhook, at: now) {
             self.dispatcher.logger.warning(
-                "cannot record that webhooks lost events; only the metric has them", metadata: ["error": "\(error)"])
+                "webhook lost its oldest events; more arrive than its receiver takes",
+                metadata: ["webhook": "\(webhook)"])
         }
     }
 
@@ -239,6 +252,21 @@ final class WebhookCache: Sendable {
     var current: [Webhook]? {
         guard let (webhooks, validity) = self.list.withLock({ $0 }), validity.isOpen else { return nil }
         return webhooks
+    }
+}
+
+/// Limits the warnings about each webhook to one a minute.
+private final class LossWarnings: Sendable {
+    private let next = Mutex<[NotificationID: ContinuousClock.Instant]>([:])
+
+    /// Whether a warning is due, which defers the webhook's next one.
+    func isDue(for webhook: NotificationID, at now: ContinuousClock.Instant) -> Bool {
+        self.next.withLock { next in
+            next = next.filter { now < $0.value }
+            guard next[webhook] == nil else { return false }
+            next[webhook] = now + .seconds(60)
+            return true
+        }
     }
 }
 

@@ -93,8 +93,7 @@ package final class TransferPool: Sendable {
 
     /// Returns the client of a provider, and of one key if connections belong to keys.
     ///
-    /// - Parameter areURLsGiven: whether strangers chose the URLs, so that private addresses are
-    ///   refused.
+    /// - Parameter areURLsGiven: whether strangers chose the URLs; see ``TransferConfiguration``.
     /// - Throws: ``CredentialFault`` if libcurl or a thread is unavailable.
     func client(
         of provider: Provider,
@@ -102,6 +101,7 @@ package final class TransferPool: Sendable {
         areURLsGiven: Bool = false
     ) throws(CredentialFault) -> TransferClient {
         var configuration = self.configuration
+        configuration.areURLsGiven = areURLsGiven
         configuration.refusesPrivateAddresses = areURLsGiven && !self.allowsPrivateAddresses
         let name = "\(provider.rawValue) \(areURLsGiven) \(key)"
         do throws(TransferError) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Logging
 import Support
 import Synchronization
 import Testing
@@ -248,33 +249,63 @@ struct WebhookServiceTests {
         }
     }
 
+    /// Makes a webhook whose queue is full, and reads an event for it.
+    private static func overfill(_ dispatcher: Dispatcher) async throws -> (Webhook, [EventFeed.Batch]) {
+        let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+        let webhook = Webhook(
+            id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
+            createdAt: Timestamp(milliseconds: 0))
+        let full = Array(repeating: Array("{}".utf8), count: WebhookQueues.bound)
+        _ = try await dispatcher.live.webhookQueues.append([(id, full)], now: TestDispatcher.now)
+        let label = NotificationLabel(id: id, user: "ada", type: "news", category: nil, org: "", job: nil)
+        let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+        await EventLog(keys: dispatcher.keys, length: 100).append([event], on: dispatcher.redis)
+        let feed = dispatcher.live.eventFeed
+        // The first look makes the group.
+        _ = try await feed.take(from: dispatcher.keys.parts, count: 10)
+        let batches = try await feed.take(from: dispatcher.keys.parts, count: 10)
+        #expect(!batches.isEmpty)
+        return (webhook, batches)
+    }
+
     @Test("events are queued and acknowledged although PostgreSQL cannot record that others were dropped")
     func unrecordedDrops() async throws {
         try await TestDispatcher.with { dispatcher, database in
             let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
             let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
-            let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
-            let webhook = Webhook(
-                id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
-                createdAt: Timestamp(milliseconds: 0))
-            let queues = dispatcher.live.webhookQueues
-            let full = Array(repeating: Array("{}".utf8), count: WebhookQueues.bound)
-            _ = try await queues.append([(id, full)], now: TestDispatcher.now)
-            let label = NotificationLabel(id: id, user: "ada", type: "news", category: nil, org: "", job: nil)
-            let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
-            await EventLog(keys: dispatcher.keys, length: 100).append([event], on: dispatcher.redis)
-            let feed = dispatcher.live.eventFeed
-            // The first look makes the group.
-            _ = try await feed.take(from: dispatcher.keys.parts, count: 10)
-            let batches = try await feed.take(from: dispatcher.keys.parts, count: 10)
-            #expect(!batches.isEmpty)
+            let (webhook, batches) = try await Self.overfill(dispatcher)
             try await database.pool.query("ALTER TABLE carillon.webhooks RENAME TO webhooks_away")
             try await service.hand(batches, to: [webhook], within: dispatcher.fence(for: .seconds(30)))
-            let queued = try await queues.oldest(of: id, limit: WebhookQueues.bound)
+            let queued = try await dispatcher.live.webhookQueues.oldest(of: webhook.id, limit: WebhookQueues.bound)
             #expect(queued.count == WebhookQueues.bound)
             #expect(queued.last.map { $0.json.count > 2 } == true)
-            let unacknowledged = try await feed.takeOver(from: dispatcher.keys.parts, idle: .zero, count: 10)
+            let unacknowledged = try await dispatcher.live.eventFeed.takeOver(
+                from: dispatcher.keys.parts, idle: .zero, count: 10)
             #expect(unacknowledged.isEmpty)
+            await transfer.shutdown()
+        }
+    }
+
+    @Test("the log names a webhook that lost events, at most once a minute")
+    func loggedDrops() async throws {
+        let start = ContinuousClock.now
+        let passed = Mutex(Duration.zero)
+        let lines = LogRecorder(from: .warning) { event in
+            let facts = (event.metadata ?? [:]).map { "\($0.key) \($0.value)" }
+            return "\(event.message): \(facts.joined(separator: ", "))"
+        }
+        try await TestDispatcher.with(
+            instant: { start + passed.withLock { $0 } }, logger: lines.logger
+        ) { dispatcher, _ in
+            let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+            let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+            let (webhook, batches) = try await Self.overfill(dispatcher)
+            let line = "webhook lost its oldest events; more arrive than its receiver takes: webhook \(webhook.id)"
+            for (seconds, count) in [(0, 1), (59, 1), (60, 2)] {
+                passed.withLock { $0 = .seconds(seconds) }
+                try await service.hand(batches, to: [webhook], within: dispatcher.fence(for: .seconds(30)))
+                #expect(lines.all == Array(repeating: line, count: count), "after \(seconds) s")
+            }
             await transfer.shutdown()
         }
     }

@@ -69,6 +69,10 @@ struct WebhookTests {
                 try await eventually("the webhook says so") {
                     try await Self.status(gateway, hook).body["status"]?.string == "failing"
                 }
+                try await eventually("all wait") {
+                    let queue = "carillon:{webhooks}:queue:\(hook.id)"
+                    return try await stack.connection.send("XLEN", .text(queue)).integer() >= 150
+                }
                 stub.answer(.init(body: "ok"))
                 try await eventually("all came") {
                     let users = try stub.events().compactMap { $0["user"]?.string }

@@ -80,6 +80,71 @@ struct StatisticsStoreTests {
         }
     }
 
+    @Test("at the bound, says since when it counts, and keeps the newest minute")
+    func bound() async throws {
+        try await Samples.withStores { database in
+            let pool = database.pool
+            let clock = try await pool.query("SELECT date_trunc('minute', now())")
+            let minute = try #require(try clock.first?.timestamp(0))
+            let since = minute - .seconds(59 * 60)
+            let day = minute - .seconds(86_400)
+            try await pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
+                SELECT a.at, 'ada', a.provider, 'push', 1, 'accepted'
+                FROM (SELECT $1::timestamptz AS at, 'fcm' AS provider FROM generate_series(1, 3)
+                    UNION ALL SELECT $1::timestamptz - interval '5 minutes', 'apns') a
+                """, .timestamp(minute))
+            let store = StatisticsStore(pool: pool, bound: 3)
+            let burst = try await store.summary(since: since, typesSince: day)
+            #expect(burst.since == minute && !burst.isComplete)
+            #expect(burst.counts.map(\.channel) == ["fcm"])
+            #expect(burst.counts.map(\.count) == [3])
+            #expect(burst.typesStart == nil)
+            let all = try await database.statistics.summary(since: since, typesSince: day)
+            #expect(all.since == since && all.isComplete)
+            #expect(Set(all.counts.map(\.channel)) == ["fcm", "apns"])
+
+            try await pool.query(
+                """
+                INSERT INTO carillon.notifications
+                    (user_id, id, version, job_entry, org_id, type, severity, delivery, lane, channels, title, body,
+                    status, created_at, stored_at)
+                SELECT 'u' || n, gen_random_uuid(), 1, 'jobs/1-0', '', CASE WHEN n > 3 THEN 'news' ELSE 'paid' END,
+                    'info', 'push', 'bulk', 3, 't', '', 'sent', $1, $1::timestamptz - n * interval '2 hours'
+                FROM generate_series(1, 5) n
+                """, .timestamp(minute))
+            let cut = try await store.summary(since: since, typesSince: day)
+            #expect(cut.types.map(\.type) == ["paid"])
+            #expect(cut.typesStart == minute - .seconds(6 * 3_600))
+            let whole = try await database.statistics.summary(since: since, typesSince: day)
+            #expect(whole.types.map(\.type) == ["paid", "news"])
+            #expect(whole.typesStart == nil)
+        }
+    }
+
+    @Test("finds failures behind any number of newer attempts, by their index")
+    func failures() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
+                SELECT now() - n * interval '1 second', 'ada', 'fcm', 'push', 1,
+                    CASE WHEN n = 3000 THEN 'failed' ELSE 'accepted' END, CASE WHEN n = 3000 THEN 'BadDeviceToken' END
+                FROM generate_series(1, 3000) n
+                """)
+            try await database.pool.query("ANALYZE carillon.delivery_attempts")
+            let since = Timestamp(seconds: 0)
+            let store = StatisticsStore(pool: database.pool, bound: 100)
+            let failures = try await store.failures(since: since, limit: 20)
+            #expect(failures.map(\.reason) == ["BadDeviceToken"])
+            let lines = try await database.pool.query(
+                "EXPLAIN ANALYZE " + StatisticsSQL.failures, .timestamp(since), .int4(20)
+            ).map { try $0.text(0) }
+            #expect(!lines.contains { $0.contains("Rows Removed") }, "\(lines.joined(separator: "\n"))")
+        }
+    }
+
     @Test("counts all notifications of a large broadcast")
     func broadcast() async throws {
         try await Samples.withStores { database in
@@ -93,8 +158,8 @@ struct StatisticsStoreTests {
             try await database.pool.query(
                 """
                 INSERT INTO carillon.broadcast_pages
-                    (broadcast, part, number, after_user, until_user, selected, stored, counted, at)
-                SELECT b.id, part, 0, '', 'z', 2000, 1906 + part, '{}', now()
+                    (broadcast, part, number, selected, stored, counted, at)
+                SELECT b.id, part, 0, 2000, 1906 + part, '{}', now()
                 FROM carillon.broadcasts b, generate_series(0, 15) part
                 """)
             try await database.pool.query(

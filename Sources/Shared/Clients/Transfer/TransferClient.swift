@@ -11,7 +11,8 @@ package struct TransferConfiguration: Sendable {
     /// means the system's bundle only.
     package var caFile: String?
     var userAgent = "carillon"
-    /// The URL of a proxy for all hosts; nil means what the environment says (`HTTPS_PROXY`).
+    /// The URL of a proxy for all hosts; empty means none, nil what the environment says
+    /// (`HTTPS_PROXY`).
     var proxy: String?
     /// The connections to one host, 2 to 8.
     ///
@@ -33,14 +34,33 @@ package struct TransferConfiguration: Sendable {
     /// strangers.
     ///
     /// Every address is checked after its name was resolved, so rebinding the name does not help.
-    /// ``NameResolver`` looks the names up, so that a silent name server delays only its own hosts.
     package var refusesPrivateAddresses = false
-    /// The lookup of names for ``refusesPrivateAddresses``; tests inject one.
+    /// Whether strangers choose the URLs, so that a silent name server must delay only its own
+    /// hosts.
+    ///
+    /// ``NameResolver`` looks the names up then, unless there is a proxy, which does so itself.
+    package var areURLsGiven = false
+    /// The lookup of names by ``NameResolver``; tests inject one.
     var lookUp: NameResolver.LookUp = { NameResolver.lookUp($0) }
 
     package init() {}
 
     var maximumInFlightPerHost: Int { self.connectionsPerHost * self.streamsPerConnection }
+
+    /// Whether ``NameResolver`` looks names up.
+    var resolvesNames: Bool {
+        if self.refusesPrivateAddresses { return true }
+        guard self.areURLsGiven else { return false }
+        if let proxy { return proxy.isEmpty }
+        return !Self.namesProxy { name in getenv(name).map { String(cString: $0) } }
+    }
+
+    /// Whether variables of the environment name a proxy, by libcurl's rules.
+    static func namesProxy(_ variable: (String) -> String?) -> Bool {
+        // Not `HTTP_PROXY`, which a request's `Proxy` header sets in CGI programs.
+        ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+            .contains { variable($0)?.isEmpty == false }
+    }
 }
 
 /// Sends HTTP requests over shared, long-lived HTTP/2 connections.
@@ -73,7 +93,7 @@ package final class TransferClient: Sendable {
             wake: { multi.wake() }
         )
         self.mailbox = mailbox
-        self.resolver = configuration.refusesPrivateAddresses ? NameResolver(lookUp: configuration.lookUp) : nil
+        self.resolver = configuration.resolvesNames ? NameResolver(lookUp: configuration.lookUp) : nil
         self.connectTimeout = configuration.connectTimeout
         let isStarted = DetachedThread.run(name: "transfer") {
             TransferLoop(configuration, multi: multi, mailbox: mailbox, logger: logger).run()

@@ -139,7 +139,8 @@ private enum OverviewSQL {
 
     /// A step, digest or schedule that a dispatcher has taken is due again within a minute.
     ///
-    /// The row of such a step no longer has its first time.
+    /// The row of such a step no longer has its first time. Pages of broadcasts are left out,
+    /// because they wait while their lane is full.
     ///
     /// $1: now, $2: the most of each kind.
     static let waiting = """
@@ -151,7 +152,8 @@ private enum OverviewSQL {
             + (SELECT count(*) FROM (SELECT FROM carillon.digests WHERE due_at < $1 + interval '1 minute'
                 AND least(due_at, last_at) < $1 - interval '1 minute' LIMIT $2) d)
             + (SELECT count(*) FROM (SELECT FROM carillon.schedules WHERE lane IN (\(Self.lanes))
-                AND wake_at < $1 + interval '1 minute' AND due_at < $1 - interval '1 minute' LIMIT $2) s)
+                AND wake_at < $1 + interval '1 minute' AND due_at < $1 - interval '1 minute'
+                AND \(ScheduleSQL.isJob) LIMIT $2) s)
         """
 
     /// The lanes, by which an index finds schedules.

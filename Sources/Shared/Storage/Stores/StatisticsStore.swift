@@ -6,7 +6,7 @@ import Core
 
 /// Counts of recent deliveries for operators.
 ///
-/// Each query reads the newest rows by an index on time, up to its bound.
+/// Each query reads the newest rows by an index on time; most read no more than a bound.
 package struct StatisticsStore: Sendable {
     /// The number of attempts, or of inbox rows, with one outcome in one minute.
     package struct Count: Sendable {
@@ -31,12 +31,14 @@ package struct StatisticsStore: Sendable {
 
     /// All counts of a summary.
     package struct Summary: Sendable {
-        /// The first minute of all counts.
+        /// The first minute of all counts; incomplete if it is the only one that is left.
         package let since: Timestamp
         /// Whether the counts cover all of the requested time.
         package let isComplete: Bool
         package let counts: [Count]
         package let types: [(type: String, reach: Reach)]
+        /// When the counts of the types begin, if there were too many rows to count all.
+        package let typesStart: Timestamp?
     }
 
     /// A failed attempt.
@@ -57,41 +59,51 @@ package struct StatisticsStore: Sendable {
     private static let patience: Duration = .seconds(5)
 
     let pool: PostgresPool
+    /// ``mostRows``; tests need fewer.
+    var bound = Self.mostRows
 
     /// Counts by minute since a moment, and by type since another.
     package func summary(since: Timestamp, typesSince: Timestamp) async throws(PostgresError) -> Summary {
-        let minutes: [PostgresValue] = [.timestamp(since), .int4(Self.mostRows)]
+        let minutes: [PostgresValue] = [.timestamp(since), .int4(self.bound)]
         let results = try await self.pool.run(
             [
                 PostgresStatement(StatisticsSQL.attempts, minutes),
                 PostgresStatement(StatisticsSQL.inboxes, minutes),
                 PostgresStatement(
                     StatisticsSQL.types,
-                    [.timestamp(typesSince), .int4(Self.mostRows), .int4(Self.mostTypes)]),
+                    [.timestamp(typesSince), .int4(self.bound), .int4(Self.mostTypes)]),
             ],
             timeout: Self.patience
         )
         var counts: [Count] = []
         var start = since
+        var isComplete = true
         for result in results.prefix(2) {
             var total: Int64 = 0
             var first: Timestamp?
+            var last: Timestamp?
             for row in result {
                 let minute = try row.timestamp(0)
                 let count = try row.int8(3)
                 total += count
                 first = min(first ?? minute, minute)
+                last = max(last ?? minute, minute)
                 guard let outcome = try row.optionalText(2) else { continue }
                 counts.append(Count(minute: minute, channel: try row.text(1), outcome: outcome, count: count))
             }
-            // At the bound the oldest minute is incomplete.
-            if total >= Int64(Self.mostRows), let first { start = max(start, first + .seconds(60)) }
+            // At the bound the oldest minute is incomplete. It stays if it is all that there is.
+            guard total >= Int64(self.bound), let first, let last else { continue }
+            isComplete = false
+            start = max(start, min(first + .seconds(60), last))
         }
+        var typesStart: Timestamp?
+        if let row = results[2].first, try row.int8(8) >= Int64(self.bound) { typesStart = try row.timestamp(9) }
         return Summary(
             since: start,
-            isComplete: start == since,
+            isComplete: isComplete,
             counts: counts.filter { $0.minute >= start },
-            types: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try Reach(row, at: 1)) }
+            types: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try Reach(row, at: 1)) },
+            typesStart: typesStart
         )
     }
 
@@ -127,8 +139,7 @@ package struct StatisticsStore: Sendable {
     /// The newest failed attempts since a moment, newest first.
     package func failures(since: Timestamp, limit: Int) async throws(PostgresError) -> [Failure] {
         let result = try await self.pool.query(
-            StatisticsSQL.failures, .timestamp(since), .int4(Self.mostRows), .int4(clamping: limit),
-            timeout: Self.patience)
+            StatisticsSQL.failures, .timestamp(since), .int4(clamping: limit), timeout: Self.patience)
         return try result.map { (row) throws(PostgresError) in
             Failure(
                 at: try row.timestamp(0),
@@ -215,10 +226,11 @@ enum StatisticsSQL {
         ) n GROUP BY 1, 2, 3
         """
 
+    /// The last columns are the number and the first time of all rows, also those of other types.
     static let types = """
-        SELECT n.type, \(Reach.columns)
+        SELECT n.type, \(Reach.columns), sum(count(*)) OVER ()::int8, min(min(n.stored_at)) OVER ()
         FROM (
-            SELECT type, \(Reach.source) FROM carillon.notifications
+            SELECT type, stored_at, \(Reach.source) FROM carillon.notifications
             WHERE stored_at >= $1 ORDER BY stored_at DESC LIMIT $2
         ) n GROUP BY n.type ORDER BY 2 DESC, 1 LIMIT $3
         """
@@ -237,11 +249,11 @@ enum StatisticsSQL {
         WHERE n.org_id = $1 AND n.job_id = $2 AND n.job_id IS NOT NULL
         """
 
+    /// The literals let the index `delivery_attempts_failed` serve it.
+    ///
+    /// $1: since, $2: limit.
     static let failures = """
-        SELECT a.at, a.user_id, a.notification_id, a.provider, a.attempt, a.reason
-        FROM (
-            SELECT at, user_id, notification_id, provider, kind, attempt, outcome, reason FROM carillon.delivery_attempts
-            WHERE at >= $1 ORDER BY at DESC LIMIT $2
-        ) a WHERE a.outcome = 'failed' AND a.kind IN ('push', 'email') ORDER BY a.at DESC LIMIT $3
+        SELECT at, user_id, notification_id, provider, attempt, reason FROM carillon.delivery_attempts
+        WHERE at >= $1 AND outcome = 'failed' AND kind IN ('push', 'email') ORDER BY at DESC LIMIT $2
         """
 }

@@ -126,7 +126,7 @@ extension Schema {
             ]),
             "held": .count("Steps that wait for their time, up to 200,000: quiet hours, attention, e-mail."),
             "late": .count(
-                "Steps, digests and schedules whose time passed more than a minute ago, up to 200,000 of each."),
+                "Steps, digests and schedules over a minute late, without pages of broadcasts, up to 200,000 of each."),
             "dead_letters": .count("Up to 200,000."),
             "organisations": .list(
                 of: .object(["org_id": .string, "stored": .count]), max: 20)("The largest, of all notifications."),

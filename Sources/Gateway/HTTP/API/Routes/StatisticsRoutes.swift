@@ -27,7 +27,7 @@ struct StatisticsRoutes {
     private static let statistics = Operation(
         "getStatistics",
         "Returns the sends of the last hour by minute, and of the last day by type.",
-        "Counted from the newest 200,000 rows each, and cached for five seconds.",
+        "Counted from the newest 200,000 rows each, and cached for at least five seconds.",
         scope: .admin,
         answers: [.ok("The counts.", .statistics)])
 
@@ -38,6 +38,7 @@ struct StatisticsRoutes {
             writer.member("since", summary.since.rfc3339)
             writer.member("complete", summary.isComplete)
             Self.writeChannels(summary, now: self.base.now(), to: &writer)
+            writer.member("types_since", summary.typesStart?.rfc3339)
             writer.key("types")
             writer.beginArray()
             for (type, reach) in summary.types {
@@ -213,7 +214,9 @@ extension Schema {
         "Statistics",
         [
             "since": .time("The first counted minute."),
-            "complete": .bool("False if rows exceeded the limit; `since` is then less than an hour ago."),
+            "complete": .bool(
+                "False if rows exceeded the limit; `since` is then less than an hour ago. If only one minute is "
+                    + "left, its counts lack some rows."),
             "channels": .list(
                 of: .object([
                     "channel": .string("`in_app` or a provider."),
@@ -226,6 +229,8 @@ extension Schema {
                             "counts": .list(of: .count, max: 60)("One per minute."),
                         ]), max: 16),
                 ]), max: 64),
+            "types_since": .time.orNull(
+                "The first notification that `types` counts; null if they count all of the last 24 hours."),
             "types": .list(
                 of: .object(["type": .string, "stored": .count] + Schema.reach(.count)), max: 100),
             "broadcasts": .list(
