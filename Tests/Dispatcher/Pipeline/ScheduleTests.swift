@@ -475,12 +475,26 @@ struct LocalBroadcastTests {
         }
     }
 
-    @Test("a broadcast that failed goes on when it is resumed")
+    @Test("a broadcast that failed continues when it is resumed, and its dead letter is removed")
     func resumed() async throws {
         try await Self.with("12:00") { scene in
             let dispatcher = scene.dispatcher
-            let (broadcast, name) = try await Self.broadcast(dispatcher)
-            try await dispatcher.database.broadcasts.fail(broadcast, reason: "type: is not in the catalog")
+            let (_, name) = try await Self.broadcast(dispatcher)
+            func setType(_ type: String) async throws {
+                try await scene.pool.query(
+                    "UPDATE carillon.broadcasts SET fields = jsonb_set(fields, '{1,1}', to_jsonb($1::text))",
+                    .text(type))
+            }
+            try await setType("removed")
+            try await scene.expand()
+            func letters() async throws -> Int64 {
+                try await scene.number("SELECT count(*) FROM carillon.dead_letters")
+            }
+            let state = try await Self.broadcast(dispatcher).0.state
+            #expect(state == .failed)
+            let before = try await letters()
+            #expect(before == 1)
+            try await setType("news")
             let control = JobControl(
                 dispatcher.database, FramePublisher(dispatcher.live, presence: dispatcher.presence),
                 keys: dispatcher.keys, events: EventPublisher(), now: dispatcher.clock.now, logger: dispatcher.logger)
@@ -488,8 +502,33 @@ struct LocalBroadcastTests {
             #expect(answer?.isApplied == true)
             let resumed = try await Self.broadcast(dispatcher).0
             #expect(resumed.state == .expanding && resumed.reason == nil)
+            let after = try await letters()
+            #expect(after == 0)
             try await scene.expand()
             #expect(try await scene.counted("scheduled") == 40)
+        }
+    }
+
+    @Test("a broadcast that failed keeps its day when its dead letter is replayed")
+    func replayed() async throws {
+        try await Self.with("12:00") { scene in
+            let dispatcher = scene.dispatcher
+            let (broadcast, _) = try await Self.broadcast(dispatcher)
+            try await dispatcher.database.broadcasts.fail(broadcast, reason: "type: is not in the catalog")
+            scene.advance(to: 7_200)
+            let origin = (name: JobOrigin.replayField, value: Array(broadcast.entry.utf8)[...])
+            let entry = StreamEntry(id: "\(dispatcher.now().milliseconds)-0", fields: broadcast.fields + [origin])
+            let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+            let dead = try await JobIntake(dispatcher: dispatcher).take(
+                LaneBatch(lane: .normal, group: group, entries: [entry])
+            ).dead
+            #expect(dead.isEmpty)
+            try await scene.expand()
+            let scheduled = try await scene.counted("scheduled")
+            #expect(scheduled == 40)
+            let rows = try await scene.pool.query("SELECT DISTINCT due_at FROM carillon.schedules")
+            let moments = try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) }
+            #expect(moments == [TestDispatcher.now + .seconds(3_200)])
         }
     }
 

@@ -126,7 +126,8 @@ struct CancelTests {
             try await eventually("the first attempt failed, and the offline user's inbox has it") {
                 let retry = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'")
                 let away = try await stack.statuses(user: "nobody")
-                return retry.count == 1 && away == ["Paid": "sent"]
+                return !retry.isEmpty && stack.sandbox.faultAttempts()["unavailable-once-phone"] == 1
+                    && away == ["Paid": "sent"]
             }
             let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
             #expect(answer.body["status"]?.string == "cancelled")
@@ -150,7 +151,7 @@ struct CancelTests {
                     "SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'skipped' AND reason = 'cancelled'"
                 )
                 let unproven = try await stack.proofDeadlines()
-                return skipped.count == 1 && unproven.isEmpty
+                return !skipped.isEmpty && unproven.isEmpty
             }
             #expect(stack.pushed().isEmpty)
             let report = try await eventualValue("the job is final") {
@@ -178,7 +179,7 @@ struct CancelTests {
             ])
             try await eventually("one provider has accepted, the other has not answered") {
                 try await stack.statuses(user: "quick") == ["Paid": "sent"]
-                    && stack.sandbox.faultAttempts()["slow-phone"] == 1
+                    && stack.sandbox.faultAttempts()["slow-phone"] != nil
             }
             let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
             #expect(answer.body["status"]?.string == "cancelled")

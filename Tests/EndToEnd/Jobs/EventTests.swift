@@ -19,8 +19,9 @@ struct EventTests {
             try await stack.append([
                 ("user", "ada"), ("type", "payment_received"), ("title", "one"), ("id", "job-1"), ("org", "acme"),
             ])
-            try await eventually("it is delivered") { try await stack.kinds(user: "ada") == ["delivered"] }
-            let delivered = try #require(try await stack.events().first)
+            // On a machine that stalls, a late proof comes after an event `sent`.
+            try await eventually("it is delivered") { try await stack.kinds(user: "ada").last == "delivered" }
+            let delivered = try #require(try await stack.events().last)
             let id = try #require(delivered["notification"])
             #expect(delivered["job"] == "job-1")
             #expect(delivered["org"] == "acme")
@@ -36,7 +37,8 @@ struct EventTests {
                     #expect(answer.status < 300)
                 }
             }
-            #expect(try await stack.kinds(user: "ada") == ["delivered", "opened", "read"])
+            let kinds = try await stack.kinds(user: "ada").filter { $0 != "sent" }
+            #expect(kinds == ["delivered", "opened", "read"])
         }
     }
 

@@ -169,7 +169,7 @@ struct LargeJobTests {
                     [("users", "[\(names)]"), ("type", "mass"), ("title", "mass")], stream: "carillon:jobs:bulk")
             }
             let count = "SELECT count(*) FROM carillon.notifications m WHERE type = 'mass'"
-            _ = try await stack.startDispatcher(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment, awaitsSweep: false)
             try await eventually("the batch is begun") { try await stack.query(count).first?.int8(0) ?? 0 > 0 }
             try await stack.append(
                 [("user", "urgent"), ("type", "alarm"), ("title", "fire")], stream: "carillon:jobs:critical")

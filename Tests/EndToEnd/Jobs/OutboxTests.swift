@@ -304,8 +304,7 @@ struct OutboxTests {
         try await Stack.with(database: server.url) { stack in
             let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            let pool = try PostgresPool(
-                PostgresConfiguration(connectionString: server.url, applicationName: "test"), logger: TestLog.logger)
+            let pool = try PostgresPool(TestDatabase.patientConfiguration(url: server.url), logger: TestLog.logger)
             defer { pool.close() }
             try await pool.query(Self.insert, Self.job("ada", "before"))
             try await eventually("it works before") { socket.titles == ["before"] }

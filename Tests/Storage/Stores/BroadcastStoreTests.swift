@@ -199,9 +199,8 @@ struct BroadcastStoreTests {
             try await Self.expanding(Self.broadcast(1, job: "j"), store)
             try await database.pool.query(
                 """
-                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
-                    counted, at)
-                SELECT b.id, 0, p.number, '', '', 10 * p.number, p.number, p.counted::jsonb, now()
+                INSERT INTO carillon.broadcast_pages (broadcast, part, number, selected, stored, counted, at)
+                SELECT b.id, 0, p.number, 10 * p.number, p.number, p.counted::jsonb, now()
                 FROM carillon.broadcasts b, (VALUES
                     (1, '{}'), (2, '{"opted_out": 1, "held": 2}'), (3, '{"held": 3, "scheduled": 0}')
                 ) p (number, counted)
@@ -420,8 +419,6 @@ struct BroadcastStoreTests {
             try #require(users.count == 3)
             let page = Broadcast.Page(until: users[1], selected: 2, stored: 0, counted: [:], isLast: false)
             try await store.store(page, of: chain)
-            let named = "SELECT FROM carillon.broadcast_pages WHERE after_user <> '' OR until_user <> ''"
-            #expect(try await database.pool.query(named).isEmpty)
             try await store.fail(broadcast, reason: "type: is not in the catalog")
             try await store.release(chain, by: "a")
 
@@ -449,41 +446,6 @@ struct BroadcastStoreTests {
                 return list.map { String(decoding: $0, as: UTF8.self) }
             }
             #expect(left == [#"["bob"]"#, #"["bob","\u00e9ve"]"#, nil, #"["bob"]"#])
-        }
-    }
-
-    @Test("takes an erased user out of pages in which a dispatcher of an earlier release noted users, by index")
-    func notedUsers() async throws {
-        try await Samples.withStores { database in
-            let store = database.broadcasts
-            try await Self.expanding(Self.broadcast(1), store)
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
-                    counted, at)
-                SELECT b.id, 0, p.n, p.first, p.last, 1, 1, '{}', now()
-                FROM carillon.broadcasts b,
-                    (VALUES (0, '', 'ada'), (1, 'ada', 'bob'), (2, 'ada', 'ada'), (3, 'bob', '')) p (n, first, last)
-                """)
-            // In more than one batch.
-            try await store.erase(user: "ada", limit: 2)
-            let pages = try await database.pool.query(
-                "SELECT after_user || '-' || until_user FROM carillon.broadcast_pages ORDER BY number")
-            #expect(try pages.map { try $0.text(0) } == ["-", "-bob", "-", "bob-"])
-
-            let sql = try #require(BroadcastSQL.forgetUser.last)
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
-                    counted, at)
-                SELECT b.id, 1, n, '', '', 1, 1, '{}', now()
-                FROM carillon.broadcasts b, generate_series(1, 20000) n
-                """)
-            try await database.pool.query("ANALYZE carillon.broadcast_pages")
-            let plan = try await database.pool.query("EXPLAIN " + sql, .text("ada"), .int4(clamping: 500))
-                .map { try $0.text(0) }.joined(separator: "\n")
-            #expect(plan.contains("broadcast_pages_after") && plan.contains("broadcast_pages_until"), "\(plan)")
-            #expect(!plan.contains("Seq Scan"), "\(plan)")
         }
     }
 

@@ -60,7 +60,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("overdue schedules and digests count as late, also once a dispatcher has taken them")
+    @Test("overdue schedules and digests count as late, also once taken; pages that wait for room do not")
     func late() async throws {
         try await Samples.withStores { database in
             let now = Self.now + .seconds(600)
@@ -68,12 +68,13 @@ struct ScheduleStoreTests {
                 try await database.overviews.summary(since: Self.now, org: nil, now: now).late
             }
             #expect(try await late() == 0)
-            _ = try await database.schedules.add([Self.schedule(1), Self.schedule(2, due: .seconds(599))])
+            let page = Self.schedule(3, job: "b") { $0.part = "UTC 0/0 hash" }
+            _ = try await database.schedules.add([Self.schedule(1), Self.schedule(2, due: .seconds(599)), page])
             let rule = DigestRule(window: .seconds(60))
             let item = DigestStore.Item(notification: Samples.notification(1, user: "a"), key: "k", rule: rule)
             _ = try await database.digests.gather([item], now: Self.now)
             #expect(try await late() == 2)
-            let claimed = try await database.schedules.claim(.normal, now: now, hold: Self.hold)
+            let claimed = try await database.schedules.claim(.normal, now: now, hold: Self.hold, hasRoom: false)
             let taken = try await database.digests.take(now: now, until: now + Self.hold, limit: 10)
             #expect(claimed.count == 2 && taken.count == 1)
             #expect(try await late() == 2)
@@ -157,22 +158,27 @@ struct ScheduleStoreTests {
         }
     }
 
+    /// Stores a broadcast with two pages of nine users, and returns the chain before the second.
+    private static func chain(job: String, _ database: Database) async throws -> Broadcast.Chain {
+        let broadcast = Broadcast(
+            id: NotificationID(high: 1, low: 1), org: "org", jobID: job, entry: "jobs/1-0", stream: "jobs",
+            fields: [], topic: "late news", lane: .normal, createdAt: Self.now)
+        let outcome = try await database.broadcasts.add(broadcast)
+        #expect(outcome == .taken)
+        try await database.pool.query(
+            """
+            INSERT INTO carillon.broadcast_pages (broadcast, part, number, selected, stored, counted, at)
+            SELECT id, 3, n, 9, 0, '{"scheduled": 9}', now()
+            FROM carillon.broadcasts, generate_series(0, 1) n
+            """)
+        return Broadcast.Chain(broadcast: broadcast, part: 3, pages: 1, reached: "")
+    }
+
     @Test("counts the outcomes of the users of a page of a broadcast once, when its schedules are removed")
     func outcomes() async throws {
         try await Samples.withStores { database in
             let store = database.schedules
-            let broadcast = Broadcast(
-                id: NotificationID(high: 1, low: 1), org: "org", jobID: "a", entry: "jobs/1-0", stream: "jobs",
-                fields: [], topic: "late news", lane: .normal, createdAt: Self.now)
-            #expect(try await database.broadcasts.add(broadcast) == .taken)
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.broadcast_pages (broadcast, part, number, after_user, until_user, selected, stored,
-                    counted, at)
-                SELECT id, 3, n, '', '', 9, 0, '{"scheduled": 9}', now()
-                FROM carillon.broadcasts, generate_series(0, 1) n
-                """)
-            let chain = Broadcast.Chain(broadcast: broadcast, part: 3, pages: 1, reached: "")
+            let chain = try await Self.chain(job: "a", database)
             _ = try await store.add(
                 ["UTC", "Asia/Tokyo"].enumerated().map { number, zone in
                     Self.schedule(number, job: "a") {
@@ -194,6 +200,33 @@ struct ScheduleStoreTests {
             #expect(counted["scheduled"]?.integer == 10)
             #expect(counted["opted_out"]?.integer == 4)
             #expect(counted["left_topic"]?.integer == 1)
+        }
+    }
+
+    @Test("users whose page is removed with its recurring schedule count as cancelled")
+    func cancelledPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let recurring = Self.schedule(1) {
+                $0.cron = "0 9 * * *"
+                $0.zone = Schedule.recipientZone
+            }
+            let job = "\(recurring.id)/1"
+            let chain = try await Self.chain(job: job, database)
+            let pages = ["UTC", "Asia/Tokyo"].enumerated().map { number, zone in
+                Self.schedule(number + 2, job: job) {
+                    $0.fields.append(("users", Array(#"["ada","bob"]"#.utf8)))
+                    $0.part = Schedule.Page.part(zone: zone, chain: chain, users: $0.id)
+                }
+            }
+            _ = try await store.add([recurring] + pages)
+            let wasThere = try await store.cancel(recurring.id, limit: 1)
+            let left = try await store.count(.init(org: "org", id: job))
+            #expect(wasThere && left == 0)
+            let progress = try #require(try await database.broadcasts.find(.init(org: "org", id: job)))
+            let counted = try JSONParser.parse(progress.counted)
+            #expect(counted["cancelled"]?.integer == 4)
+            #expect(counted["scheduled"]?.integer == 14)
         }
     }
 
@@ -541,6 +574,26 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("looks for the cancellation of each page that waits for room only if anything is cancelled")
+    func uncancelled() async throws {
+        try await Samples.withStores { database in
+            let pages = (1...20).map { number in Self.schedule(number, job: "b") { $0.part = "UTC 0/\(number) hash" } }
+            _ = try await database.schedules.add(pages)
+            let claim = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) " + ScheduleSQL.claim
+            func lookups() async throws -> [String] {
+                let plan = try await database.pool.query(
+                    claim, .int4(clamping: Lane.normal.rank), .timestamp(Self.now), .timestamp(Self.now + Self.hold),
+                    .bool(false))
+                return try plan.map { try $0.text(0) }.filter { $0.contains("on cancellations c ") }
+            }
+            let none = try await lookups()
+            #expect(none.count { $0.contains("never executed") } == 1, "\(none)")
+            try await database.cancellations.record(.init(org: "org", id: "other"), at: Self.now)
+            let some = try await lookups()
+            #expect(some.count { $0.contains("loops=20") } == 1, "\(some)")
+        }
+    }
+
     @Test("finds due schedules and pages of broadcasts among 20,000 by index")
     func plan() async throws {
         try await Samples.withStores { database in
@@ -564,15 +617,18 @@ struct ScheduleStoreTests {
                         ], timeout: .seconds(60))
                     return try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
                 }
-                let claim = try await plan(ScheduleSQL.claim, now, .bool(true))
-                for index in ["schedules_wake", "schedules_pages", "schedules_pkey"] {
-                    #expect(claim.contains(index), "\(claim)")
+                for hasRoom in [true, false] {
+                    let claim = try await plan(ScheduleSQL.claim, now, .bool(hasRoom))
+                    // `schedules_due` has no pages, so jobs do not wait behind those that are held.
+                    for index in ["schedules_due", "schedules_pages", "schedules_pkey"] {
+                        #expect(claim.contains(index), "\(claim)")
+                    }
+                    #expect(!claim.contains("Seq Scan on schedules") && !claim.contains("Sort"), "\(claim)")
                 }
-                #expect(!claim.contains("Seq Scan on schedules") && !claim.contains("Sort"), "\(claim)")
                 let due = try await plan(ScheduleSQL.duePage)
                 let held = try await plan(ScheduleSQL.holdPages, .timestamp(Self.now - .seconds(3_600)), .int4(9))
                 for pages in [due, held] {
-                    #expect(pages.contains("schedules_pages") && !pages.contains("schedules_wake"), "\(pages)")
+                    #expect(pages.contains("schedules_pages") && !pages.contains("schedules_due"), "\(pages)")
                 }
             }
         }

@@ -218,7 +218,7 @@ struct BroadcastExpansion: Sendable {
     /// Ends a broadcast that cannot be stored with a dead letter; it is not retried.
     private func giveUp(_ broadcast: Broadcast, reason: String) async throws {
         let letter = broadcast.deadLetter(reason, at: self.dispatcher.now())
-        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter], replacesReplayed: true)
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter], replacesKnown: true)
         try await self.dispatcher.database.broadcasts.fail(broadcast, reason: reason)
         self.dispatcher.logger.error(
             "broadcast failed; fix the reason, then resume it",

@@ -311,7 +311,6 @@ struct OverflowReader: Sendable {
                 continue
             }
             count += entries.count
-            PipelineMetrics.returned.increment(by: entries.count)
             self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: group.stream)
             let batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
             for slice in batch.slices() { await self.queue.send(slice, lane: .bulk) }

@@ -41,7 +41,11 @@ package struct DueStore: Sendable {
             EXISTS (SELECT FROM carillon.broadcasts WHERE state IN ('counting', 'expanding', 'cancelling'))
         """
 
-    private static let lanes = Lane.allCases.map { lane in
-        "(SELECT min(wake_at) FROM carillon.schedules WHERE lane = \(lane.rank))"
+    /// Jobs and pages of broadcasts have an index each.
+    private static let lanes = Lane.allCases.map { lane -> String in
+        let kinds = [ScheduleSQL.isJob, ScheduleSQL.isPage].map { kind in
+            "(SELECT min(wake_at) FROM carillon.schedules WHERE lane = \(lane.rank) AND \(kind))"
+        }
+        return "least(\(kinds.joined(separator: ", ")))"
     }.joined(separator: ", ")
 }

@@ -184,7 +184,7 @@ package struct ScheduleStore: Sendable {
             ScheduleSQL.hold, ids, numbers, .timestamps(schedules.map(\.dueAt)), .timestamp(until))
     }
 
-    /// Removes finished schedules; repeating it changes nothing.
+    /// Removes finished or cancelled schedules; repeating it changes nothing.
     ///
     /// - Parameter outcomes: how many users of the pages of broadcasts among them have a stored
     ///   notification, or none for a reason. They no longer count as `scheduled`.
@@ -358,13 +358,15 @@ extension ScheduleStore {
         )
     }
 
-    /// Removes a schedule, and the parts of its occurrences that wait for recipients' zones.
+    /// Removes a schedule, and the parts of its occurrences that wait for recipients' zones, whose
+    /// users count as cancelled.
     ///
-    /// - Parameter limit: parts per statement. An occurrence of a large broadcast has a million.
+    /// - Parameter limit: parts per statement, which unpacks the users of each to count them. An
+    ///   occurrence of a large broadcast has a million.
     /// - Returns: whether it existed.
     package func cancel(
         _ id: NotificationID,
-        limit: Int = ScheduleStore.cancelSize
+        limit: Int = 500
     ) async throws(PostgresError) -> Bool {
         guard let schedule = try await self.find(id) else { return false }
         let hasParts = schedule.isRecurring && schedule.zone == Schedule.recipientZone
@@ -378,14 +380,23 @@ extension ScheduleStore {
     }
 
     private func removeParts(of schedule: Schedule, limit: Int) async throws(PostgresError) {
-        var removed: Int
-        repeat {
+        while true {
             // "0" follows "/" in ASCII.
-            removed = try await self.pool.query(
-                ScheduleSQL.removeParts, .text(schedule.org), .text("\(schedule.id)/"), .text("\(schedule.id)0"),
-                .int4(clamping: limit)
-            ).affectedRows
-        } while removed > 0
+            let rows = try await self.pool.query(
+                ScheduleSQL.parts, .text(schedule.org), .text("\(schedule.id)/"), .text("\(schedule.id)0"),
+                .int4(clamping: limit))
+            guard !rows.isEmpty else { return }
+            var parts: [PageOutcome] = []
+            for row in rows {
+                var part = Schedule(
+                    id: try row.id(0), fields: [], dueAt: schedule.dueAt, createdAt: schedule.createdAt)
+                part.number = try row.int8(1)
+                part.part = try row.text(2)
+                parts.append(
+                    (schedule: part, reason: NotificationStatus.cancelled.rawValue, users: Int(try row.int4(3))))
+            }
+            try await self.remove(parts.map(\.schedule), outcomes: parts)
+        }
     }
 
     /// The number of waiting rows of a job.
@@ -548,7 +559,9 @@ enum ScheduleSQL {
         """
 
     /// The literal lets the index `schedules_pages` serve it.
-    private static let isPage = "part LIKE '% %'"
+    static let isPage = "part LIKE '% %'"
+    /// Any other job, by the index `schedules_due`.
+    static let isJob = "part NOT LIKE '% %'"
 
     /// $1: lane, $2: now.
     static let duePage = """
@@ -565,13 +578,16 @@ enum ScheduleSQL {
         SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
         WHERE s.id = ANY(ARRAY(
             SELECT id FROM carillon.schedules
-            WHERE lane = $1 AND wake_at <= $2 AND NOT (\(Self.isPage))
+            WHERE lane = $1 AND wake_at <= $2 AND \(Self.isJob)
             ORDER BY wake_at LIMIT \(ScheduleStore.claimSize) FOR UPDATE SKIP LOCKED
         ) || ARRAY(
             SELECT p.id FROM carillon.schedules p
-            WHERE p.lane = $1 AND p.wake_at <= $2 AND p.\(Self.isPage) AND ($4 OR EXISTS (
-                SELECT FROM carillon.cancellations c WHERE c.org_id = p.org_id AND c.job_id IN (p.job_id, p.source)
-            ))
+            WHERE p.lane = $1 AND p.wake_at <= $2 AND p.\(Self.isPage) AND (
+                $4 OR EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
+                    SELECT FROM carillon.cancellations c
+                    WHERE c.org_id = p.org_id AND c.job_id IN (p.job_id, p.source)
+                )
+            )
             ORDER BY p.wake_at LIMIT \(ScheduleStore.pageClaimSize) FOR UPDATE SKIP LOCKED
         ))
         RETURNING \(ScheduleColumns.list)
@@ -625,25 +641,24 @@ enum ScheduleSQL {
 
     /// Adds users to the stored ones of pages, and to the others by reason.
     ///
-    /// $1 to $6: as in ``outcomes``.
+    /// Each page has others, because its users leave `scheduled`. $1 to $6: as in ``outcomes``.
     static let countOutcomes = """
-        WITH outcomes AS MATERIALIZED (
+        WITH outcomes AS (
             SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.outcomes)) r
             GROUP BY r.broadcast, r.part, r.page, r.reason
+        ), pages AS (
+            SELECT o.broadcast, o.part, o.page,
+                coalesce(sum(o.users) FILTER (WHERE o.reason = '\(ScheduleStore.stored)'), 0)::int4 AS stored,
+                jsonb_object_agg(o.reason, o.users) FILTER (WHERE o.reason <> '\(ScheduleStore.stored)') AS others
+            FROM outcomes o GROUP BY o.broadcast, o.part, o.page
         )
         UPDATE carillon.broadcast_pages p SET
-            stored = p.stored + (
-                SELECT coalesce(sum(r.users), 0)::int4 FROM outcomes r
-                WHERE r.broadcast = p.broadcast AND r.part = p.part AND r.page = p.number
-                    AND r.reason = '\(ScheduleStore.stored)'
-            ),
+            stored = p.stored + n.stored,
             counted = p.counted || (
-                SELECT jsonb_object_agg(r.reason, coalesce((p.counted ->> r.reason)::int8, 0) + r.users)
-                FROM outcomes r
-                WHERE r.broadcast = p.broadcast AND r.part = p.part AND r.page = p.number
-                    AND r.reason <> '\(ScheduleStore.stored)'
+                SELECT jsonb_object_agg(e.key, coalesce((p.counted ->> e.key)::int8, 0) + e.value::int8)
+                FROM jsonb_each_text(n.others) e
             )
-        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM outcomes r)
+        FROM pages n WHERE p.broadcast = n.broadcast AND p.part = n.part AND p.number = n.page
         """
 
     /// Leaves a job alone that waits no longer because it was cancelled.
@@ -679,14 +694,17 @@ enum ScheduleSQL {
         SELECT count(*), max(part) FROM page
         """
 
-    /// Removes a page of the rows of jobs whose ids lie between two others.
+    /// Finds rows of jobs whose ids lie between two others.
     ///
-    /// $1: organisation, $2, $3: job ids, $4: limit.
-    static let removeParts = """
-        DELETE FROM carillon.schedules WHERE id = ANY(ARRAY(
-            SELECT id FROM carillon.schedules
-            WHERE org_id = $1 AND job_id > $2 AND job_id < $3 AND cron IS NULL LIMIT $4
-        ))
+    /// $1: organisation, $2, $3: job ids, $4: limit. Rows: id, number, part, and the number of
+    /// users if it is a page of a broadcast, else 0.
+    static let parts = """
+        SELECT id, number, part, CASE WHEN \(Self.isPage) THEN coalesce((
+            SELECT json_array_length((f ->> 1)::json) FROM jsonb_array_elements(fields) f
+            WHERE f ->> 0 = 'users' LIMIT 1
+        ), 0) ELSE 0 END
+        FROM carillon.schedules
+        WHERE org_id = $1 AND job_id > $2 AND job_id < $3 AND cron IS NULL LIMIT $4
         """
 
     /// $1: organisation, $2: job ids.
