@@ -78,7 +78,7 @@ struct DueCommand: AsyncParsableCommand {
         var course = Course()
         while true {
             // Uses an index, so that polling does not slow down the firing.
-            let moment = kind == "scheduled" ? "lane = 1 AND wake_at" : "due_at"
+            let moment = kind == "scheduled" ? "part NOT LIKE '% %' AND lane = 1 AND wake_at" : "due_at"
             let result = try await pool.query(
                 """
                 SELECT (SELECT count(*) FROM carillon.\(table) WHERE \(moment) < now() + interval '1 hour'),

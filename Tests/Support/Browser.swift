@@ -26,6 +26,9 @@ package final class Browser: Sendable {
         package static let delete = "\u{E017}"
     }
 
+    /// The longest wait in milliseconds.
+    private static let patience = JSONValue.number("\(longestWait.components.seconds)000")
+
     private let driver: ChildProcess
     private let http: TransferClient
     private let session: String
@@ -61,6 +64,7 @@ package final class Browser: Sendable {
             ("browserName", .string("chrome")),
             ("goog:chromeOptions", .dictionary([("args", .array(options.map { .string($0) }))])),
             ("goog:loggingPrefs", .dictionary([("browser", .string("ALL"))])),
+            ("timeouts", .dictionary([("script", Self.patience), ("pageLoad", Self.patience)])),
         ])
         let made = try await Self.send(
             .post, "http://127.0.0.1:\(port)/session", http,

@@ -8,6 +8,11 @@ private let pollInterval = Duration.milliseconds(10)
 /// It only ends a test that fails, so it has room for a machine many times slower than usual.
 package let longestWait: Duration = .seconds(240)
 
+/// The time limit of a fixture's own calls to its servers, which a busy machine may delay.
+///
+/// Half of the longest wait, so that a call ends in time behind one that waits for a lock.
+package let fixturePatience: Duration = longestWait / 2
+
 /// Waits until `condition` holds; an error that it throws ends the wait.
 ///
 /// - Parameters:
@@ -48,6 +53,24 @@ package func eventualValue<Value>(
         }
         try await clock.sleep(for: pollInterval)
     }
+}
+
+/// Calls `probe` with time limits of 2, 4, … 128 s until it returns a value.
+///
+/// For a step that must be reached within a limit, which a busy machine may miss.
+///
+/// - Parameter what: the step in words, for the error.
+/// - Throws: ``FixtureError`` with `what` if no limit was long enough.
+package func valueInTime<Value>(
+    _ what: String,
+    file: StaticString = #fileID,
+    line: UInt = #line,
+    _ probe: (Duration) async throws -> Value?
+) async throws -> Value {
+    for exponent in 1...7 {
+        if let value = try await probe(.seconds(1 << exponent)) { return value }
+    }
+    throw FixtureError("no time limit was long enough: \(what)", file: file, line: line)
 }
 
 /// Runs `body`, then `cleanUp`, also if `body` throws.

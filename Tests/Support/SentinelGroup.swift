@@ -27,7 +27,9 @@ package final class SentinelGroup: Sendable {
     }
 
     /// Starts the servers and the Sentinels, and waits until each Sentinel knows all of them.
-    package static func start(replicas count: Int = 1) async throws -> SentinelGroup {
+    ///
+    /// - Parameter failsOver: whether the Sentinels replace a master that stalls or dies.
+    package static func start(replicas count: Int = 1, failsOver: Bool = true) async throws -> SentinelGroup {
         var options = RedisServer.Options()
         // A replica need not wait for others that may come.
         options.arguments = ["--repl-diskless-sync-delay", "0"]
@@ -46,7 +48,7 @@ package final class SentinelGroup: Sendable {
                 bind 127.0.0.1
                 dir \(directory.path)
                 sentinel monitor \(Self.name) 127.0.0.1 \(master.port) 2
-                sentinel down-after-milliseconds \(Self.name) 1500
+                sentinel down-after-milliseconds \(Self.name) \(failsOver ? 1_500 : 600_000)
                 sentinel failover-timeout \(Self.name) 6000
                 sentinel parallel-syncs \(Self.name) 1
 

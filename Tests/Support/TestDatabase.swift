@@ -35,7 +35,7 @@ package final class TestDatabase: Sendable {
         let template = isMigrated ? try await server.migratedTemplate() : "template1"
         try await server.execute("CREATE DATABASE \(name) TEMPLATE \(template)")
         let url = server.url(database: name)
-        var configuration = PostgresConfiguration(connectionString: url, applicationName: "test")
+        var configuration = Self.patientConfiguration(url: url)
         configure(&configuration)
         let pool = try PostgresPool(configuration, logger: TestLog.logger)
         return TestDatabase(name: name, url: url, pool: pool)
@@ -59,7 +59,17 @@ package final class TestDatabase: Sendable {
 
     /// Returns the configuration of another pool on this database.
     package func configuration(applicationName: String = "test") -> PostgresConfiguration {
-        PostgresConfiguration(connectionString: self.url, applicationName: applicationName)
+        Self.patientConfiguration(url: self.url, applicationName: applicationName)
+    }
+
+    /// The configuration of a fixture's pool, which waits longer for a busy machine.
+    package static func patientConfiguration(
+        url: String,
+        applicationName: String = "test"
+    ) -> PostgresConfiguration {
+        var configuration = PostgresConfiguration(connectionString: url, applicationName: applicationName)
+        configuration.timeout = fixturePatience
+        return configuration
     }
 }
 

@@ -10,9 +10,6 @@ import Synchronization
 
 /// The Redis that tests share: `CARILLON_TEST_REDIS_URL`, or a private one.
 package enum TestRedis {
-    /// How long a fixture waits for a reply: Redis answers no write while a slow disk syncs.
-    package static let patience: Duration = .seconds(60)
-
     package static func url() async throws -> String {
         try await SharedServers.shared.redisURL()
     }
@@ -24,7 +21,7 @@ package enum TestRedis {
     /// The configuration of a fixture's connection, which waits longer for a busy machine.
     package static func patientConfiguration(url: String, clientName: String) throws -> RedisConfiguration {
         var configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: clientName)
-        configuration.commandTimeout = Self.patience
+        configuration.commandTimeout = fixturePatience
         return configuration
     }
 
@@ -261,7 +258,7 @@ package final class RedisServer: Sendable {
 
     /// Returns the configuration of a connection, without credentials.
     package func configuration(clientName: String = "test") throws -> RedisConfiguration {
-        var configuration = RedisConfiguration(address: try RedisAddress(url: self.url), clientName: clientName)
+        var configuration = try TestRedis.patientConfiguration(url: self.url, clientName: clientName)
         configuration.certificateAuthorityFile = self.options.certificate?.authorityFile
         return configuration
     }

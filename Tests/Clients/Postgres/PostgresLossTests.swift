@@ -16,7 +16,7 @@ struct PostgresLossTests {
         _ server: PostgresServer, _ configure: (inout PostgresConfiguration) -> Void = { _ in }
     ) throws -> PostgresPool {
         var configuration = PostgresConfiguration(connectionString: server.url, applicationName: "test")
-        configuration.timeout = .seconds(30)
+        configuration.timeout = longestWait
         configure(&configuration)
         return try PostgresPool(configuration, logger: TestLog.logger)
     }
@@ -84,7 +84,7 @@ struct PostgresLossTests {
         #expect(sent?.code == .timeout)
         let unsent = await pool.failure(of: "SELECT 1", timeout: .milliseconds(300))
         #expect(unsent?.code == .unavailable)
-        #expect(clock.now - start < .seconds(20))
+        #expect(clock.now - start < .seconds(200))
         server.resume()
         #expect(try await pool.number("SELECT 1::int8") == 1)
     }

@@ -12,9 +12,7 @@ struct RedisLossTests {
     @Test("the connection recovers after a kill and a restart")
     func restart() async throws {
         let server = try await RedisServer.start()
-        var configuration = try server.configuration()
-        configuration.commandTimeout = .seconds(20)
-        try await TestRedis.with(configuration) { redis in
+        try await TestRedis.with(try server.configuration()) { redis in
             // After this answer all everysec writes are on disk.
             try await redis.send("CONFIG", "SET", "appendfsync", "always")
             try await redis.send("SET", "kept", "yes")
@@ -34,7 +32,7 @@ struct RedisLossTests {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
             #expect(try await redis.text("PING") == "PONG")
-            async let blocked = redis.failure(of: "BLPOP", "nothing", "0", timeout: .seconds(30))
+            async let blocked = redis.failure(of: "BLPOP", "nothing", "0", timeout: .seconds(300))
             try await Self.waitUntilBlocked(server)
             try await server.kill()
             let error = await blocked
@@ -47,7 +45,7 @@ struct RedisLossTests {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
             let connection = try await redis.number("CLIENT", "ID")
-            async let blocked = redis.send("BLPOP", "list", "0", timeout: .seconds(30))
+            async let blocked = redis.send("BLPOP", "list", "0", timeout: .seconds(300))
             try await Self.waitUntilBlocked(server)
             let clock = ContinuousClock()
             let start = clock.now
@@ -55,9 +53,9 @@ struct RedisLossTests {
             let error = await redis.failure(of: "ECHO", "three", timeout: .milliseconds(300))
             #expect(error?.code == .timeout)
             #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
-            #expect(clock.now - start < .seconds(25))
+            #expect(clock.now - start < .seconds(200))
             // Replies without a waiting caller keep their places.
-            async let later = redis.text("ECHO", "four", timeout: .seconds(30))
+            async let later = redis.text("ECHO", "four", timeout: .seconds(300))
             try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
                 _ = try await pusher.send("RPUSH", "list", "pushed")
             }
@@ -82,7 +80,7 @@ struct RedisLossTests {
         var configuration = try server.configuration()
         configuration.commandTimeout = .seconds(1)
         try await TestRedis.with(configuration) { redis in
-            let reply = try await redis.text("PING", timeout: .seconds(20))
+            let reply = try await redis.text("PING", timeout: longestWait)
             #expect(reply == "PONG")
             try await server.stall()
             let clock = ContinuousClock()
@@ -90,12 +88,12 @@ struct RedisLossTests {
             let error = await redis.failure(of: "PING")
             #expect(error?.code == .timeout)
             #expect(clock.now - start >= .seconds(1))
-            #expect(clock.now - start < .seconds(20))
+            #expect(clock.now - start < .seconds(200))
             // Only the kernel accepts a new connection, so later commands are not sent at all.
             let later = await redis.failure(of: "PING")
             #expect(later?.code == .unavailable)
             server.resume()
-            let resumed = try await redis.text("PING", timeout: .seconds(20))
+            let resumed = try await redis.text("PING", timeout: longestWait)
             #expect(resumed == "PONG")
         }
     }
@@ -132,7 +130,6 @@ struct RedisLossTests {
         let server = try await RedisServer.start()
         var configuration = try server.configuration()
         configuration.maximumWaitingCommands = 10
-        configuration.commandTimeout = .seconds(30)
         try await TestRedis.with(configuration) { redis in
             let reply = try await redis.text("PING")
             #expect(reply == "PONG")

@@ -81,7 +81,7 @@ struct SentinelTests {
 
     @Test("leaves a server that answers on when the Sentinels name another")
     func moved() async throws {
-        let group = try await SentinelGroup.start()
+        let group = try await SentinelGroup.start(failsOver: false)
         let configuration = RedisConfiguration(address: try RedisAddress(url: group.url), clientName: "test")
         let subscriptions = Mutex(0)
         let subscription = try RedisSubscription(
@@ -106,8 +106,8 @@ struct SentinelTests {
     @Test("takes the master that most Sentinels name when the first of them names another")
     func majority() async throws {
         // Stands for a Sentinel that is cut off from the others.
-        let other = try await SentinelGroup.start()
-        let group = try await SentinelGroup.start()
+        let other = try await SentinelGroup.start(failsOver: false)
+        let group = try await SentinelGroup.start(failsOver: false)
         let sentinels = (other.ports.prefix(1) + group.ports.prefix(2)).map { "127.0.0.1:\($0)" }
         let url = "redis+sentinel://\(sentinels.joined(separator: ","))/\(SentinelGroup.name)/0"
         let configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "test")
@@ -120,7 +120,7 @@ struct SentinelTests {
 
     @Test("writes go on at the new master when the old one becomes a replica and cuts no connection")
     func demoted() async throws {
-        let group = try await SentinelGroup.start()
+        let group = try await SentinelGroup.start(failsOver: false)
         let configuration = RedisConfiguration(address: try RedisAddress(url: group.url), clientName: "test")
         try await TestRedis.with(configuration) { redis in
             try await redis.send("SET", "one", "1")
@@ -136,7 +136,7 @@ struct SentinelTests {
 
     @Test("names the reason when no Sentinel knows the group")
     func unknownGroup() async throws {
-        let group = try await SentinelGroup.start()
+        let group = try await SentinelGroup.start(failsOver: false)
         let url = group.url.replacing("/\(SentinelGroup.name)/", with: "/other/")
         var configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "test")
         configuration.waitsForServer = false

@@ -11,8 +11,8 @@ struct TransferAnswerTests {
     @Test("an answer has status, version, headers and body, with any status")
     func answer() async throws {
         try await TransferScope.withClient { client, sandbox in
-            let good = try #require(
-                await client.perform(TransferRequest(.get, url: sandbox.url + "/healthz")).response)
+            let request = TransferRequest(.get, url: sandbox.url + "/healthz", timeout: .seconds(600))
+            let good = try #require(await client.perform(request).response)
             #expect(good.status == 200)
             #expect(good.version == .http2)
             #expect(good.isComplete)
@@ -21,7 +21,8 @@ struct TransferAnswerTests {
             #expect(good.header("content-length") == "3")
             #expect(good.header("content") == nil)
 
-            let bad = try #require(await client.perform(TransferRequest(.get, url: sandbox.url + "/none")).response)
+            let missing = TransferRequest(.get, url: sandbox.url + "/none", timeout: .seconds(600))
+            let bad = try #require(await client.perform(missing).response)
             #expect(bad.status == 404)
             #expect(client.snapshot().completed == 2)
         }
@@ -63,13 +64,14 @@ struct TransferAnswerTests {
             $0.maximumInFlight = 1
         } _: { client, sandbox in
             for count in [200_000, 10, 0] {
-                let request = TransferRequest(
-                    .post, url: sandbox.url + "/token", body: [UInt8](repeating: UInt8(ascii: "a"), count: count))
-                #expect(await client.perform(request).response != nil, "\(count) bytes")
-                let get = await client.perform(TransferRequest(.get, url: sandbox.url + "/healthz"))
-                #expect(get.response?.status == 200)
-                let delete = await client.perform(TransferRequest(.delete, url: sandbox.url + "/received?none"))
-                #expect(delete.response?.status == 204)
+                let body = [UInt8](repeating: UInt8(ascii: "a"), count: count)
+                func send(_ method: TransferRequest.Method, _ path: String, _ body: [UInt8] = []) async -> Int? {
+                    let request = TransferRequest(method, url: sandbox.url + path, body: body, timeout: .seconds(600))
+                    return await client.perform(request).response?.status
+                }
+                #expect(await send(.post, "/token", body) != nil, "\(count) bytes")
+                #expect(await send(.get, "/healthz") == 200)
+                #expect(await send(.delete, "/received?none") == 204)
             }
         }
     }
@@ -85,8 +87,8 @@ struct TransferAnswerTests {
                     group.addTask {
                         let isThere = index.isMultiple(of: 2)
                         let url = sandbox.url + (isThere ? "/healthz" : "/none-\(index)")
-                        let response = await client.perform(TransferRequest(.get, url: url)).response
-                        return response?.status == (isThere ? 200 : 404)
+                        let request = TransferRequest(.get, url: url, timeout: .seconds(600))
+                        return await client.perform(request).response?.status == (isThere ? 200 : 404)
                     }
                 }
                 return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
@@ -118,7 +120,8 @@ struct TransferAnswerTests {
 
     @Test("plain HTTP works only if allowed")
     func plain() async throws {
-        let request = TransferRequest(.get, url: try #require(TransferScope.sandbox).controlURL + "/healthz")
+        let url = try #require(TransferScope.sandbox).controlURL + "/healthz"
+        let request = TransferRequest(.get, url: url, timeout: .seconds(600))
         try await TransferScope.withClient { client, _ in
             let failure = await client.perform(request).failure
             #expect(failure?.reason == .invalidRequest)

@@ -44,9 +44,10 @@ struct TransferFenceTests {
                 $0.connectionsPerHost = 1
             } _: { client, _ in
                 let mayStart = Mutex(true)
-                let silent = TransferRequest(.post, url: stub.url + "/first", body: Array("hello".utf8))
+                let silent = TransferRequest(
+                    .post, url: stub.url + "/first", body: Array("hello".utf8), timeout: .seconds(600))
                 let request = TransferRequest(
-                    .post, url: stub.url + "/second", body: Array("hello".utf8),
+                    .post, url: stub.url + "/second", body: Array("hello".utf8), timeout: .seconds(600),
                     mayStart: { mayStart.withLock { $0 } })
                 let holder = Task { await client.perform(silent) }
                 try await eventually("the first request is at the server") { stub.requests == 1 }

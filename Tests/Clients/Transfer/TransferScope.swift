@@ -30,7 +30,7 @@ struct TransferScope: SuiteTrait, TestScoping {
         }
     }
 
-    /// Runs the body with a client that trusts the sandbox.
+    /// Runs the body with a client that trusts the sandbox and waits long for connections.
     static func withClient<Result>(
         _ change: (inout TransferConfiguration) -> Void = { _ in },
         _ body: (TransferClient, ProviderSandbox) async throws -> Result
@@ -38,6 +38,7 @@ struct TransferScope: SuiteTrait, TestScoping {
         let sandbox = try #require(Self.sandbox)
         var configuration = TransferConfiguration()
         configuration.caFile = sandbox.caPath
+        configuration.connectTimeout = .seconds(600)
         change(&configuration)
         let client = try TransferClient(configuration: configuration)
         return try await withCleanUp({ await client.shutdown() }) { try await body(client, sandbox) }
@@ -53,7 +54,7 @@ extension ProviderSandbox {
     /// Returns a valid push to a device whose token begins with `marker`, which selects a fault.
     func push(
         _ marker: String = "0",
-        timeout: Duration = .seconds(20),
+        timeout: Duration = .seconds(600),
         host: String = "127.0.0.1",
         priority: TransferPriority = .normal,
         mayStart: (@Sendable () -> Bool)? = nil

@@ -147,7 +147,7 @@ struct PostponementTests {
         }
     }
 
-    @Test("the summary after quiet hours is in the language of the device used last, if the user set none")
+    @Test("the summary after quiet hours has its type's sound, in the language of the device used last")
     func language() async throws {
         let catalog = try CatalogParser.parse([
             (
@@ -157,6 +157,7 @@ struct PostponementTests {
                   news: {severity: info}
                   summary:
                     delivery: push
+                    sound: chime
                     summary:
                       en: {title: "{{count}} new"}
                       de: {title: "{{count}} neue"}
@@ -180,9 +181,9 @@ struct PostponementTests {
             try await preferences.set(user: "ada", settings: settings)
             try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
-            let titles = try await database.pool.query(
-                "SELECT title FROM carillon.notifications WHERE type = 'summary'")
-            #expect(try titles.map { try $0.text(0) } == ["6 neue"])
+            let rows = try await database.pool.query(
+                "SELECT title, extras ->> 'sound' FROM carillon.notifications WHERE type = 'summary'")
+            #expect(try rows.map { [try $0.text(0), try $0.text(1)] } == [["6 neue", "chime"]])
         }
     }
 }

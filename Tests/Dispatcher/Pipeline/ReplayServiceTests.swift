@@ -83,13 +83,13 @@ struct ReplayServiceTests {
     func failsAgain() async throws {
         try await TestDatabase.with { database in
             let store = Database(database.pool).deadLetters
-            func add(_ reasons: String..., replacesReplayed: Bool = false) async throws {
+            func add(_ reasons: String..., replacesKnown: Bool = false) async throws {
                 try await store.add(
                     reasons.map {
                         DeadLetter(
                             stream: "jobs", entry: "1-0", reason: $0, at: TestDispatcher.now,
                             fields: [(name: "user", value: Array("ada".utf8)[...])])
-                    }, replacesReplayed: replacesReplayed)
+                    }, replacesKnown: replacesKnown)
             }
             func reasons() async throws -> [String] {
                 try await store.list(DeadLetterStore.Filter(), limit: 10).map(\.reason)
@@ -103,13 +103,29 @@ struct ReplayServiceTests {
             #expect(claimed.count == 1)
             try await add("taken over again")
             #expect(try await reasons() == ["first"])
-            try await add("second", "of the same entry", replacesReplayed: true)
+            try await add("second", "of the same entry", replacesKnown: true)
             try await store.remove(claimed)
             #expect(try await reasons() == ["second"])
             // No replay of it is due.
             let due = try await store.claimReplays(
                 now: TestDispatcher.now + .seconds(120), hold: .seconds(60), limit: 10)
             #expect(due.isEmpty)
+        }
+    }
+
+    @Test("the letter of a broadcast that fails for another reason replaces the former one, once")
+    func failsOtherwise() async throws {
+        try await TestDatabase.with { database in
+            let store = Database(database.pool).deadLetters
+            let (first, second) = ("id: was used before", "type: is not in the catalog")
+            for (reason, count) in [(first, 1), (second, 1), (second, 0)] {
+                let letter = DeadLetter(
+                    stream: "jobs", entry: "1-0", reason: reason, at: TestDispatcher.now, fields: [])
+                let stored = try await store.add([letter], replacesKnown: true)
+                #expect(stored == count)
+                let known = try await store.reason(stream: "jobs", entry: "1-0")
+                #expect(known == reason)
+            }
         }
     }
 

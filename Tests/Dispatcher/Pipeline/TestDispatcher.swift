@@ -16,10 +16,13 @@ enum TestDispatcher {
     static let now = Timestamp(seconds: 1_795_000_000)
 
     /// Runs `body` with a dispatcher that holds its lease, and with its own keys and database.
+    ///
+    /// - Parameter catalogPath: the file from which its catalog can be reloaded.
     static func with<Result>(
         _ channels: any ProviderChannel...,
         types: [NotificationType] = [NotificationType(name: "news")],
         catalog: Catalog? = nil,
+        catalogPath: String? = nil,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil,
@@ -30,8 +33,9 @@ enum TestDispatcher {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let dispatcher = try Self.make(
-                    database.pool, redis, Keyspace(prefix: prefix), types, channels, catalog: catalog, now: now,
-                    instant: instant, eventsLength: eventsLength, lease: lease, logger: logger)
+                    database.pool, redis, Keyspace(prefix: prefix), types, channels, catalog: catalog,
+                    catalogPath: catalogPath, now: now, instant: instant, eventsLength: eventsLength, lease: lease,
+                    logger: logger)
                 dispatcher.leaseClock.renewed(at: .now)
                 return try await body(dispatcher, database)
             }
@@ -46,6 +50,7 @@ enum TestDispatcher {
         _ types: [NotificationType],
         _ channels: [any ProviderChannel] = [],
         catalog: Catalog? = nil,
+        catalogPath: String? = nil,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil,
@@ -59,7 +64,7 @@ enum TestDispatcher {
             database: Database(pool),
             live: Live(redis, keys: keys, replicated: replicated),
             eventsLength: eventsLength,
-            catalogs: CatalogRegister(try catalog ?? Catalog(types), now: now),
+            catalogs: CatalogRegister(try catalog ?? Catalog(types), path: catalogPath, now: now),
             zones: Dispatcher.Zones(zones, fallback: "UTC"),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Entry($0) }),
             clock: Dispatcher.Clock(now: now, instant: instant, lease: lease),

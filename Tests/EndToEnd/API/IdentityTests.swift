@@ -247,7 +247,8 @@ extension Gateway {
     /// The body of an answer as text.
     fileprivate func text(_ path: String) async throws -> String {
         let request = TransferRequest(
-            .get, url: "http://127.0.0.1:\(self.port)\(path)", maximumResponseBytes: 1_048_576)
+            .get, url: "http://127.0.0.1:\(self.port)\(path)", timeout: longestWait,
+            maximumResponseBytes: 1_048_576)
         return String(decoding: try await self.http.answer(request, to: path).body, as: UTF8.self)
     }
 }

@@ -44,6 +44,12 @@ struct InboxActionTests {
             #expect(answer.body["unread"]?.integer == unread, "\(action)")
         }
 
+        /// Snoozes a notification for an hour.
+        func snooze(_ id: String) async throws -> Gateway.Answer {
+            try await self.ada.send(
+                .post, "/v1/notifications/\(id)/snooze", #"{"until":"\#(Schedules.later(.seconds(3_600)))"}"#)
+        }
+
         /// The frames of a kind that the socket got about a notification.
         func frames(_ type: String, about id: String) -> [JSONValue] {
             self.socket.messages.filter { message in
@@ -173,12 +179,7 @@ struct InboxActionTests {
             let delivered = try await scene.notify("three", [("id", "j3")])
             try await scene.act("archive", on: archived, unread: 2, total: 2)
             #expect(try await scene.ada.send(.post, "/v1/notifications/\(delivered)/delivered").status == 204)
-            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
-            for snoozed in [unseen, delivered] {
-                let answer = try await scene.ada.send(
-                    .post, "/v1/notifications/\(snoozed)/snooze", "{\"until\":\"\(until)\"}")
-                #expect(answer.status == 200)
-            }
+            for snoozed in [unseen, delivered] { #expect(try await scene.snooze(snoozed).status == 200) }
             #expect(try await scene.archived() == ["one"])
             for (job, status) in [("j1", "cancelled"), ("j2", "cancelled"), ("j3", "too_late")] {
                 let answer = try await scene.gateway.call(.delete, "/v1/jobs/\(job)", token: service)
@@ -222,12 +223,8 @@ struct InboxActionTests {
         try await Self.with(catalog: Self.buttons) { scene in
             let own = try await scene.notify("own", [("data", #"{"actions":[{"id":"pay","title":"Pay"}]}"#)])
             let plain = try await scene.notify("plain")
-            for id in [own, plain] {
-                let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 2).rfc3339
-                let answer = try await scene.ada.send(
-                    .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
-                #expect(answer.status == 200)
-            }
+            for id in [own, plain] { #expect(try await scene.snooze(id).status == 200) }
+            try await Schedules.makeDue(scene.stack)
             for (title, buttons) in [("own", ["pay"]), ("plain", ["approve", "refuse"])] {
                 let back = try await eventualValue("\(title) comes back") {
                     try await scene.listed().first { $0["title"]?.string == title }
@@ -246,13 +243,9 @@ struct InboxActionTests {
                     ("body", "Read me"), ("org", "acme"),
                     ("data", #"{"invoice":"i9","actions":[{"id":"pay","title":"Pay"}]}"#),
                 ])
-            func snooze(_ id: String, for seconds: Int64) async throws -> Gateway.Answer {
-                let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + seconds)
-                return try await scene.ada.send(
-                    .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until.rfc3339)\"}")
-            }
-            #expect(try await snooze(id, for: 2).status == 200)
+            #expect(try await scene.snooze(id).status == 200)
             #expect(try await scene.listed() == [])
+            try await Schedules.makeDue(scene.stack)
             let back = try await eventualValue("it comes back") { try await scene.listed().first }
             #expect(back["title"]?.string == "one" && back["body"]?.string == "Read me" && back["read_at"] == .null)
             #expect(back["data"]?["invoice"]?.string == "i9")
@@ -266,7 +259,7 @@ struct InboxActionTests {
             #expect(try row?.text(0) == "acme")
             #expect(try row?.text(1).hasPrefix("snooze:\(id):") == true)
 
-            #expect(try await snooze(second, for: 3_600).status == 200)
+            #expect(try await scene.snooze(second).status == 200)
             #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 1)
             try await scene.act("restore", on: second, unread: 1, total: 1)
             #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 0)
@@ -281,14 +274,14 @@ struct InboxActionTests {
             #expect(try await scene.listed().count == 1)
 
             // The schedule stays if the notification cannot come back at once.
-            #expect(try await snooze(second, for: 3_600).status == 200)
+            #expect(try await scene.snooze(second).status == 200)
             _ = try await scene.stack.query("DELETE FROM carillon.notifications WHERE id::text = $1", .text(second))
             #expect(try await scene.ada.send(.post, "/v1/notifications/\(second)/restore").status == 404)
             #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 1)
 
             let soon = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 600).rfc3339
             let brief = try await scene.notify("brief", [("keep_until", soon)])
-            let late = try await snooze(brief, for: 3_600)
+            let late = try await scene.snooze(brief)
             #expect(late.status == 422 && "\(late.body)".contains("is removed"))
         }
     }
@@ -305,10 +298,8 @@ struct InboxActionTests {
             let id = try await scene.notify("one")
             let before = try await channels()
             #expect(before == Channels.all)
-            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 2).rfc3339
-            let answer = try await scene.ada.send(
-                .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
-            #expect(answer.status == 200)
+            #expect(try await scene.snooze(id).status == 200)
+            try await Schedules.makeDue(scene.stack)
             let back = try await eventualValue("it comes back") { try await channels() }
             #expect(back == [.inApp, .push])
         }
@@ -318,17 +309,13 @@ struct InboxActionTests {
     func snoozeRate() async throws {
         try await Self.with { scene in
             let id = try await scene.notify("one")
-            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
-            func snooze() async throws -> Gateway.Answer {
-                try await scene.ada.send(.post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
-            }
-            var answer = try await snooze()
+            var answer = try await scene.snooze(id)
             var count = 0
             while answer.status == 200, count < 1_000 {
                 count += 1
                 let restored = try await scene.ada.send(.post, "/v1/notifications/\(id)/restore")
                 #expect(restored.status == 200)
-                answer = try await snooze()
+                answer = try await scene.snooze(id)
             }
             #expect(answer.status == 429 && answer.header("retry-after") == "1" && count >= 60)
             #expect("\(answer.body)".contains("too many snoozes"))
@@ -363,11 +350,9 @@ struct InboxActionTests {
                 WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION carillon.meanwhile()
                 """
             )
-            let until = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 3_600).rfc3339
             for (title, source) in [("both", "other"), ("one", "snooze")] {
                 let id = try await scene.notify(title)
-                let late = try await scene.ada.send(
-                    .post, "/v1/notifications/\(id)/snooze", "{\"until\":\"\(until)\"}")
+                let late = try await scene.snooze(id)
                 #expect(late.status == 404)
                 let schedules = try await scene.stack.query(
                     "SELECT source FROM carillon.schedules WHERE starts_with(job_id, $1)", .text("snooze:\(id):"))
@@ -421,6 +406,7 @@ struct InboxActionTests {
                 description: {en: Somebody paid, de: Jemand hat bezahlt}
                 icon: coins
                 category: payments
+              retired: {title: Old news, enabled: false}
             categories:
               payments: {title: {en: Payments, de: Zahlungen}}
             """
@@ -433,6 +419,11 @@ struct InboxActionTests {
             #expect(payment?["title"]?.string == "Zahlung erhalten" && payment?["icon"]?.string == "coins")
             #expect(payment?["category"]?.string == "payments")
             #expect(payment?["description"]?.string == "Jemand hat bezahlt")
+            // Inboxes may still show a retired type, but no one can choose it.
+            let retired = german.body["types"]?.array?.first { $0["type"]?.string == "retired" }
+            #expect(retired?["title"]?.string == "Old news")
+            let preferences = try await scene.ada.get("/v1/preferences").body["types"]
+            #expect(preferences?.texts("type") == ["payment_received"])
             let category = german.body["categories"]?.array?.first { $0["category"]?.string == "payments" }
             #expect(category?["title"]?.string == "Zahlungen")
             // A language without texts has the catalog's default.

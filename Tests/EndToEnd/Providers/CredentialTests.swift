@@ -147,7 +147,8 @@ struct CredentialFileTests {
             }
             try await notify("first")
             try await eventually("both take the first") {
-                try stack.pushed()["room"] == ["first"] && stack.mails().map(\.subject) == ["first"]
+                try await stack.makeDue(.email)
+                return try stack.pushed()["room"] == ["first"] && Set(stack.mails().map(\.subject)) == ["first"]
             }
 
             // A secret file has exactly one line.
@@ -161,7 +162,9 @@ struct CredentialFileTests {
             }
             try await notify("second")
             try await eventually("both take the second") {
-                try stack.pushed()["room"] == ["first", "second"] && stack.mails().count == 2
+                try await stack.makeDue(.email)
+                let subjects = Set(try stack.mails().map(\.subject))
+                return stack.pushed()["room"] == ["first", "second"] && subjects == ["first", "second"]
             }
 
             for name in ["password", "secret"] { _ = try write("hunter2-hunter2-hunter2\n", name) }
@@ -173,8 +176,8 @@ struct CredentialFileTests {
             try await notify("third")
             try await eventually("both refuse what the files have now") {
                 let rows = try await stack.query(
-                    "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry' ORDER BY reason")
-                return try rows.map { try $0.text(0) } == ["HTTP_401", "SMTP_535_5.7.8"]
+                    "SELECT reason FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+                return Set(try rows.map { try $0.text(0) }).isSuperset(of: ["HTTP_401", "SMTP_535_5.7.8"])
             }
             #expect(!dispatcher.errors().contains("hunter2"))
         }
@@ -297,7 +300,7 @@ struct ProjectTests {
             try await eventually("its work is kept") {
                 let rows = try await stack.query(
                     """
-                    SELECT user_id || ' ' || outcome FROM carillon.delivery_attempts
+                    SELECT DISTINCT user_id || ' ' || outcome FROM carillon.delivery_attempts
                     WHERE reason = 'the token endpoint answered 400, invalid_grant'
                     """)
                 return try rows.map { try $0.text(0) } == ["reader retry"]

@@ -88,13 +88,19 @@ struct ProviderFaultTests {
                 return try await stack.deadReasons().count == 1
             }
             try await eventually("the attempts are recorded") {
-                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 2
+                try await stack.query(
+                    "SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry' AND reason LIKE 'unknown%'"
+                ).count == 2
             }
             for (user, token, outcomes) in [
                 ("ada", "sever-once-ada", ["accepted", "retry"]), ("bob", "sever-bob", ["failed", "retry"]),
             ] {
+                // A busy machine may add tries that did not reach the provider.
                 let rows = try await stack.query(
-                    "SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' AND user_id = $1 ORDER BY 1",
+                    """
+                    SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' AND user_id = $1
+                        AND coalesce(reason, '') NOT LIKE 'not_sent:%' ORDER BY 1
+                    """,
                     .text(user))
                 #expect(try rows.map { try $0.text(0) } == outcomes)
                 #expect(stack.sandbox.faultAttempts()[token] == rows.count, "\(token)")
@@ -125,7 +131,9 @@ struct ProviderFaultTests {
                 try await eventually("each attempt is recorded") {
                     let rows = try await stack.query(
                         "SELECT DISTINCT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
-                    return try rows.map { try $0.text(0) } == ["retry not_sent:tls"]
+                    let attempts = try rows.map { try $0.text(0) }
+                    return attempts.contains("retry not_sent:tls")
+                        && attempts.allSatisfy { $0.hasPrefix("retry not_sent:") }
                 }
                 #expect(
                     dispatcher.errors().split(separator: "\n").contains {

@@ -5,6 +5,7 @@ import Clients
 import Core
 import Foundation
 import Glibc
+import Sandbox
 import Support
 import Testing
 
@@ -68,9 +69,6 @@ struct RedisLossTests {
             try await stack.makeOlder()
             try await stack.connection.send("FLUSHALL")
             _ = try await stack.startDispatcher(name: "second", environment: environment)
-            try await eventually("the dispatcher has noticed that Redis forgot") {
-                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
-            }
             try await stack.waitForSweep()
             try await stack.waitForPushes()
             #expect(stack.pushed().mapValues { $0.sorted() } == expected)
@@ -85,7 +83,6 @@ struct RedisLossTests {
         try await Stack.with(settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startBoth(environment: environment)
-            try await stack.waitForMemoryMark()
             for user in ["asleep", "later", "gathered", "mute"] {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
             }
@@ -143,9 +140,7 @@ struct RedisLossTests {
                 try await stack.append([("user", user), ("type", "news"), ("title", "after")])
             }
             try await eventually("both sockets have it") {
-                let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
-                let isSeen = socket.titles.contains("after") || synced.contains { $0["title"]?.string == "after" }
-                return isSeen && mute.titles.contains("after")
+                socket.titles.contains("after") && mute.titles.contains("after")
             }
             try await eventually("the unconfirmed notification is pushed") {
                 stack.pushed()["mute-phone"] == ["after"]
@@ -187,11 +182,10 @@ struct RedisLossTests {
 
     @Test("a delivery that was queued in the seconds that Redis lost arrives once", arguments: Origin.allCases)
     func lostSeconds(from origin: Origin) async throws {
-        try await Stack.with(settings: Stack.shortLease) { stack in
+        try await Stack.with(sandbox: .withLateRetries, settings: Stack.shortLease) { stack in
             var environment = try stack.catalog(Origin.catalog)
             if origin == .email { environment.merge(stack.mailSettings()) { $1 } }
             let gateway = try await stack.startBoth(environment: environment)
-            try await stack.waitForMemoryMark()
             let phone = "unavailable-3x-phone"
             let address = "busy-3x-ada@example.com"
             try await gateway.register(user: "ada", platform: "android", token: phone)
@@ -300,7 +294,6 @@ struct RedisLossTests {
             func memory() async throws -> String? {
                 try await stack.connection.send("GET", "carillon:memory").string()
             }
-            try await eventually("Redis has its memory mark") { try await memory() != nil }
             let users = (0..<20).map { "u\($0)" }
             for user in users {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
@@ -343,7 +336,7 @@ struct RedisLossTests {
             try await eventually("it is looked up and dropped") {
                 try await stack.query(
                     "SELECT 1 FROM carillon.delivery_attempts WHERE reason = 'already_accepted'"
-                ).count == 1
+                ).count >= 1
             }
             try await stack.waitForPushes()
             #expect(stack.pushed() == ["phone": ["once"]])
@@ -379,17 +372,16 @@ struct SweepTests {
                 return online == [Self.title: "delivered"] && offline == [Self.title: "sent"]
             }
             try await stack.waitForSweep()
-            #expect(Self.seen(by: socket) == [Self.title])
+            #expect(socket.titles == [Self.title])
             #expect(stack.pushed() == ["phone": [Self.title]])
         }
     }
 
     @Test("when Redis is emptied, only the device that was still waiting gets the push")
     func forgottenForOneDevice() async throws {
-        try await Stack.with(settings: Stack.shortLease) { stack in
+        try await Stack.with(sandbox: .withLateRetries, settings: Stack.shortLease) { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            try await stack.waitForMemoryMark()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let tablet = "unavailable-3x-tablet"
             try await gateway.register(user: "offline", platform: "android", token: tablet, name: "tablet")
@@ -404,7 +396,8 @@ struct SweepTests {
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("both devices have an accepted attempt") {
-                try await stack.query(
+                try await stack.makeDue(.fcm)
+                return try await stack.query(
                     "SELECT DISTINCT device_id FROM carillon.delivery_attempts WHERE outcome = 'accepted'"
                 ).count == 2
             }
@@ -415,7 +408,7 @@ struct SweepTests {
 
     @Test("waiting mail and attention pushes are still sent after Redis is emptied")
     func forgottenMailAndAttention() async throws {
-        try await Stack.with(settings: Stack.shortLease) { stack in
+        try await Stack.with(sandbox: .withLateRetries, settings: Stack.shortLease) { stack in
             let environment = try stack.catalog(
                 """
                 types:
@@ -425,7 +418,6 @@ struct SweepTests {
             ).merging(stack.mailSettings()) { $1 }
             let gateway = try await stack.startGateway(environment: environment)
             let dispatcher = try await stack.startDispatcher(environment: environment)
-            try await stack.waitForMemoryMark()
             let address = "busy-3x-ada@example.com"
             try await stack.setAddress(address, of: "ada", wanting: "letter", by: gateway)
             try await gateway.register(user: "idle", platform: "android", token: "unavailable-3x-phone")
@@ -445,7 +437,7 @@ struct SweepTests {
 
             _ = try await stack.startDispatcher(name: "second", environment: environment)
             try await eventually("both have come") {
-                try await stack.makeDue(.email)
+                for provider in [Provider.email, .fcm] { try await stack.makeDue(provider) }
                 let mails = try stack.mails().map(\.recipient)
                 return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]
             }
@@ -493,22 +485,18 @@ struct SweepTests {
         dispatcher.send(SIGKILL)
         try await dispatcher.waitForExit()
     }
+}
 
-    /// Titles received by frame, or by the sync that follows when Redis comes back empty.
-    private static func seen(by socket: TestSocket) -> [String] {
-        let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
-        return socket.titles + synced.compactMap { $0["title"]?.string }
+extension SandboxConfiguration {
+    /// Providers whose retries wait until a test makes them due.
+    fileprivate static var withLateRetries: SandboxConfiguration {
+        var configuration = SandboxConfiguration()
+        configuration.retryAfter = 600
+        return configuration
     }
 }
 
 extension Stack {
-    /// Waits until a dispatcher has marked Redis, so that the next one notices its loss.
-    fileprivate func waitForMemoryMark() async throws {
-        try await eventually("Redis has its memory mark") {
-            try await self.connection.send("EXISTS", "carillon:memory").integer() == 1
-        }
-    }
-
     /// Kills a dispatcher and empties Redis.
     fileprivate func loseRedis(killing dispatcher: ChildProcess) async throws {
         dispatcher.send(SIGKILL)

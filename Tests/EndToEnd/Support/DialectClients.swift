@@ -41,6 +41,7 @@ final class TestStream: Sendable {
         path: String = "/v1/stream"
     ) async throws -> TestStream {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connectTimeout(TimeAmount(longestWait))
             .channelInitializer { $0.pipeline.addHTTPClientHandlers() }
             .connect(host: "127.0.0.1", port: port).get()
         let stream = TestStream(channel: channel, state: State())
@@ -79,11 +80,10 @@ final class TestStream: Sendable {
         }
     }
 
-    /// The titles of the received notifications, in order.
+    /// The titles in the order in which the client learned them.
     var titles: [String] {
-        self.events.filter { $0.name == "notification" }.compactMap {
-            try? JSONParser.parse(Array($0.data.utf8))["notification"]?["title"]?.string
-        }
+        self.events.compactMap { try? JSONParser.parse(Array($0.data.utf8)) }.newNotifications
+            .compactMap { $0["title"]?.string }
     }
 
     func first(_ name: String) async throws -> Event {

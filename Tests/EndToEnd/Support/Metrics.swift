@@ -60,7 +60,8 @@ struct MetricsText {
 
     /// Reads a service's page.
     static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
-        let response = try await stack.http.answer(.init(.get, url: url, maximumResponseBytes: 1_048_576), to: url)
+        let response = try await stack.http.answer(
+            .init(.get, url: url, timeout: longestWait, maximumResponseBytes: 1_048_576), to: url)
         #expect(response.status == 200)
         return try MetricsText(String(decoding: response.body, as: UTF8.self))
     }

@@ -48,6 +48,15 @@ extension Stack {
         }
     }
 
+    /// Waits for the first mail.
+    func firstMail() async throws -> ReceivedMail {
+        try await eventualValue("the mail is there") {
+            // The relay of a busy machine may answer too late, and the next try is minutes away.
+            try await self.makeDue(.email)
+            return try self.mails().first
+        }
+    }
+
     /// Sets a user's address, and switches e-mail on for `type` if given.
     func setAddress(
         _ address: String,
@@ -72,5 +81,15 @@ extension Stack {
             let reason = try row.optionalText(1)
             return try row.text(0) + (reason.map { " \($0)" } ?? "")
         }
+    }
+
+    /// Outcomes and reasons of the attempts that ended a delivery, oldest first.
+    func mailEnds(user: String) async throws -> [String] {
+        Self.ends(try await self.mailAttempts(user: user))
+    }
+
+    /// The attempts that ended a delivery; a busy machine adds others.
+    static func ends(_ attempts: [String]) -> [String] {
+        attempts.filter { !$0.hasPrefix("retry ") && $0 != "skipped under_way" && $0 != "skipped already_accepted" }
     }
 }

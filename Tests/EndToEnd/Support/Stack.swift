@@ -1,7 +1,6 @@
 // Carillon · Stack.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Foundation
 import HTTP
@@ -10,6 +9,8 @@ import Sandbox
 import Storage
 import Support
 import Synchronization
+
+@testable import Clients
 
 /// A gateway and a dispatcher with their own Redis, a fresh database and the provider sandbox.
 final class Stack: Sendable {
@@ -47,6 +48,7 @@ final class Stack: Sendable {
         self.connection = try TestRedis.connect(TestRedis.patientConfiguration(url: url, clientName: "test"))
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
+        configuration.connectTimeout = longestWait
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
         let catalog = Self.checkout.appending(path: "examples/catalog.d").path
         self.environment = [
@@ -137,13 +139,26 @@ final class Stack: Sendable {
         return Gateway(process: process, port: port, http: self.http)
     }
 
-    /// Starts a dispatcher and waits until it works.
+    /// Starts a dispatcher and waits until it works and its Redis has been swept once.
+    ///
+    /// The first sweep of a new Redis takes what is enqueued meanwhile for lost and hands it on
+    /// again, which is not sent twice, but is on record.
+    ///
+    /// - Parameter awaitsSweep: false if the test holds a lock that the sweep needs, or has no time
+    ///   to wait.
     func startDispatcher(
         name: String = "dispatcher",
-        environment: [String: String] = [:]
+        environment: [String: String] = [:],
+        awaitsSweep: Bool = true
     ) async throws -> ChildProcess {
         let process = try await self.spawn("dispatcher", ["run"], name: name, environment: environment)
         _ = try await process.waitForLine("ready ")
+        // The parts of a cluster have other marks.
+        if awaitsSweep, !self.connection.isCluster {
+            try await eventually("the first sweep is over") {
+                try await self.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+        }
         return process
     }
 
@@ -152,16 +167,6 @@ final class Stack: Sendable {
         let gateway = try await self.startGateway(environment: environment)
         _ = try await self.startDispatcher(environment: environment)
         return gateway
-    }
-
-    /// Waits for the end of the first sweep on a single Redis.
-    ///
-    /// Redis is new, so that sweep takes what is enqueued meanwhile for lost and hands it on again,
-    /// which is not sent twice, but is on record.
-    func awaitFirstSweep() async throws {
-        try await eventually("the first sweep is over") {
-            try await self.connection.send("EXISTS", "carillon:memory").integer() == 1
-        }
     }
 
     /// Starts a program with the stack's settings.
@@ -296,14 +301,17 @@ struct Gateway: Sendable {
     /// - Parameters:
     ///   - json: the body's text.
     ///   - patience: the time limit. It exceeds every wait in a test, so that a slow machine ends
-    ///     no call early; the gateway parks a poll for 80 s.
+    ///     no call early; the gateway parks a poll for 40 s.
+    ///   - retriesOutages: whether to call again when Redis or PostgreSQL cannot serve the call, as
+    ///     on a machine that stalls; false if the test causes that.
     func call(
         _ method: TransferRequest.Method,
         _ path: String,
         token: String?,
         json: String? = nil,
         headers: [(name: String, value: String)] = [],
-        patience: Duration = longestWait
+        patience: Duration = longestWait,
+        retriesOutages: Bool = true
     ) async throws -> Answer {
         let authorization = token.map { [(name: "authorization", value: "Bearer \($0)")] } ?? []
         let request = TransferRequest(
@@ -314,7 +322,12 @@ struct Gateway: Sendable {
             timeout: patience,
             maximumResponseBytes: 16 * 1024 * 1024
         )
-        let response = try await self.http.answer(request, to: "\(method.rawValue) \(path)")
+        let response = try await eventualValue("\(method.rawValue) \(path) meets no outage") {
+            let response = try await self.http.answer(request, to: "\(method.rawValue) \(path)")
+            // A refusal for another reason names another pause.
+            let isOutage = response.status == 503 && response.header("retry-after") == "2"
+            return retriesOutages && isOutage ? nil : response
+        }
         let body = response.body.isEmpty ? JSONValue.null : (try? JSONParser.parse(response.body)) ?? .null
         return Answer(
             status: response.status,

@@ -45,6 +45,7 @@ final class TestSocket: Sendable {
     ) async throws -> TestSocket {
         let holder = SocketHolder()
         let channel = try await ClientBootstrap(group: group)
+            .connectTimeout(TimeAmount(longestWait))
             .channelOption(.autoRead, value: behaviour.isReading)
             .channelOption(.allowRemoteHalfClosure, value: behaviour.keepsHalfOpen)
             .channelOption(.socketOption(.so_rcvbuf), value: behaviour.isReading ? 262_144 : 4_096)
@@ -176,10 +177,16 @@ final class TestSocket: Sendable {
         self.messages.filter { $0["type"]?.string == type }
     }
 
-    /// The titles of the received notifications, in order.
-    var titles: [String] {
+    /// The titles of the received notification messages, in order.
+    var frames: [String] {
         self.all("notification").compactMap { $0["notification"]?["title"]?.string }
     }
+
+    /// The notifications in the order in which the client learned them.
+    var notifications: [JSONValue] { self.messages.newNotifications }
+
+    /// Their titles.
+    var titles: [String] { self.notifications.compactMap { $0["title"]?.string } }
 
     /// Waits for the first message of a type.
     func first(_ type: String) async throws -> JSONValue {
@@ -218,6 +225,38 @@ final class TestSocket: Sendable {
 
     fileprivate func noteClosed() {
         self.state.withLock { $0.isClosed = true }
+    }
+}
+
+extension [JSONValue] {
+    /// The notifications that come after the first sync, in the order in which a client learns
+    /// them.
+    ///
+    /// A later sync brings what a gateway missed that stalled for longer than its lease. A repeated
+    /// notification message counts again.
+    var newNotifications: [JSONValue] {
+        var news: [JSONValue] = []
+        var known: Set<String> = []
+        var isSynced = false
+        for message in self {
+            switch message["type"]?.string {
+            case "notification":
+                guard let notification = message["notification"] else { continue }
+                known.insert(notification["id"]?.string ?? "")
+                news.append(notification)
+            case "sync":
+                var listed = message["notifications"]?.array ?? []
+                // One that starts over lists the newest first.
+                if message["reset"]?.bool == true { listed.reverse() }
+                for notification in listed {
+                    let isNew = known.insert(notification["id"]?.string ?? "").inserted
+                    if isNew, isSynced { news.append(notification) }
+                }
+                isSynced = true
+            default: continue
+            }
+        }
+        return news
     }
 }
 

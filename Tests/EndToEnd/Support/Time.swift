@@ -92,6 +92,13 @@ extension Stack {
         return deadlines
     }
 
+    /// Whether a proof takes so long, on a machine that stalls, that a push is due.
+    func hasLateProof() async throws -> Bool {
+        try await !self.query(
+            "SELECT FROM carillon.notifications WHERE coalesce(delivered_at, now()) > created_at + interval '5 seconds'"
+        ).isEmpty
+    }
+
     /// Moves these deadlines to `moment`.
     func setProofDeadlines(to moment: Timestamp) async throws {
         let script = """

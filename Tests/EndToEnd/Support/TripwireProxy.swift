@@ -62,6 +62,7 @@ final class TripwireProxy: Sendable {
             .childChannelInitializer { inbound in
                 let proxy = holder.proxy
                 return ClientBootstrap(group: inbound.eventLoop)
+                    .connectTimeout(TimeAmount(longestWait))
                     .connect(host: "127.0.0.1", port: target)
                     .flatMap { outbound in
                         let number = proxy?.nextConnection() ?? 0

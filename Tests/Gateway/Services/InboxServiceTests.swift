@@ -45,9 +45,7 @@ struct InboxServiceTests {
         _ body: (RedisServer, RedisClient, GatewayBase) async throws -> Void
     ) async throws {
         let server = try await RedisServer.start()
-        var configuration = try server.configuration()
-        configuration.commandTimeout = TestRedis.patience
-        try await TestRedis.with(configuration) { redis in
+        try await TestRedis.with(try server.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: TestRedis.prefix())
                 let base = try GatewayBase.forTests(
@@ -175,7 +173,7 @@ struct InboxServiceTests {
             let start = ContinuousClock.now
             let change = try await service.markRead(user: "ada", ids: nil)
             #expect(change.unread == 0)
-            #expect(ContinuousClock.now - start < TestRedis.patience)
+            #expect(ContinuousClock.now - start < fixturePatience)
         }
     }
 

@@ -146,8 +146,8 @@ package final class ProviderSandbox: Sendable {
         self.log.messages(since: 0, limit: .max)
     }
 
-    /// Returns valid requests whose connection was cut instead of an answer, oldest first; no
-    /// e-mails.
+    /// Returns valid requests whose connection was cut instead of an answer, oldest first; of
+    /// e-mails, those cut after their content.
     package func cut() -> [ReceivedMessage] { self.log.cutMessages }
 
     /// Returns the attempts for each device token and address with a fault since the last reset.

@@ -120,11 +120,17 @@ final class ReceivedLog: Sendable {
         _ provider: ReceivedMessage.Provider, project: String? = nil, token: String, request: SandboxRequest,
         at now: Date
     ) {
-        guard self.limit > 0 else { return }
         var headers = request.headers
         headers.remove(name: "authorization")
-        let entry = Entry(
-            provider: provider, project: project, token: token, headers: headers, body: request.body, at: now)
+        self.cut(provider, project: project, token: token, headers: headers, payload: request.body, at: now)
+    }
+
+    func cut(
+        _ provider: ReceivedMessage.Provider, project: String? = nil, token: String, headers: HPACKHeaders,
+        payload: [UInt8], at now: Date
+    ) {
+        guard self.limit > 0 else { return }
+        let entry = Entry(provider: provider, project: project, token: token, headers: headers, body: payload, at: now)
         self.state.withLock { state in
             if state.cut.count < Self.mostCut { state.cut.append(entry) }
         }

@@ -12,7 +12,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10)))
 struct EpochTests {
     private static func pool(_ url: String, _ watch: EpochWatch = EpochWatch()) throws -> PostgresPool {
-        var configuration = PostgresConfiguration(connectionString: url, applicationName: "test")
+        var configuration = TestDatabase.patientConfiguration(url: url)
         configuration.sessionSettings = StoreSession.settings
         watch.watch(&configuration)
         return try PostgresPool(configuration, logger: TestLog.logger)

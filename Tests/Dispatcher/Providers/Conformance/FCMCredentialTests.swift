@@ -24,13 +24,9 @@ struct FCMCredentialTests {
         }
     }
 
-    private static func with(
-        timeout: Duration = .seconds(20), _ body: (ProviderBench, SteppedClock) async throws -> Void
-    ) async throws {
+    private static func with(_ body: (ProviderBench, SteppedClock) async throws -> Void) async throws {
         let clock = SteppedClock()
-        try await ProviderBench.with(
-            .fcm, timeout: timeout, change: { $0.clock = { clock.date } }, now: { clock.now }
-        ) { bench in
+        try await ProviderBench.with(.fcm, change: { $0.clock = { clock.date } }, now: { clock.now }) { bench in
             try await body(bench, clock)
         }
     }
@@ -59,7 +55,7 @@ struct FCMCredentialTests {
         "sends with the cached token while renewal fails, and backs off from the endpoint",
         arguments: TokenFault.allCases)
     func serves(fault: TokenFault) async throws {
-        try await Self.with(timeout: .seconds(2)) { bench, clock in
+        try await Self.with { bench, clock in
             #expect(await bench.send().isAccepted)
             bench.sandbox.failTokens(fault)
             // Five minutes before its end the token is renewed.
@@ -87,7 +83,7 @@ struct FCMCredentialTests {
             (TokenFault.refused, "the token endpoint answered 400, invalid_grant"),
         ])
     func noneLeft(fault: TokenFault, reason: String) async throws {
-        try await Self.with(timeout: .seconds(2)) { bench, clock in
+        try await Self.with { bench, clock in
             bench.sandbox.failTokens(fault)
             for _ in 0..<3 {
                 let reply = await bench.send()

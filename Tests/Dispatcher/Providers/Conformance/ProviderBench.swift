@@ -1,7 +1,6 @@
 // Carillon · ProviderBench.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import FoundationEssentials
 import Logging
@@ -10,6 +9,8 @@ import Providers
 import Sandbox
 import Support
 import Testing
+
+@testable import Clients
 
 /// A provider's channel to a sandbox, over real connections.
 struct ProviderBench: Sendable {
@@ -31,7 +32,7 @@ struct ProviderBench: Sendable {
     static func with<Result>(
         _ profile: ProviderProfile,
         _ row: ProviderProfile.Row = .init(),
-        timeout: Duration = .seconds(20),
+        timeout: Duration = longestWait,
         change: (inout SandboxConfiguration) -> Void = { _ in },
         now: @escaping @Sendable () -> Timestamp = { ProviderBench.now },
         _ body: (ProviderBench) async throws -> Result
@@ -55,7 +56,7 @@ struct ProviderBench: Sendable {
     /// Runs the body with a channel context and closes the connections afterwards.
     static func withContext<Result>(
         _ sandbox: ProviderSandbox,
-        timeout: Duration = .seconds(20),
+        timeout: Duration = longestWait,
         read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8] = ProviderBench.contents,
         now: @escaping @Sendable () -> Timestamp = { ProviderBench.now },
         _ body: (ChannelContext) async throws -> Result
@@ -64,6 +65,7 @@ struct ProviderBench: Sendable {
         configuration.caFile = sandbox.caPath
         // A single connection, so that ending it ends all requests in flight.
         configuration.connectionsPerHost = 1
+        configuration.connectTimeout = longestWait
         let logger = Logger(label: "conformance")
         let transfers = TransferPool(configuration: configuration, allowsPrivateAddresses: true, logger: logger)
         let context = ChannelContext(

@@ -40,18 +40,22 @@ struct MailEndpoint: Sendable {
         } catch {
             return self.noted(.refuse("554 5.6.0 \(error.reason)"))
         }
-        let verdict = self.faults.verdict(for: recipient, at: .content)
-        guard verdict == .accept || verdict == .acceptLate else { return self.noted(verdict) }
         var headers = HPACKHeaders()
         for field in mail.fields { headers.add(name: field.name.lowercased(), value: field.value) }
         let members: [(String, String?)] = [
             ("sender", sender), ("subject", mail.subject), ("text", mail.part("text/plain")),
             ("html", mail.part("text/html")),
         ]
-        let payload = JSONText.object(members.compactMap { name, value in value.map { (name, $0) } })
-        self.log.accept(
-            .email, token: recipient, headers: headers, payload: Array(payload.utf8), at: self.configuration.clock())
-        return verdict
+        let payload = Array(JSONText.object(members.compactMap { name, value in value.map { (name, $0) } }).utf8)
+        let now = self.configuration.clock()
+        let verdict = self.faults.verdict(for: recipient, at: .content)
+        switch verdict {
+        case .accept, .acceptLate:
+            self.log.accept(.email, token: recipient, headers: headers, payload: payload, at: now)
+        case .cut: self.log.cut(.email, token: recipient, headers: headers, payload: payload, at: now)
+        case .refuse, .refuseAndClose, .silence, .cutLate: break
+        }
+        return self.noted(verdict)
     }
 
     private func noted(_ verdict: MailVerdict) -> MailVerdict {
