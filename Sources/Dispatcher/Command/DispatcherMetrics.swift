@@ -9,12 +9,8 @@ enum DispatcherMetrics {
         MetricFamily.common + [
             MetricFamily("carillon_jobs_finished", .counter, "entries of the jobs streams that were acknowledged"),
             MetricFamily("carillon_frames_published", .counter, "frames published to nodes"),
-            MetricFamily(
-                "carillon_entries_claimed", .counter,
-                "entries taken over from dead dispatchers, or handed out in a reply that never arrived"),
             MetricFamily("carillon_dead_letters", .counter, "entries moved to the dead-letter queue"),
             MetricFamily("carillon_overflow_moved", .counter, "jobs moved to their organisation's overflow"),
-            MetricFamily("carillon_overflow_returned", .counter, "jobs taken from an overflow"),
             MetricFamily(
                 "carillon_notifications_unproven", .counter,
                 "notifications that no socket proved in time, with or without a push to follow"),
@@ -36,9 +32,6 @@ enum DispatcherMetrics {
                 "follow-ups scheduled: end of quiet hours, idle users, e-mail about unread notifications"),
             MetricFamily("carillon_followups_done", .counter, "follow-ups that came due and were handled"),
             MetricFamily("carillon_digests_held", .counter, "notifications that digests held for a summary"),
-            MetricFamily(
-                "carillon_summaries", .counter,
-                "summaries sent for digests, or in place of more than five pushes at once"),
             MetricFamily(
                 "carillon_summaries_faulty", .counter,
                 "summaries that left items out or used the default text because their template's variables were missing"

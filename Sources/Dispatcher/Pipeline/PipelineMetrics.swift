@@ -16,12 +16,8 @@ enum PipelineMetrics {
     static let dead = Counter(label: "carillon.dead.letters")
     /// Jobs moved to their organisation's overflow.
     static let overflowed = Counter(label: "carillon.overflow.moved")
-    /// Jobs taken from an overflow.
-    static let returned = Counter(label: "carillon.overflow.returned")
     /// Notifications without proof in time.
     static let unproven = Counter(label: "carillon.notifications.unproven")
-    /// Entries taken over from dead dispatchers, or whose reply got lost.
-    static let claimed = Counter(label: "carillon.entries.claimed")
     /// Notifications and deliveries that the sweep enqueued again, but not those that only lacked
     /// the proof of a socket.
     static let swept = Counter(label: "carillon.notifications.swept")
@@ -34,8 +30,6 @@ enum PipelineMetrics {
     static let followed = Counter(label: "carillon.followups.done")
     /// Notifications held by digests.
     static let held = Counter(label: "carillon.digests.held")
-    /// Summaries in place of many pushes.
-    static let summaries = Counter(label: "carillon.summaries")
     /// Summaries without some items, or with plain text, because a variable of the template was
     /// missing.
     static let faultySummaries = Counter(label: "carillon.summaries.faulty")

@@ -168,22 +168,3 @@ enum KeyHash {
         Base64.url.encode(SHA256.hash(data: Array(key.utf8)).prefix(Self.bytes))
     }
 }
-
-extension String {
-    /// Returns the start of the text with an ellipsis, cut between characters.
-    ///
-    /// - Parameters:
-    ///   - excess: the amount to remove, in units of `cost`; 0 or less leaves the text unchanged.
-    ///   - cost: the size of one UTF-8 byte at the destination.
-    func shortened(by excess: Int, cost: (UInt8) -> Int = { _ in 1 }) -> String {
-        guard excess > 0 else { return self }
-        let mark = "…"
-        func total(_ bytes: some Sequence<UInt8>) -> Int { bytes.reduce(0) { $0 + cost($1) } }
-        var room = total(self.utf8) - excess - total(mark.utf8)
-        let kept = self.prefix { character in
-            room -= total(character.utf8)
-            return room >= 0
-        }
-        return kept + mark
-    }
-}

@@ -42,7 +42,6 @@ enum GatewayMetrics {
                 "newest pages of inboxes: kept from memory, changed and read again, read because none was in memory"),
             MetricFamily(
                 "carillon_inbox_pages_dropped", .counter, "pages evicted because INBOX_CACHE_MB was reached"),
-            MetricFamily("carillon_inbox_pages_bytes", .gauge, "memory that cached pages take"),
             MetricFamily(
                 "carillon_standby_pages", .counter, by: ["outcome"],
                 "pages asked of DATABASE_READ_URL: served, older than the primary's state, failed; the primary "

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import CoreMetrics
 import Logging
 import ServiceLifecycle
 import Storage
@@ -218,7 +217,6 @@ package struct ClaimService: Service {
                 guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
                 isProgressing = true
-                PipelineMetrics.claimed.increment()
                 if item.deliveries >= Self.mostDeliveries {
                     try await setAside(entry, item.deliveries == Self.mostDeliveries, term)
                 } else {
@@ -242,7 +240,6 @@ package struct ClaimService: Service {
     ) async throws -> Bool {
         let entries = try await group.claim(items.map(\.id), idle: self.idle)
         guard !entries.isEmpty else { return false }
-        PipelineMetrics.claimed.increment(by: entries.count)
         try await work(entries, term)
         return true
     }
@@ -271,7 +268,6 @@ package struct ClaimService: Service {
                     guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
                     isProgressing = true
                     running += 1
-                    PipelineMetrics.claimed.increment()
                     tasks.addTask { try await work([entry], term) }
                 }
             } catch {
@@ -297,7 +293,6 @@ package struct ClaimService: Service {
             // lost reply killed no dispatcher, so it does not count.
             guard let entry = try await group.claim(item.id, idle: self.lostReply, deliveries: item.deliveries)
             else { continue }
-            PipelineMetrics.claimed.increment()
             try await work([entry], term)
         }
         return false

@@ -72,7 +72,7 @@ package struct InboxServices: Sendable {
         self.store = base.database.inboxes
         self.retries = FrameRetries(base)
         self.service = InboxService(base, self.store, retries: self.retries)
-        self.pages = InboxPageCache(bytes: cacheBytes, now: base.now)
+        self.pages = InboxPageCache(bytes: cacheBytes)
         self.base = base
     }
 }

@@ -238,7 +238,6 @@ extension MetricFamily {
             "replaced, unchanged, refused: reloads of the catalog"),
         MetricFamily("carillon_events_written", .counter, "events written to Redis"),
         MetricFamily("carillon_events_lost", .counter, "events that Redis refused or did not answer"),
-        MetricFamily("carillon_spans_exported", .counter, "spans that the collector accepted"),
         MetricFamily("carillon_spans_dropped", .counter, "spans dropped because 8,192 were waiting"),
         MetricFamily("carillon_spans_lost", .counter, "spans that the collector refused or did not answer"),
         MetricFamily(

@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// Devices: `/v1/devices`.
@@ -33,7 +34,7 @@ struct DeviceRoutes {
         guard let device else { throw Problem(.badRequest, "fields are missing") }
         let stored = try await self.users.register(device)
         var writer = JSONWriter()
-        Self.write(stored, to: &writer)
+        DeviceShape.write(stored, to: &writer)
         return .json(writer, status: .created)
     }
 
@@ -45,7 +46,7 @@ struct DeviceRoutes {
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let devices = try await self.users.devices.list(user: try context.user())
         return Response.object { writer in
-            writer.array("devices", devices) { Self.write($1, to: &$0) }
+            writer.array("devices", devices) { DeviceShape.write($1, to: &$0) }
         }
     }
 
@@ -68,7 +69,7 @@ struct DeviceRoutes {
             let device = try await self.users.devices.setSilenced(!isEnabled, user: user, id: id)
         else { throw Problem.noSuch("device") }
         var writer = JSONWriter()
-        Self.write(device, to: &writer)
+        DeviceShape.write(device, to: &writer)
         return .json(writer)
     }
 
@@ -140,30 +141,6 @@ struct DeviceRoutes {
         return Response.object { writer in
             writer.member("key", key)
         }
-    }
-
-    /// Writes a device for its owner, without the token.
-    static func write(_ device: Device, to writer: inout JSONWriter) {
-        writer.beginObject()
-        Self.writeMembers(device, to: &writer)
-        writer.endObject()
-    }
-
-    static func writeMembers(_ device: Device, to writer: inout JSONWriter) {
-        writer.member("id", device.id.description)
-        writer.member("platform", device.platform.rawValue)
-        writer.member("provider", device.provider.rawValue)
-        writer.member("app", device.app)
-        writer.member("environment", device.environment.rawValue)
-        writer.member("name", device.name)
-        writer.member("device_id", device.deviceID)
-        writer.member("app_version", device.appVersion)
-        writer.member("locale", device.locale)
-        writer.member("active", device.isActive)
-        writer.member("enabled", !device.isSilenced)
-        writer.member("deactivated_reason", device.deactivatedReason)
-        writer.member("registered_at", device.registeredAt.rfc3339)
-        writer.member("last_used_at", device.lastUsedAt.rfc3339)
     }
 }
 

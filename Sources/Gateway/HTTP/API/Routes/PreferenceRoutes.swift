@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// A user's preferences and settings: `/v1/preferences` and `/v1/settings`.
@@ -106,7 +107,7 @@ struct PreferenceRoutes {
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
         let isEmailMissing = try await EffectivePreferences(of: user, self.users).isEmailMissing
         var writer = JSONWriter()
-        SettingsJSON.write(settings, isEmailMissing: isEmailMissing, to: &writer)
+        SettingsShape.write(settings, isEmailMissing: isEmailMissing, to: &writer)
         return .json(writer)
     }
 }
@@ -134,7 +135,7 @@ struct EffectivePreferences {
 
     /// Writes the members of the object.
     func write(to writer: inout JSONWriter) {
-        writer.array("types", self.catalog.all) { self.write($1, to: &$0) }
+        writer.array("types", self.catalog.all.filter(\.isEnabled)) { self.write($1, to: &$0) }
         writer.array("categories", Set(self.catalog.categories.map(\.category)).sorted()) { writer, category in
             writer.beginObject()
             writer.member("category", category)
@@ -173,7 +174,7 @@ struct EffectivePreferences {
         writer.key("quiet_hours")
         switch self.preferences[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")
-        case .hours(let hours): SettingsJSON.write(hours, to: &writer)
+        case .hours(let hours): SettingsShape.write(hours, to: &writer)
         case .inherited, nil: writer.null()
         }
         writer.endObject()
@@ -202,40 +203,6 @@ extension Schema {
             "categories": .list(of: .categoryPreference, max: 100_000),
             "email_missing": .bool("Whether e-mail is on for a type although the user has no valid address."),
         ])
-}
-
-/// A user's settings as JSON.
-enum SettingsJSON {
-    /// - Parameter isEmailMissing: whether e-mail is on for some type although the user has no
-    ///   valid address.
-    static func write(_ settings: UserSettings, isEmailMissing: Bool, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("zone", settings.zone)
-        writer.member("locale", settings.locale)
-        writer.member("email", settings.email)
-        writer.member("opted_out", settings.isOptedOut)
-        writer.member("email_opted_out", settings.isEmailOptedOut)
-        writer.key("quiet_hours")
-        self.write(settings.quietHours, to: &writer)
-        writer.member("email_missing", isEmailMissing)
-        writer.endObject()
-    }
-
-    /// Writes quiet hours as an object, or null for none.
-    static func write(_ quietHours: QuietHours?, to writer: inout JSONWriter) {
-        guard let quietHours else {
-            writer.null()
-            return
-        }
-        writer.beginObject()
-        writer.member("start", Self.clock(quietHours.start))
-        writer.member("end", Self.clock(quietHours.end))
-        let weekdays = (1...7).filter { quietHours.weekdays & 1 << UInt8($0 - 1) != 0 }
-        writer.array("weekdays", weekdays) { $0.integer($1) }
-        writer.endObject()
-    }
-
-    private static func clock(_ minutes: Int) -> String { (LocalTime(minutes: minutes) ?? .midnight).description }
 }
 
 extension Schema {

@@ -68,7 +68,8 @@ struct TypeWords {
 
     /// Writes the members of the object.
     func write(to writer: inout JSONWriter) {
-        writer.array("types", self.catalog.all.filter(\.isEnabled)) { writer, type in
+        // Also disabled types: inboxes still have notifications of them.
+        writer.array("types", self.catalog.all) { writer, type in
             let presentation = self.catalog.presentation(ofType: type.name)
             writer.beginObject()
             writer.member("type", type.name)

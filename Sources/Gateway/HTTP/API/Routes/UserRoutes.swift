@@ -4,6 +4,7 @@
 import Core
 import Hummingbird
 import NIOCore
+import Operations
 import Storage
 
 /// Import, export and erasure of users, for services: `/v1/users`.
@@ -49,7 +50,7 @@ struct UserRoutes {
         await self.users.publish(registrations)
         return Response.object { writer in
             writer.member("user_id", user)
-            writer.array("devices", registrations) { DeviceRoutes.write($1.device, to: &$0) }
+            writer.array("devices", registrations) { DeviceShape.write($1.device, to: &$0) }
         }
     }
 
