@@ -82,7 +82,7 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
-    /// A look at the files, for jobs that name an unknown type or template.
+    /// A look at the files, for jobs and notifications that name an unknown type or template.
     private struct Look {
         var start: Timestamp?
         /// The fault that was logged last; nil after a reload.
@@ -149,16 +149,35 @@ package final class CatalogRegister: Sendable {
         for jobs: [[(name: String, value: ArraySlice<UInt8>)]],
         logger: Logger
     ) async -> Catalog? {
+        await self.newer(than: catalog, logger: logger) { newer in
+            jobs.contains { (try? newer.job($0)) != nil }
+        }
+    }
+
+    /// Returns a newer catalog, on the same terms, for notifications of types that `catalog` lacks.
+    ///
+    /// - Returns: nil if there is none.
+    package func newer(than catalog: Catalog, forTypes types: [String], logger: Logger) async -> Catalog? {
+        await self.newer(than: catalog, logger: logger) { newer in
+            types.contains { newer[$0] != nil }
+        }
+    }
+
+    private func newer(
+        than catalog: Catalog,
+        logger: Logger,
+        isWanted: @escaping @Sendable (Catalog) -> Bool
+    ) async -> Catalog? {
         guard let path else { return nil }
         // Detached, because the caller's thread serves other batches.
-        return await Task.detached { self.look(path, than: catalog, for: jobs, logger) }.value
+        return await Task.detached { self.look(path, than: catalog, logger, isWanted) }.value
     }
 
     private func look(
         _ path: String,
         than catalog: Catalog,
-        for jobs: [[(name: String, value: ArraySlice<UInt8>)]],
-        _ logger: Logger
+        _ logger: Logger,
+        _ isWanted: (Catalog) -> Bool
     ) -> Catalog? {
         self.reading.withLock { last in
             let current = self.current
@@ -174,7 +193,7 @@ package final class CatalogRegister: Sendable {
                 Self.refuse(error.faults.map(\.description), &last, logger)
                 return nil
             }
-            guard jobs.contains(where: { (try? newer.job($0)) != nil }) else { return nil }
+            guard isWanted(newer) else { return nil }
             let missing = catalog.all.filter { newer[$0.name] == nil }
             guard missing.isEmpty else {
                 Self.refuse(missing.map { "type \($0.name) is missing; a reload removes it" }, &last, logger)
@@ -192,7 +211,7 @@ package final class CatalogRegister: Sendable {
         guard let fault = faults.first, fault != look.fault else { return }
         look.fault = fault
         logger.warning(
-            "new catalog files have a fault and are not used; jobs of unknown types become dead letters",
+            "new catalog files have a fault and are not used",
             metadata: ["fault": "\(fault)", "count": "\(faults.count)"])
     }
 

@@ -191,7 +191,7 @@ struct CatalogTests {
         #expect(try Self.parse("types: {b: {}}").digest != digest)
     }
 
-    @Test("cap names are unique; categories without a type are left out")
+    @Test("cap names are unique; categories without a type are left out, with advice")
     func capNames() throws {
         let text = """
             types:
@@ -207,6 +207,8 @@ struct CatalogTests {
         let catalog = try Self.parse(text)
         #expect(catalog.capNames == ["category:news", "type:a", "type:c", "user"])
         #expect(catalog.caps(ofType: "a").map(\.name) == ["type:a", "category:news", "user"])
+        let advice = CatalogAdvice.lines(for: catalog).filter { $0.contains("cap") }
+        #expect(advice == ["category other: has a cap, but no type has the category"])
         #expect(try Self.parse("types: {a: {}}").capNames == [])
     }
 }
@@ -263,12 +265,13 @@ struct ActionTests {
               news: {buttons: {save: {}}, default: {buttons: [save]}}
             """
         let catalog = try CatalogParser.parse([("c.yaml", text)])
-        func category(_ type: String, state: String? = nil, own: String? = nil) -> String? {
+        func category(_ type: String, state: String? = nil, own: String? = nil, data: String? = nil) -> String? {
             let moment = Timestamp(seconds: 1_795_168_800)
             var notification = Notification(
                 id: NotificationID(high: 1, low: 2), user: "u", type: type, createdAt: moment)
             notification.category = own ?? catalog[type]?.category
             notification.extras.state = state
+            notification.data = data.map { Array($0.utf8) }
             return catalog.buttonCategory(of: notification)
         }
         #expect(category("task", state: "overdue") == "TASK_ACTIONABLE")
@@ -276,6 +279,9 @@ struct ActionTests {
         #expect(category("task") == nil)
         #expect(category("task", state: "elsewhere") == nil)
         #expect(category("news") == "world")
+        #expect(category("news", data: #"{"count":2}"#) == "world")
+        #expect(category("news", data: #"{"actions":[]}"#) == nil)
+        #expect(category("news", own: "MINE", data: #"{"actions":[]}"#) == "MINE")
         #expect(category("plain") == nil)
         #expect(category("plain", own: "MINE") == "MINE")
         #expect(category("removed from the catalog", own: "MINE") == "MINE")

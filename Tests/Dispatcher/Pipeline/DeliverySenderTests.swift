@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import FoundationEssentials
 import Logging
 import Support
 import Synchronization
@@ -203,6 +204,58 @@ struct DeliverySenderTests {
             #expect(try stored.map { try $0.text(0) } == [end])
             let followUps = try await database.pool.query("SELECT FROM carillon.follow_ups")
             #expect(followUps.count == (policy == .defer ? 1 : 0))
+        }
+    }
+
+    @Test(
+        "a push of a type that only the new files have is decided by them and by its category's preferences",
+        arguments: [true, false])
+    func newerCatalog(isWanted: Bool) async throws {
+        let folder = try TemporaryDirectory()
+        let path = folder.file("catalog.yaml")
+        let news = "{severity: alert, category: alarms, quiet_hours: ignore, push_priority: normal}"
+        try Data("types: {known: {}, news: \(news)}".utf8).write(to: URL(filePath: path))
+        let priorities = Mutex<[PushPriority]>([])
+        let channel = FakeChannel.accepting { message in priorities.withLock { $0.append(message.priority) } }
+        let known = [NotificationType(name: "known")]
+        try await TestDispatcher.with(channel, types: known, catalogPath: path) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query("UPDATE carillon.notifications SET severity = 'alert'")
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            let preferences = dispatcher.database.preferences
+            try await preferences.set(user: "ada", settings: settings)
+            try await preferences.set(
+                user: "ada", preferences: [PreferenceKey.category("alarms"): TypePreference(push: isWanted)])
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            #expect(priorities.withLock { $0 } == (isWanted ? [.normal] : []))
+        }
+    }
+
+    @Test("a push of a summary, which needs no type, does not make the dispatcher read new files")
+    func summary() async throws {
+        let folder = try TemporaryDirectory()
+        let path = folder.file("catalog.yaml")
+        try Data("types: {known: {}, summary: {}}".utf8).write(to: URL(filePath: path))
+        let calls = Mutex(0)
+        let channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
+        let known = [NotificationType(name: "known")]
+        try await TestDispatcher.with(channel, types: known, catalogPath: path) { dispatcher, database in
+            try await Self.store(in: database.pool)
+            try await database.pool.query("UPDATE carillon.notifications SET type = 'summary'")
+            let work = DeliveryWork(
+                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            #expect(calls.withLock { $0 } == 1)
+            #expect(dispatcher.catalog.all.map(\.name) == ["known"])
         }
     }
 

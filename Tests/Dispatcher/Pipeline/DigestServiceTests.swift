@@ -84,6 +84,32 @@ struct DigestServiceTests {
         }
     }
 
+    @Test(
+        "a summary has the lane of its most urgent item, but not of single ones",
+        arguments: [
+            ([.bulk], 0, .bulk), ([.bulk, .bulk], 0, .bulk), ([.bulk, .normal], 0, .normal),
+            ([.bulk, .critical], 0, .critical), ([.critical, .bulk], 0, .critical), ([.critical, .bulk], 1, .bulk),
+            ([.bulk, .critical, .bulk, .bulk], 2, .bulk),
+        ] as [([Lane], Int, Lane)])
+    func lane(lanes: [Lane], singles: Int, expected: Lane) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            var rule = DigestRule(window: .seconds(60))
+            rule.singles = singles
+            let items = lanes.enumerated().map { number, lane in
+                var notification = TestDispatcher.notification(UInt64(number))
+                notification.lane = lane
+                return DigestStore.Item(notification: notification, key: "thread", rule: rule)
+            }
+            let outcomes = try await dispatcher.database.digests.gather(
+                items, now: TestDispatcher.now + .seconds(-100))
+            let kinds: [DigestStore.Outcome] = lanes.indices.map { $0 < singles ? .single : .held }
+            #expect(outcomes == kinds)
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 1)
+            let rows = try await database.pool.query("SELECT lane FROM carillon.notifications")
+            #expect(try rows.map { try $0.text(0) } == [expected.rawValue])
+        }
+    }
+
     @Test("windows that outlast the time limit together are flushed one by one")
     func oneByOne() async throws {
         try await TestRedis.with { redis, prefix in

@@ -267,6 +267,8 @@ struct SettingsRestTests {
                 (#"{"zone":"Mars/Olympus","locale":"d","email":"x"}"#, ["zone", "email"]),
                 (#"{"locale":"de CH"}"#, ["locale"]), (#"{"locale":"-"}"#, ["locale"]),
                 (#"{"email":"a@b\r\nBcc: c@d"}"#, ["email"]), (#"{"email":"a@b@c"}"#, ["email"]),
+                // The dispatcher could not send to these.
+                (#"{"email":"jörg@example.com"}"#, ["email"]), (#"{"email":"ada.@example.com"}"#, ["email"]),
                 (#"{"opted_out":"yes"}"#, ["opted_out"]), (#"{"zone":""}"#, ["zone"]), (#"{"a":1}"#, ["a"]),
                 (#"{"quiet_hours":{"start":"24:00","end":"7:00"}}"#, ["quiet_hours.start", "quiet_hours.end"]),
                 (#"{"quiet_hours":5}"#, ["quiet_hours", "quiet_hours.start", "quiet_hours.end"]),

@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Foundation
+import Sandbox
 import Support
 import Testing
 
@@ -166,11 +167,48 @@ struct DigestTests {
             try await stack.setAddress("ada@example.com", of: "ada", wanting: "reply", by: gateway)
             try await Self.reply(stack, "ada", ["<a>", "<b>"])
             try await stack.closeDigests()
-            let mail = try await eventualValue("the mail is there") { try stack.mails().first }
+            let mail = try await stack.firstMail()
             #expect(mail.subject == "2 new replies")
             #expect(mail.html.hasPrefix("<ul><li>&lt;"))
             #expect(mail.html.contains("<li>&lt;a&gt;</li>") && mail.html.contains("<li>&lt;b&gt;</li>"))
             #expect(mail.text.hasPrefix("2 replies"))
+        }
+    }
+
+    @Test("a summary has none of its type's buttons, also after a snooze")
+    func buttons() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  reply: {delivery: push, category: replies, actions: replies, digest: {window: 1h}}
+                actions:
+                  replies: {buttons: {answer: {}}, default: {category: REPLY, buttons: [answer]}}
+                """
+            )
+            let gateway = try await stack.startBoth(environment: environment)
+            let phone = String(repeating: "ab", count: 32)
+            try await gateway.register(user: "ada", platform: "ios", token: phone)
+            try await Self.reply(stack, "ada", ["a", "b"])
+            try await stack.closeDigests()
+            let summary = try await Self.only(gateway, "ada")
+            let id = try #require(summary["id"]?.string)
+            try await eventually("it is pushed") { stack.pushed()[phone] == ["2 notifications"] }
+            let answer = try await gateway.call(
+                .post, "/v1/notifications/\(id)/snooze", token: Stack.token(user: "ada"),
+                json: #"{"until":"\#(Schedules.later(.seconds(3_600)))"}"#)
+            #expect(answer.status == 200)
+            try await Schedules.makeDue(stack)
+            try await eventually("it is pushed again") {
+                stack.pushed()[phone]?.count { $0 == "2 notifications" } == 2
+            }
+            let back = try await Self.only(gateway, "ada")
+            #expect(back["id"]?.string != id)
+            #expect(back["data"]?["count"]?.integer == 2)
+            #expect(back["data"]?["actions"]?.array == [])
+            for message in stack.sandbox.received() {
+                #expect(try JSONParser.parse(message.payload)["aps"]?["category"] == nil)
+            }
         }
     }
 
@@ -398,7 +436,7 @@ struct DigestTests {
                     "SELECT reason FROM carillon.delivery_attempts WHERE outcome = 'skipped'")
                 let reasons = try rows.map { try $0.text(0) }
                 // A replaced notification also leaves the inbox; either reason is right.
-                return reasons == ["replaced"] || reasons == ["deleted"]
+                return reasons.contains("replaced") || reasons.contains("deleted")
             }
             try await eventually("the newer one is pushed") { stack.pushed()["unavailable-once-gus"] != nil }
             try await stack.waitForPushes()
@@ -421,11 +459,11 @@ struct DigestTests {
                     .get, "/v1/admin/notifications/\(id)/trace\(query)", token: admin)
                 #expect(trace.status == 200)
                 #expect(trace.body["sent_via"]?.string == "fcm")
-                let events = trace.body["steps"]?.array?.compactMap { $0["event"]?.string }
-                #expect(events == ["enqueued", "stored", "push"])
+                let steps = trace.body["steps"]?.array?.filter { $0["outcome"]?.string != "retry" }
+                #expect(steps?.compactMap { $0["event"]?.string } == ["enqueued", "stored", "push"])
                 // The row's version is that of its last change.
-                #expect(trace.body["steps"]?.array?[1]["version"] == nil)
-                #expect(trace.body["steps"]?.array?.last?["outcome"]?.string == "accepted")
+                #expect(steps?[1]["version"] == nil)
+                #expect(steps?.last?["outcome"]?.string == "accepted")
             }
             let foreign = try await gateway.call(
                 .get, "/v1/admin/notifications/\(id)/trace", token: Stack.token(user: "cleo"))

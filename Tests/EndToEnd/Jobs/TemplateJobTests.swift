@@ -75,6 +75,36 @@ struct TemplateJobTests {
         }
     }
 
+    @Test("only notifications with e-mail hold its texts, also those of a template in one locale")
+    func mailOnly() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  paid:
+                    channels: [in_app, email]
+                    templates:
+                      en: {title: "Got {{amount}}", email_html: "<p>{{amount}}</p>"}
+                """
+            )
+            let gateway = try await stack.startBoth(environment: environment)
+            let mail = try await gateway.call(
+                .put, "/v1/preferences", token: Stack.token(user: "ada"),
+                json: #"{"types":[{"type":"paid","email":true}]}"#)
+            #expect(mail.status == 200)
+            try await gateway.set(#"{"locale":"de"}"#, of: "ben")
+            try await stack.append([("users", #"["ada","ben"]"#), ("type", "paid"), ("vars", #"{"amount":"9"}"#)])
+            try await eventually("both have it") { try await stack.texts(user: "ben") == [["Got 9", ""]] }
+            #expect(try await stack.texts(user: "ada") == [["Got 9", ""]])
+            let holders = try await stack.query(
+                "SELECT user_id FROM carillon.notifications WHERE extras #>> '{platform,email,html}' = '<p>9</p>'")
+            #expect(try holders.map { try $0.text(0) } == ["ada"])
+            #expect(
+                try await stack.query("SELECT FROM carillon.notifications WHERE extras -> 'platform' IS NOT NULL").count
+                    == 1)
+        }
+    }
+
     @Test("a text that fails for some users dead-letters their copies only")
     func partial() async throws {
         try await Stack.with { stack in

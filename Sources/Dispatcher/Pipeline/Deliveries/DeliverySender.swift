@@ -5,6 +5,7 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import Operations
 import Providers
 import Storage
 import Synchronization
@@ -180,7 +181,23 @@ final class DeliverySender: Sendable {
             metadata: ["redis.stream": "\(batch.group.stream)", "redis.entry": "\(entry.id)"])
     }
 
+    /// Looks up deliveries, and reads the catalog's files if it lacks one of their types.
+    ///
+    /// Another dispatcher may have read the new files for the job. The second lookup has the
+    /// preferences for the type's category. Summaries of quiet hours need no type.
     private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
+        let catalog = self.dispatcher.catalog
+        let facts = try await self.facts(works)
+        let unknown = facts.compactMap { $0?.notification.type }
+            .filter { $0 != ReleaseSummary.type && catalog[$0] == nil }
+        guard !unknown.isEmpty else { return facts }
+        let newer = await self.dispatcher.catalogs.newer(
+            than: catalog, forTypes: unknown, logger: self.dispatcher.logger)
+        guard newer != nil else { return facts }
+        return try await self.facts(works)
+    }
+
+    private func facts(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
         let keys = works.map { ($0.user, $0.notification, $0.device, $0.isRepeat) }
         return try await self.dispatcher.untilDone("look up deliveries") {
             try await self.dispatcher.database.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)

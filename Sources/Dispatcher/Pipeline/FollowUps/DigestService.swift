@@ -72,7 +72,6 @@ package struct DigestService: Service {
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
         }
-        PipelineMetrics.summaries.increment(by: summaries.count)
         return due.count
     }
 
@@ -203,8 +202,11 @@ package struct DigestService: Service {
             }
             (content.title, content.body) = (text.title, text.body)
             if digest.channels.contains(.email) { content.extras.platform = text.platform }
-            content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
+            content.data = SummaryText.data(
+                count: digest.count, notifications: digest.first.map(\.id),
+                hidesButtons: catalog.actions(of: type.name) != nil)
         }
+        content.lane = digest.lane
         content.channels = digest.channels
         content.delivery = digest.delivery
         content.severity = digest.severity

@@ -3,7 +3,6 @@
 
 import Clients
 import Core
-import CoreMetrics
 import Providers
 import Storage
 
@@ -64,7 +63,6 @@ struct ReleaseSummary: Sendable {
                 let devices = group[0].devices.filter { self.dispatcher.channels.serves($0) }
                 for device in devices { plan.deliver(summary, to: device, isRepeat: true) }
                 plan.markQueued(summary)
-                PipelineMetrics.summaries.increment()
             }
             for one in group {
                 plan.summarise(one.item.notification, as: summary.id)
@@ -153,6 +151,7 @@ struct ReleaseSummary: Sendable {
         summary.title = text.title
         summary.body = text.body
         summary.category = type.category
+        summary.extras.sound = type.sound
         summary.data = SummaryText.data(
             count: notifications.count,
             notifications: notifications.prefix(Self.mostNamed).map(\.id)

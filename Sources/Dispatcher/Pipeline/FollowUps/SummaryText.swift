@@ -76,7 +76,10 @@ struct SummaryText: Sendable, Equatable {
     }
 
     /// Returns the data of a summary: the count, and the ids of the first notifications.
-    static func data(count: Int, notifications: [NotificationID]) -> [UInt8] {
+    ///
+    /// - Parameter hidesButtons: whether the summary has none of its type's buttons, which are for
+    ///   a single notification.
+    static func data(count: Int, notifications: [NotificationID], hidesButtons: Bool = false) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("count", count)
@@ -84,6 +87,7 @@ struct SummaryText: Sendable, Equatable {
         writer.beginArray()
         for id in notifications { writer.string(id.description) }
         writer.endArray()
+        if hidesButtons { writer.member("actions", .array([])) }
         writer.endObject()
         return writer.bytes
     }

@@ -35,12 +35,15 @@ struct PreparedJob: Sendable {
         self.users = notifications.map(\.notification.user)
         self.notifications = notifications
         self.wording = wording
-        guard let wording, !wording.needsLocale else { return }
-        if let refusal = self.render() { throw refusal.faults }
+        do throws(JobFault) {
+            try self.wording?.renderUnlocalized()
+        } catch {
+            throw JobFaults([error])
+        }
     }
 
     /// Whether the recipients' locales are needed.
-    var needsLocale: Bool { self.wording != nil }
+    var needsLocale: Bool { self.wording?.needsLocale == true }
 
     /// Returns the entry id of a dead letter about it.
     ///
@@ -56,6 +59,8 @@ struct PreparedJob: Sendable {
 
     /// Renders the texts, and removes the notifications in whose locale that fails.
     ///
+    /// Comes after the channels are decided, so that only notifications with e-mail hold its texts.
+    ///
     /// - Returns: the faults, and the fields of a job for the users concerned; nil for none.
     mutating func render() -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])? {
         guard var wording = self.wording else { return nil }
@@ -63,7 +68,7 @@ struct PreparedJob: Sendable {
         var faults: [JobFault] = []
         var unrendered: [Int] = []
         for index in self.notifications.indices {
-            let locale = self.notifications[index].preferences?.settings.locale
+            let locale = wording.needsLocale ? self.notifications[index].preferences?.settings.locale : nil
             do throws(JobFault) {
                 try wording.apply(to: &self.notifications[index].notification, locale: locale)
             } catch {
@@ -99,7 +104,7 @@ struct PreparedJob: Sendable {
 }
 
 extension JobIntake {
-    /// Renders the texts of jobs whose recipients have locales.
+    /// Renders the texts of jobs.
     ///
     /// - Returns: dead letters for those in whose locale that fails.
     func render(
@@ -108,7 +113,7 @@ extension JobIntake {
     ) -> [DeadLetter] {
         var letters: [DeadLetter] = []
         for job in prepared.indices {
-            guard prepared[job].needsLocale, let refusal = prepared[job].render() else { continue }
+            guard let refusal = prepared[job].render() else { continue }
             letters.append(
                 DeadLetter(
                     stream: prepared[job].origin.latestStream,
@@ -155,8 +160,16 @@ struct JobWording: Sendable {
         self.renderer?.isLocalized == true || self.buttons.contains { $0.title.isLocalized }
     }
 
+    /// Renders texts that do not depend on the locale, once for all notifications.
+    ///
+    /// - Throws: `JobFault` if they cannot be rendered.
+    mutating func renderUnlocalized() throws(JobFault) {
+        if !self.needsLocale { _ = try self.words(for: nil) }
+    }
+
     /// Writes texts and buttons for a locale into a notification.
     ///
+    /// - Parameter locale: nil if the texts do not depend on it.
     /// - Throws: `JobFault` if a text cannot be rendered.
     mutating func apply(to notification: inout Notification, locale: String?) throws(JobFault) {
         let words = try self.words(for: locale)
@@ -206,20 +219,5 @@ struct JobWording: Sendable {
             return JSONValue.object(action)
         }
         return JSONWriter.bytes(of: .object(members + [JSONMember("actions", .array(actions))]))
-    }
-}
-
-extension RenderedMessage {
-    /// Returns the job's overrides; the template fills in the e-mail parts that they leave open.
-    func platform(completing overrides: [UInt8]?) -> [UInt8]? {
-        let parts = [("subject", self.emailSubject), ("text", self.emailText), ("html", self.emailHTML)]
-        guard parts.contains(where: { $0.1 != nil }) else { return overrides }
-        let platform = overrides.flatMap { try? JSONParser.parse($0) }
-        var email = platform?["email"]?.object ?? []
-        for case (let name, .some(let text)) in parts where !email.contains(where: { $0.key == name }) {
-            email.append(JSONMember(name, .string(text)))
-        }
-        let others = (platform?.object ?? []).filter { $0.key != "email" }
-        return JSONWriter.bytes(of: .object(others + [JSONMember("email", .object(email))]))
     }
 }

@@ -68,20 +68,11 @@ struct EmailHeader {
 
     /// Returns the text in the form for a field.
     static func phrase(_ text: String) -> String {
-        let line = self.oneLine(text)
+        let line = text.oneLine
         let needsEncoding =
             !self.isPlain(line) || line.contains("=?")
             || line.split(separator: " ").contains { $0.utf8.count > self.longestWord }
         return needsEncoding ? self.encoded(line) : line
-    }
-
-    /// Replaces each run of white space and control characters with one space.
-    static func oneLine(_ text: String) -> String {
-        let isGap = { (scalar: Unicode.Scalar) in
-            scalar.properties.isWhitespace || scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value)
-        }
-        let words = text.unicodeScalars.split(whereSeparator: isGap)
-        return words.map { String(String.UnicodeScalarView($0)) }.joined(separator: " ")
     }
 
     private static func isPlain(_ text: String) -> Bool { text.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F } }

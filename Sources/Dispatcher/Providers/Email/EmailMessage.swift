@@ -106,46 +106,24 @@ struct EmailText: Sendable, Equatable {
 
     /// - Parameter exit: nil for an e-mail that the user cannot refuse.
     init(_ notification: Notification, _ words: MailTexts, _ exit: EmailExit?) {
-        // Validated as JSON when the job was taken, maybe by earlier limits.
-        let platform = notification.extras.platform.flatMap { try? JSONParser.parse(stored: $0) }
-        let given = platform?["email"]
-        let title = EmailHeader.oneLine(notification.title)
-        let line = title.isEmpty ? EmailHeader.oneLine(notification.body) : title
-        self.subject = given?["subject"]?.string ?? (line.isEmpty ? notification.type : line).shortened(to: 200)
-        let link = notification.extras.url.flatMap { Self.isWebAddress($0) ? $0 : nil }
-        let body = given?["text"]?.string ?? notification.body
-        var text = given?["text"]?.string ?? [notification.title, notification.body].paragraphs
-        if given?["text"] == nil, let link { text += "\n\n\(link)" }
-        if let exit { text += "\n\n-- \n\(exit.text): \(exit.url)" }
-        self.text = text
+        let extras = notification.extras
+        let parts = MailParts(
+            type: notification.type, title: notification.title, body: notification.body, url: extras.url,
+            platform: extras.platform)
+        self.subject = parts.subject
+        self.text = parts.text + (exit.map { "\n\n-- \n\($0.text): \($0.url)" } ?? "")
         self.html =
-            given?["html"]?.string
+            parts.html
             ?? EmailLayout(
-                title: notification.title, body: body, link: link, image: Self.image(notification), words: words,
-                exit: exit
+                title: notification.title, body: parts.body, link: parts.link, image: Self.image(notification),
+                words: words, exit: exit
             ).html
-        self.replyTo = given?["reply_to"]?.string.flatMap { EmailAddress($0) }
+        self.replyTo = parts.replyTo
     }
 
     private static func image(_ notification: Notification) -> String? {
         notification.extras.image.flatMap { $0.lowercased().hasPrefix("https://") ? $0 : nil }
     }
-
-    /// Whether a mail program can open the URL; app links do not work there.
-    private static func isWebAddress(_ url: String) -> Bool {
-        let url = url.lowercased()
-        return url.hasPrefix("https://") || url.hasPrefix("http://")
-    }
-}
-
-extension [String] {
-    /// Joins the non-empty texts with empty lines.
-    fileprivate var paragraphs: String { self.filter { !$0.isEmpty }.joined(separator: "\n\n") }
-}
-
-extension String {
-    /// Returns the start of the text, at most `limit` bytes long.
-    fileprivate func shortened(to limit: Int) -> String { self.shortened(by: self.utf8.count - limit) }
 }
 
 /// The HTML page for mail without a template: title, image, body, link button and unsubscribe link.

@@ -21,7 +21,8 @@ package final class Catalog: Sendable {
     private let actions: [String: ActionSet]
     /// The limit on interruptions per user, across all types; nil for no limit.
     package let userCap: FrequencyCap?
-    private let categoryCaps: [String: FrequencyCap]
+    /// The limits by category, which may include categories that no type has.
+    let categoryCaps: [String: FrequencyCap]
     /// The locale of users whose own is unknown or has no text.
     package let defaultLocale: LocaleTag
     /// A hash of the files in hexadecimal; equal in processes that loaded the same catalog.
@@ -113,13 +114,15 @@ package final class Catalog: Sendable {
     /// The category that selects the app's buttons: the job's own, or the one of the rule for the
     /// state.
     ///
-    /// The type's category selects buttons only if a rule applies that names none.
+    /// The type's category selects buttons only if a rule applies that names none. A notification
+    /// whose data has no buttons on purpose, an empty `actions`, gets no rule.
     package func buttonCategory(of notification: Notification) -> String? {
         guard let type = self[notification.type], notification.category == type.category else {
             return notification.category
         }
         guard let rule = self.actions(of: type.name)?.rule(for: notification.extras.state) else { return nil }
-        return rule.category ?? type.category
+        let data = notification.data.flatMap { try? JSONParser.parse($0) }
+        return data?["actions"]?.array?.isEmpty == true ? nil : rule.category ?? type.category
     }
 
     /// Groups values by key; for a duplicate, the first wins and both places are noted.

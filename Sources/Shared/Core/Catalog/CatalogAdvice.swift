@@ -30,9 +30,12 @@ package enum CatalogAdvice {
                 advise("attention_delay is not shorter than time_to_live, so it expires before its push is due")
             }
         }
-        for category in Set(catalog.categories.map(\.category)).sorted()
-        where catalog.presentation(ofCategory: category).title.isEmpty {
+        let categories = Set(catalog.categories.map(\.category))
+        for category in categories.sorted() where catalog.presentation(ofCategory: category).title.isEmpty {
             lines.append("category \(category): has no title; users see its name in readable form")
+        }
+        for category in Set(catalog.categoryCaps.keys).subtracting(categories).sorted() {
+            lines.append("category \(category): has a cap, but no type has the category")
         }
         return lines
     }

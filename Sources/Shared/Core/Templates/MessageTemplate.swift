@@ -44,6 +44,19 @@ package struct RenderedMessage: Sendable, Equatable {
     package var emailHTML: String?
 
     package init() {}
+
+    /// Returns the job's overrides; the template fills in the e-mail parts that they leave open.
+    package func platform(completing overrides: [UInt8]?) -> [UInt8]? {
+        let parts = [("subject", self.emailSubject), ("text", self.emailText), ("html", self.emailHTML)]
+        guard parts.contains(where: { $0.1 != nil }) else { return overrides }
+        let platform = overrides.flatMap { try? JSONParser.parse($0) }
+        var email = platform?["email"]?.object ?? []
+        for case (let name, .some(let text)) in parts where !email.contains(where: { $0.key == name }) {
+            email.append(JSONMember(name, .string(text)))
+        }
+        let others = (platform?.object ?? []).filter { $0.key != "email" }
+        return JSONWriter.bytes(of: .object(others + [JSONMember("email", .object(email))]))
+    }
 }
 
 extension String {
@@ -59,6 +72,23 @@ extension String {
             kept.append(character)
         }
         return kept + "…"
+    }
+
+    /// Returns the start of the text with an ellipsis, cut between characters.
+    ///
+    /// - Parameters:
+    ///   - excess: the amount to remove, in units of `cost`; 0 or less leaves the text unchanged.
+    ///   - cost: the size of one UTF-8 byte at the destination.
+    package func shortened(by excess: Int, cost: (UInt8) -> Int = { _ in 1 }) -> String {
+        guard excess > 0 else { return self }
+        let mark = "…"
+        func total(_ bytes: some Sequence<UInt8>) -> Int { bytes.reduce(0) { $0 + cost($1) } }
+        var room = total(self.utf8) - excess - total(mark.utf8)
+        let kept = self.prefix { character in
+            room -= total(character.utf8)
+            return room >= 0
+        }
+        return kept + mark
     }
 }
 

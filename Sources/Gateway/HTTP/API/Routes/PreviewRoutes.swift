@@ -71,10 +71,10 @@ struct PreviewRoutes {
             var message = RenderedMessage()
             message.title = content.title
             message.body = content.body
-            return [Preview(locale: self.base.catalog.defaultLocale.key, message: message, channels: channels)]
+            return [Preview(content, message, locale: self.base.catalog.defaultLocale.key, channels: channels)]
         }
         do throws(JobFault) {
-            return try renderer.all().map { Preview(locale: $0.locale, message: $0.message, channels: channels) }
+            return try renderer.all().map { Preview(content, $0.message, locale: $0.locale, channels: channels) }
         } catch {
             throw Problem(faults: [error])
         }
@@ -103,9 +103,17 @@ struct PreviewRoutes {
 
 /// The texts of one locale, by channel.
 private struct Preview {
-    let locale: String
-    let message: RenderedMessage
-    let channels: Channels
+    private let content: JobContent
+    private let message: RenderedMessage
+    private let locale: String
+    private let channels: Channels
+
+    init(_ content: JobContent, _ message: RenderedMessage, locale: String, channels: Channels) {
+        self.content = content
+        self.message = message
+        self.locale = locale
+        self.channels = channels
+    }
 
     func write(to writer: inout JSONWriter) {
         writer.beginObject()
@@ -116,10 +124,14 @@ private struct Preview {
         self.write("push", .push, title: title, body: body, to: &writer)
         writer.key("email")
         if self.channels.contains(.email) {
+            let extras = self.content.extras
+            let mail = MailParts(
+                type: self.content.type, title: title, body: body, url: extras.url,
+                platform: self.message.platform(completing: extras.platform))
             writer.beginObject()
-            writer.member("subject", self.message.emailSubject ?? title)
-            writer.member("text", self.message.emailText ?? body)
-            writer.member("html", self.message.emailHTML)
+            writer.member("subject", mail.subject)
+            writer.member("text", mail.text)
+            writer.member("html", mail.html)
             writer.endObject()
         } else {
             writer.null()
