@@ -1,12 +1,17 @@
 // Carillon · SpanTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
+import Logging
+import ServiceLifecycle
+import Support
 import Testing
 import Tracing
 
 @testable import Operations
 
+@Suite(.timeLimit(.minutes(10)))
 struct SpanTests {
     private static let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -120,5 +125,73 @@ struct SpanTests {
         #expect(attributes["push.attempt"]?["intValue"]?.string == "2")
         #expect(attributes["push.provider"]?["stringValue"]?.string == "fcm")
         #expect(attributes["ok"]?["boolValue"]?.bool == true)
+    }
+
+    /// Runs an export and reports when its shutdown begins.
+    private struct ReportingExport: Service {
+        let export: SpanExport
+        let report: @Sendable () -> Void
+
+        func run() async throws {
+            try await withGracefulShutdownHandler {
+                try await self.export.run()
+            } onGracefulShutdown: {
+                self.report()
+            }
+        }
+    }
+
+    /// Exports `count` spans, and begins the shutdown once the collector has the first request.
+    ///
+    /// - Parameter report: runs when the shutdown begins.
+    private static func export(
+        _ count: Int,
+        to collector: HTTPStub,
+        logger: Logger,
+        report: @escaping @Sendable () -> Void = {}
+    ) async throws {
+        let queue = SpanQueue()
+        let tracer = SpanTracer(queue: queue)
+        for _ in 0..<count { Self.start(tracer, Self.parent).end(at: Moment(nanosecondsSinceEpoch: 9)) }
+        var configuration = TransferConfiguration()
+        configuration.allowPlainHTTP = true
+        let export = SpanExport(
+            queue: queue, endpoint: collector.url, headers: [], service: "carillon-test",
+            transfer: try TransferClient(configuration: configuration, logger: TestLog.logger), logger: logger)
+        let service = ReportingExport(export: export, report: report)
+        let group = ServiceGroup(
+            configuration: ServiceGroupConfiguration(services: [.init(service: service)], logger: TestLog.logger))
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            try await eventually("the collector has a request") { collector.requests > 0 }
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+        }
+    }
+
+    @Test("a shutdown during an export loses no span")
+    func shutdown() async throws {
+        let (answers, answer) = AsyncStream.makeStream(of: Void.self)
+        let lines = LogRecorder(from: .warning) { "\($0.message)" }
+        try await HTTPStub.with(.init(body: "{}", hold: { for await _ in answers {} })) { collector in
+            try await Self.export(2_048, to: collector, logger: lines.logger) { answer.finish() }
+            var count = 0
+            for request in collector.received {
+                let scopes = try JSONParser.parse(stored: request.body)["resourceSpans"]?.array?.first?["scopeSpans"]
+                count += scopes?.array?.first?["spans"]?.array?.count ?? 0
+            }
+            #expect(count == 2_048)
+        }
+        #expect(lines.all.isEmpty)
+    }
+
+    @Test("a silent collector delays the shutdown for one request at most")
+    func silent() async throws {
+        let lines = LogRecorder(from: .warning) { "\($0.message)" }
+        try await HTTPStub.with(.init(body: "", isSilent: true)) { collector in
+            try await Self.export(2_048, to: collector, logger: lines.logger)
+            #expect(collector.requests == 1)
+        }
+        #expect(lines.all == ["collector did not answer; spans are lost"])
     }
 }

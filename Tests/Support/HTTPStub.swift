@@ -22,6 +22,8 @@ package final class HTTPStub: Sendable {
         package var keepsConnection: Bool
         /// Whether the server closes the connection instead of responding.
         package var hangsUp: Bool
+        /// Delays the response until it returns.
+        package var hold: (@Sendable () async -> Void)?
 
         package init(
             status: Int = 200,
@@ -30,7 +32,8 @@ package final class HTTPStub: Sendable {
             headers: [(name: String, value: String)] = [],
             isSilent: Bool = false,
             keepsConnection: Bool = false,
-            hangsUp: Bool = false
+            hangsUp: Bool = false,
+            hold: (@Sendable () async -> Void)? = nil
         ) {
             self.status = status
             self.body = Array(body.utf8)
@@ -39,6 +42,7 @@ package final class HTTPStub: Sendable {
             self.isSilent = isSilent
             self.keepsConnection = keepsConnection
             self.hangsUp = hangsUp
+            self.hold = hold
         }
     }
 
@@ -140,6 +144,13 @@ package final class HTTPStub: Sendable {
                 return state.answer
             }
             if answer.isSilent { return }
+            guard let hold = answer.hold else { return self.respond(with: answer, in: context) }
+            context.eventLoop.makeFutureWithTask(hold).assumeIsolated().whenComplete { _ in
+                self.respond(with: answer, in: context)
+            }
+        }
+
+        private func respond(with answer: Answer, in context: ChannelHandlerContext) {
             if answer.hangsUp { return context.close(promise: nil) }
             let type = answer.type.map { "content-type: \($0)\r\n" } ?? ""
             let more = answer.headers.map { "\($0.name): \($0.value)\r\n" }.joined()

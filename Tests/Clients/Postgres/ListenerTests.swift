@@ -1,6 +1,7 @@
 // Carillon · ListenerTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Logging
 import Support
 import Synchronization
 import Testing
@@ -40,10 +41,11 @@ struct ListenerTests {
         }
     }
 
-    @Test("a thread that failed to start is retried")
+    @Test("a thread that failed to start is retried, and equal failures are logged once")
     func failedThread() async throws {
         try await TestDatabase.with(isMigrated: false) { database in
             let heard = Heard()
+            let lines = LogRecorder(from: .info) { "\($0.level) \($0.message)" }
             let starts = Mutex(0)
             let thread = try #require(PollingThread())
             var configuration = database.configuration(applicationName: "patient")
@@ -55,11 +57,13 @@ struct ListenerTests {
                 return number > 2 && DetachedThread.run(name: name, body)
             }
             let state = ListenerState(
-                configuration, channels: ["news"], thread: thread, logger: TestLog.logger, handle: { heard.note($0) })
+                configuration, channels: ["news"], thread: thread, logger: lines.logger, handle: { heard.note($0) })
             try #require(thread.start(name: "pg-listen", owner: state))
             defer { thread.run { state.close() } }
             try await eventually("it listens") { heard.all == ["listening"] }
             #expect(starts.withLock { $0 } == 3)
+            #expect(
+                lines.all == ["warning postgres listener failed; reconnecting", "info postgres listener connected"])
         }
     }
 

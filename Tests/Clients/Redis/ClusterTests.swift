@@ -463,6 +463,39 @@ struct ClusterTests {
         }
     }
 
+    @Test("a cancelled command does not wait for a cluster that no server answers for")
+    func cancelledUnreachable() async throws {
+        let port = try FreePort.next()
+        let configuration = RedisConfiguration(
+            address: try RedisAddress(url: "redis+cluster://127.0.0.1:\(port)"), clientName: "test")
+        try await TestRedis.with(configuration) { redis in
+            let start = ContinuousClock.now
+            let call = Task { await redis.failure(of: "PING", timeout: .seconds(60)) }
+            call.cancel()
+            #expect(await call.value?.code == .unavailable)
+            #expect(start.duration(to: .now) < .seconds(30))
+        }
+    }
+
+    @Test("a command waits for keys on two servers even if its task is cancelled")
+    func cancelledSplit() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        let slot = RedisSlot.of(Array("{a}".utf8))
+        let source = try await cluster.master(of: slot)
+        let target = try #require(cluster.servers.first { $0.port != source.port })
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            try await redis.send("SET", "{a}1", "x")
+            try await cluster.move(slot, from: source, to: target) {
+                let start = ContinuousClock.now
+                let call = Task { await redis.failure(of: "MGET", "{a}1", "{a}2", timeout: .seconds(60)) }
+                call.cancel()
+                #expect(await call.value?.message?.contains("its keys are on two servers") == true)
+                // At least every other of the 40 attempts is followed by 25 ms.
+                #expect(start.duration(to: .now) > .milliseconds(400))
+            }
+        }
+    }
+
     @Test("says what is wrong with a server that is in no cluster")
     func noCluster() async throws {
         let server = try await RedisServer.start()

@@ -3,6 +3,7 @@
 
 import Sandbox
 import Support
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -225,6 +226,35 @@ struct TransferBoundsTests {
             #expect(await client.perform(sandbox.push()).failure == TransferFailure(.shutdown))
             await client.shutdown()
             #expect(client.snapshot() == TransferSnapshot(failed: 6))
+        }
+    }
+
+    @Test("a request that is cancelled before libcurl has worked on it was certainly not sent")
+    func cancelUntouched() async throws {
+        let (answers, answer) = AsyncStream.makeStream(of: Void.self)
+        let held = HTTPStub.Answer(body: "", hold: { for await _ in answers {} })
+        try await HTTPStub.with(held) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+                $0.maximumInFlight = 1
+            } _: { client, _ in
+                let first = TransferRequest(.get, url: stub.url + "/first", timeout: .seconds(600))
+                let holder = Task { await client.perform(first) }
+                try await eventually("the server has the first") { stub.requests == 1 }
+                let task = Mutex<Task<TransferOutcome, Never>?>(nil)
+                // Asked when the answer to the first has freed the only handle.
+                let second = TransferRequest(.get, url: stub.url + "/second", timeout: .seconds(600)) {
+                    task.withLock { $0 }?.cancel()
+                    return true
+                }
+                let waiter = Task { await client.perform(second) }
+                task.withLock { $0 = waiter }
+                try await client.wait { $0.waiting == 1 }
+                answer.finish()
+                #expect(await holder.value.response?.status == 200)
+                #expect(await waiter.value.failure == TransferFailure(.cancelled))
+                #expect(stub.requests == 1)
+            }
         }
     }
 

@@ -67,6 +67,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
     private var isClosed = false
     private var attempt = 0
     private var retryAt: ContinuousClock.Instant?
+    private var lastFailure: String?
 
     init(
         _ configuration: PostgresConfiguration,
@@ -119,7 +120,9 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         self.isOpening = false
         // The listener was closed while this connection opened.
         guard !self.isClosed else { return PQfinish(pointer) }
+        if self.lastFailure != nil { self.logger.info("postgres listener connected") }
         self.attempt = 0
+        self.lastFailure = nil
         self.connection = pointer
         PQsetnonblocking(pointer, 1)
         self.thread.watch(PQsocket(pointer))
@@ -130,7 +133,11 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
     private func failed(_ error: PostgresError) {
         self.isOpening = false
         guard !self.isClosed else { return }
-        self.logger.warning("postgres listener failed; reconnecting", metadata: ["error": "\(error)"])
+        let reason = error.message ?? error.code.rawValue
+        if self.lastFailure != reason {
+            self.logger.warning("postgres listener failed; reconnecting", metadata: ["error": "\(reason)"])
+        }
+        self.lastFailure = reason
         self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
         self.attempt += 1
     }

@@ -16,6 +16,8 @@ final class EasyHandle {
     let pointer: UnsafeMutableRawPointer
     private(set) var ticket: TransferTicket?
     private(set) var lane = 0
+    /// The loop's round in which the request was loaded.
+    private var round = 0
 
     private let headers = HeaderList()
     let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
@@ -57,7 +59,7 @@ final class EasyHandle {
     // MARK: Request
 
     /// Prepares the handle for a request; returns the failure if the request cannot be sent.
-    func load(_ ticket: TransferTicket, lane: Int, remaining: Duration) -> TransferFailure? {
+    func load(_ ticket: TransferTicket, lane: Int, round: Int, remaining: Duration) -> TransferFailure? {
         let request = ticket.request
         guard self.headers.fill(request.headers) else { return TransferFailure(.invalidRequest) }
         self.response.clear(maximumBody: request.maximumResponseBytes)
@@ -77,6 +79,7 @@ final class EasyHandle {
         guard isSet else { return TransferFailure(.other) }
         self.ticket = ticket
         self.lane = lane
+        self.round = round
         return nil
     }
 
@@ -208,8 +211,9 @@ final class EasyHandle {
     }
 
     /// Returns the failure of a transfer that we end ourselves.
-    func abandoned(_ reason: TransferFailure.Reason) -> TransferFailure {
-        TransferFailure(reason, mayHaveBeenSent: self.wasSent)
+    func abandoned(_ reason: TransferFailure.Reason, round: Int) -> TransferFailure {
+        // Until libcurl has worked on a request, its numbers are those of the handle's last one.
+        TransferFailure(reason, mayHaveBeenSent: round != self.round && self.wasSent)
     }
 
     private var version: TransferResponse.Version {

@@ -30,6 +30,8 @@ final class TransferLoop {
     private var unsent: [EasyHandle] = []
     private let ambiguousOrigins = AmbiguousOrigins()
     private var inFlight = 0
+    /// How often libcurl has worked on the transfers.
+    private var rounds = 0
     private var arrivals: [TransferTicket] = []
     private var results: [(ticket: TransferTicket, outcome: TransferOutcome)] = []
 
@@ -71,6 +73,7 @@ final class TransferLoop {
         self.expireWaiting()
         self.fenceUnsent()
         self.fill()
+        self.rounds += 1
         if !self.multi.perform() {
             self.logger.error("libcurl failed; ended all transfers")
             self.abandonTransfers(.other) { _ in true }
@@ -118,7 +121,8 @@ final class TransferLoop {
         guard now < ticket.turnDeadline else { return TransferFailure(.noTurn) }
         guard ticket.request.mayStart?() ?? true else { return TransferFailure(.fenced) }
         guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
-        if let failure = handle.load(ticket, lane: lane, remaining: now.duration(to: ticket.deadline)) {
+        let remaining = now.duration(to: ticket.deadline)
+        if let failure = handle.load(ticket, lane: lane, round: self.rounds, remaining: remaining) {
             self.idle.append(handle)
             return failure
         }
@@ -175,7 +179,7 @@ final class TransferLoop {
     private func abandonTransfers(_ reason: TransferFailure.Reason, where predicate: (TransferTicket) -> Bool) {
         for handle in self.handles {
             guard let ticket = handle.ticket, predicate(ticket) else { continue }
-            self.finish(handle, .unanswered(handle.abandoned(reason)))
+            self.finish(handle, .unanswered(handle.abandoned(reason, round: self.rounds)))
         }
     }
 

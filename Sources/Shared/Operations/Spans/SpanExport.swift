@@ -46,9 +46,11 @@ package struct SpanExport: Service {
     }
 
     package func run() async throws {
-        await cancelWhenGracefulShutdown {
-            // The queue does not signal, so export every second.
-            while (try? await Task.sleep(for: Self.interval)) != nil { await self.flush() }
+        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+            // The queue does not signal, so export every second. A shutdown ends the wait, but no
+            // request.
+            await cancelWhenGracefulShutdown { try? await Task.sleep(for: Self.interval) }
+            await self.flush()
         }
         // Spans that ended during the shutdown.
         await self.flush()
@@ -83,6 +85,10 @@ package struct SpanExport: Service {
                     self.logger.warning("collector did not answer; spans are lost", metadata: ["error": "\(failure)"])
                 }
                 hasWarned = true
+                // A silent collector must not delay the exit once for each batch.
+                if failure.reason == .timeout, Task.isShuttingDownGracefully {
+                    return self.lost.increment(by: self.queue.take(SpanQueue.capacity).count)
+                }
             }
         }
     }

@@ -107,8 +107,9 @@ final class RedisCluster: Sendable {
                     exchange.take(replies, of: share) { self.redirect($0, from: share.server) }
                 }
             }
-            // No server tells when the slot has arrived.
-            if exchange.mustPause { try? await Task.sleep(for: Self.pause) }
+            // No server tells when the slot has arrived. The pause has its own task, because a
+            // cancelled one does not sleep.
+            if exchange.mustPause { _ = await Task { try? await Task.sleep(for: Self.pause) }.value }
         }
         exchange.giveUp()
         return try exchange.finish()
@@ -209,7 +210,7 @@ final class RedisCluster: Sendable {
             if let map = self.configuration.topology.map { return map }
             guard let error = await self.refresh(within: Self.watchInterval) else { continue }
             guard self.configuration.waitsForServer, NIODeadline.now() < deadline,
-                !self.isClosed
+                !self.isClosed, !Task.isCancelled
             else { throw error }
             // A cluster that is away does not tell when it is back.
             try? await Task.sleep(for: Self.watchInterval)
