@@ -118,6 +118,43 @@ struct CompatibilityIdentityTests {
     }
 }
 
+/// Calls whose connection ends before their body does.
+@Suite(.timeLimit(.minutes(10)))
+struct CutCallTests {
+    @Test("a call whose body is cut changes nothing, and counts as refused")
+    func cutBodies() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = Stack.token(user: "ada")
+            for device in ["one", "two"] {
+                let json = #"{"platform":"android","token":"\#(device)","device_id":"\#(device)"}"#
+                #expect(try await gateway.call(.post, "/v1/devices", token: token, json: json).status == 201)
+            }
+            let form = "content-type: application/x-www-form-urlencoded\r\n"
+            let cuts = [
+                // Without a body, it would remove all tokens.
+                ("unregister", "content-length: 40\r\n\r\n"),
+                ("unregister", "transfer-encoding: chunked\r\n\r\n"),
+                ("register", "\(form)content-length: 60\r\n\r\nplatform=android&fcm_token=thr"),
+            ]
+            let page = "http://127.0.0.1:\(gateway.port)/metrics"
+            for (number, (call, rest)) in cuts.enumerated() {
+                let socket = try await TestSocket.connect(port: gateway.port)
+                let head = "POST /device-token/\(call) HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(token)\r\n"
+                try await socket.send(raw: Array((head + rest).utf8))
+                await socket.close()
+                try await eventually("the gateway refuses it") {
+                    try await MetricsText.page(page, stack).samples[#"carillon_calls_answered{class="4xx"}"#]
+                        == Double(number + 1)
+                }
+            }
+            let status = try await gateway.call(.get, "/device-token/status", token: token)
+            #expect(status.body["token_count"]?.integer == 2)
+            #expect(!gateway.process.errors().contains("request failed"))
+        }
+    }
+}
+
 /// Device tokens on the compatibility paths: the limits of the REST API, with each system's
 /// refusals.
 @Suite(.timeLimit(.minutes(10)))

@@ -138,6 +138,14 @@ struct SettingsRestTests {
             let none = try await gateway.call(.put, "/v1/settings", token: token, json: nulls)
             for name in ["zone", "locale", "email"] { #expect(none.body[name] == .null, "\(name)") }
             for name in ["opted_out", "email_opted_out"] { #expect(none.body[name] == .bool(false), "\(name)") }
+            // As phones with regional preferences, Java and Apple write it.
+            for locale in ["zh-Hans-CN-u-fw-mon-ms-metric-mu-celsius", "zh_CN_#Hans", "th_TH@calendar=gregorian"] {
+                let answer = try await gateway.call(
+                    .put, "/v1/settings", token: token, json: #"{"locale":"\#(locale)"}"#)
+                #expect(answer.body["locale"]?.string == locale)
+                let device = #"{"platform":"android","token":"\#(locale)","locale":"\#(locale)"}"#
+                #expect(try await gateway.call(.post, "/v1/devices", token: token, json: device).status == 201)
+            }
             // Setting quiet hours keeps the other settings.
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: all)
             let later = try await gateway.call(
@@ -266,6 +274,7 @@ struct SettingsRestTests {
             let settings: [(String, Set<String>)] = [
                 (#"{"zone":"Mars/Olympus","locale":"d","email":"x"}"#, ["zone", "email"]),
                 (#"{"locale":"de CH"}"#, ["locale"]), (#"{"locale":"-"}"#, ["locale"]),
+                (#"{"locale":"_#Hans"}"#, ["locale"]), (#"{"locale":"de@a\nb"}"#, ["locale"]),
                 (#"{"email":"a@b\r\nBcc: c@d"}"#, ["email"]), (#"{"email":"a@b@c"}"#, ["email"]),
                 // The dispatcher could not send to these.
                 (#"{"email":"jörg@example.com"}"#, ["email"]), (#"{"email":"ada.@example.com"}"#, ["email"]),

@@ -88,7 +88,8 @@ struct EdgeTests {
             ("select=secret", ["select"]),
             ("order=secret.asc", ["order"]), ("order=token.up", ["order"]), ("limit=-1&offset=x", ["limit", "offset"]),
             ("or=(token.eq.a1)", ["or"]), ("select=", ["select"]), ("select=id,", ["select"]), ("order=", ["order"]),
-            ("select=id&select=token&limit=", ["select", "limit"]),
+            ("select=id&select=token&limit=", ["select", "limit"]), ("token=in.(\"a1)", ["token"]),
+            ("token=in.(\"a\"1)", ["token"]), ("token=in.(\"a\\1\")", ["token"]),
         ]
     )
     func faults(query: String, names: [String]) {
@@ -100,6 +101,21 @@ struct EdgeTests {
             #expect(problem?.faults.map(\.field) == names)
             #expect(problem?.code == (["name", "or"].contains(names[0]) ? "42703" : "PGRST100"))
         }
+    }
+
+    @Test(
+        "a quoted value of a list may hold commas; a quote within a value is text",
+        arguments: [
+            (#"("iPhone14,2")"#, ["t0"]), (#"(plain,"iPhone14,2")"#, ["t0", "t2"]),
+            (#"("iPhone14,2",plain)"#, ["t0", "t2"]), (#"(12" tab)"#, ["t1"]), (#"(iPhone14,2)"#, []),
+        ]
+    )
+    func quotedValues(list: String, tokens: [String]) throws {
+        let rows = ["iPhone14,2", #"12" tab"#, "plain"].enumerated().map { place, name in
+            Self.row("t\(place)", .android, deviceID: name, at: Int64(place))
+        }
+        let query = try EdgeQuery(RequestQuery.fields("device_id=in.\(list)"))
+        #expect(query.matching(rows).map(\.device.token) == tokens)
     }
 
     @Test("finds a user's rows in either letter case of a UUID")
@@ -161,6 +177,10 @@ struct EdgeTests {
         let targeted = try EdgeRequests.tokens(
             try Self.json(#"{"platform":"android","token":"x:3","app_version":"2.1","locale":"pt_BR"}"#), user: "u1")
         #expect(targeted == [.init(platform: .android, token: "x:3", appVersion: "2.1", locale: "pt_BR")])
+        for locale in ["zh-Hans-CN-u-fw-mon-ms-metric-mu-celsius", "zh_CN_#Hans", "th_TH@calendar=gregorian"] {
+            let phone = try Self.json(#"{"platform":"android","token":"x:5","locale":"\#(locale)"}"#)
+            #expect(try EdgeRequests.tokens(phone, user: "u1").map(\.locale) == [locale])
+        }
         let shouted = try Self.json(
             #"{"user_id":"33333333-AAAA-4000-8000-00000000000A","platform":"android","token":"x:4"}"#)
         let own = try EdgeRequests.tokens(shouted, user: "33333333-aaaa-4000-8000-00000000000a")
@@ -178,6 +198,8 @@ struct EdgeTests {
             (#"{"platform":"ios","token":"\#(String(repeating: "ab", count: 31))"}"#, ["token"]),
             (#"[{"platform":"android","token":"x"},{"platform":"palm","token":7}]"#, ["[1].platform", "[1].token"]),
             (#"{"platform":"android","token":"x","locale":"not a tag"}"#, ["locale"]),
+            (#"{"platform":"android","token":"x","locale":"de#a b"}"#, ["locale"]),
+            (#"{"platform":"android","token":"x","locale":"de@\#(String(repeating: "x", count: 126))"}"#, ["locale"]),
             (#"[]"#, []), (#"["x"]"#, []), (#"7"#, []),
         ]
     )

@@ -598,6 +598,78 @@ struct DoorReadingTests {
         try await listener.close().get()
     }
 
+    /// How a request to the server ends before its body does.
+    enum Cut: CaseIterable {
+        case halfClose, close, reset, silence, badChunk, shutdown
+        /// The rest of the body comes before the client closes its half.
+        case nothing
+    }
+
+    @Test("fails a body of the server that is cut, and answers whole requests", arguments: Cut.allCases)
+    func cutBody(_ cut: Cut) async throws {
+        var timeouts = DoorTimeouts()
+        if cut == .silence { timeouts.body = .milliseconds(300) }
+        let begun = Mutex(0)
+        // Nil for one that failed.
+        let bodies = Mutex<[String?]>([])
+        let tasks = Mutex<[Task<Void, Never>]>([])
+        let door = DoorChannel(
+            responder: { request, writer, _ in
+                begun.withLock { $0 += 1 }
+                let body = try? await request.body.collect(upTo: 1_000)
+                bodies.withLock { $0.append(body.map { String(buffer: $0) }) }
+                let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
+                try await writer.writeHead(head).finish(nil)
+            },
+            endpoints: [],
+            timeouts: timeouts,
+            http: HTTP1Channel.Configuration()
+        )
+        let group = MultiThreadedEventLoopGroup.singleton
+        let listener = try await ServerBootstrap(group: group)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    let task = Task { await door.handle(value: value, logger: Logger(label: "test")) }
+                    tasks.withLock { $0.append(task) }
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let received = ReceivedBytes()
+        let client = try await ClientBootstrap(group: group).channelOption(.allowRemoteHalfClosure, value: true)
+            .channelInitializer { $0.pipeline.addHandler(received) }
+            .connect(host: "127.0.0.1", port: listener.localAddress?.port ?? 0).get()
+        let form = cut == .badChunk ? "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n" : "content-length: 6\r\n\r\nabc"
+        let head = "POST /rest HTTP/1.1\r\nhost: x\r\n"
+        // The first request is whole, and the second waits behind it.
+        let requests = "\(head)content-length: 5\r\n\r\nwhole\(head)\(form)"
+        try await client.writeAndFlush(ByteBuffer(string: requests)).get()
+        try await eventually("the second request begins") { begun.withLock { $0 } == 2 }
+        switch cut {
+        case .halfClose: try await client.close(mode: .output).get()
+        case .close: try await client.close().get()
+        case .reset:
+            let options = try #require(client as? any SocketOptionProvider)
+            try await options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
+            try await client.close().get()
+        case .silence: break
+        case .badChunk: try await client.writeAndFlush(ByteBuffer(string: "x\r\n")).get()
+        case .shutdown:
+            for task in tasks.withLock({ $0 }) { task.cancel() }
+        case .nothing:
+            try await client.writeAndFlush(ByteBuffer(string: "def")).get()
+            try await client.close(mode: .output).get()
+        }
+        try await eventually("the second request ends") { bodies.withLock { $0.count } == 2 }
+        let read = bodies.withLock { $0 }
+        #expect(read == ["whole", cut == .nothing ? "abcdef" : nil])
+        if cut == .nothing {
+            try await eventually("both are answered") { received.text.split(separator: "HTTP/1.1 200 ").count == 2 }
+        }
+        try? await client.close().get()
+        try await listener.close().get()
+    }
+
     /// How a client leaves during a request, and what it had pipelined.
     enum Departure: CaseIterable {
         case halfClose, close, reset, closeWithUnread, closeWithTooMuch

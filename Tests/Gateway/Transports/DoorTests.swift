@@ -180,6 +180,29 @@ struct DoorTimeTests {
         #expect(!door.channel.isActive)
     }
 
+    /// Delays closes, as TLS does until the client closes its half.
+    private final class CloseHolder: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+
+        func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+            promise?.succeed()
+        }
+    }
+
+    @Test("fails the server's body before the end of its input, also while TLS delays the close")
+    func inputEnds() throws {
+        let door = try Door()
+        try door.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        try door.channel.pipeline.syncOperations.addHandler(CloseHolder(), position: .first)
+        door.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(throws: ChannelError.eof) { try door.channel.throwIfErrorCaught() }
+        let whole = try Door()
+        try whole.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n{")
+        whole.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(whole.channel.isActive)
+        try whole.channel.throwIfErrorCaught()
+    }
+
     @Test("closes a client that reads nothing, but not one that reads slowly")
     func readers() throws {
         let door = try Door()

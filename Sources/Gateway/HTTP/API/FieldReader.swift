@@ -287,11 +287,7 @@ extension FieldReader {
     }
 
     private static func bytes(_ request: Request, limit: Int) async throws -> [UInt8] {
-        do {
-            return Array(try await request.body.collect(upTo: limit).readableBytesView)
-        } catch is NIOTooManyBytesError {
-            throw Problem(.contentTooLarge, "the body exceeds \(limit) bytes")
-        }
+        Array(try await request.completeBody(upTo: limit).readableBytesView)
     }
 
     private static func parse(_ bytes: [UInt8]) throws -> JSONValue {
@@ -299,6 +295,26 @@ extension FieldReader {
             return try JSONParser.parse(bytes)
         } catch {
             throw Problem(.badRequest, "the body is \(error)")
+        }
+    }
+}
+
+extension Request {
+    /// Reads the body to its end.
+    ///
+    /// - Throws: ``Problem``: 413 if it is longer than `limit`, 400 if the connection ends before
+    ///   the body does, 503 if the gateway stops, and those of the middleware that watches it.
+    func completeBody(upTo limit: Int) async throws -> ByteBuffer {
+        do {
+            return try await self.body.collect(upTo: limit)
+        } catch let problem as Problem {
+            throw problem
+        } catch is NIOTooManyBytesError {
+            throw Problem(.contentTooLarge, "the body exceeds \(limit) bytes")
+        } catch is CancellationError {
+            throw Problem(.serviceUnavailable, "the gateway is stopping; try again", retryAfter: 1)
+        } catch {
+            throw Problem(.badRequest, "the connection ended before the body did")
         }
     }
 }

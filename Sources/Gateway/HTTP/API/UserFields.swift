@@ -110,18 +110,19 @@ package struct UserFields: Sendable {
 
     /// Reads a language tag such as `de-CH`; phones write an underscore for the hyphen.
     private static func locale(_ body: inout FieldReader) -> String? {
-        guard let text = body.text("locale", limit: Self.longestLocale) else { return nil }
+        guard let text = body.text("locale", limit: LocaleTag.longest) else { return nil }
         if !Self.isLanguageTag(text) { body.fault("locale", Self.noLanguageTag) }
         return text
     }
 
-    static let longestLocale = 35
     /// The fault of an invalid language tag.
     static let noLanguageTag = "must be a language tag such as de or de-CH"
 
-    /// Whether the text is a language tag; an underscore may replace the hyphen.
+    /// Whether the text is a language tag, with what phones add behind `@` or `#`; an underscore
+    /// may replace the hyphen.
     static func isLanguageTag(_ text: String) -> Bool {
-        let parts = text.utf8.split(omittingEmptySubsequences: false) {
+        guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { return false }
+        let parts = LocaleTag.tag(in: text).utf8.split(omittingEmptySubsequences: false) {
             $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
         }
         return parts.allSatisfy { part in
@@ -272,6 +273,13 @@ extension Schema {
     /// A device token: printable ASCII.
     static let deviceToken = text(UserFields.longestToken, pattern: "^[ -~]+$")
 
+    /// A language tag, as ``UserFields/isLanguageTag(_:)`` reads it.
+    static let locale = string(min: 1, max: LocaleTag.longest, pattern: "^\(Self.localePattern)$")
+    /// The same, or empty text.
+    static let lenientLocale = string(max: LocaleTag.longest, pattern: "^(\(Self.localePattern))?$")(
+        "A language tag such as de-CH.")
+    private static let localePattern = "[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*([-_]*[@#][!-~]*)?"
+
     static let deviceRegistration = Schema(
         "DeviceRegistration",
         [
@@ -283,7 +291,7 @@ extension Schema {
             "name?": .text(Device.longestName).orNull("Replaces a device with the same user, app, platform and name."),
             "device_id?": .text(Device.longestName).orNull,
             "app_version?": .text(64).orNull,
-            "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
+            "locale?": .locale.orNull,
         ], isClosed: true)
 
     static let quietHoursChange = Schema(
@@ -299,7 +307,7 @@ extension Schema {
         "SettingsChange", "Members that are left out stay; null clears a member.",
         [
             "zone?": .text(64).orNull("An IANA zone."),
-            "locale?": .string(max: 35, pattern: "^[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*$").orNull,
+            "locale?": .locale.orNull,
             "email?": .text(254).orNull("An address; it is not verified."),
             "opted_out?": .bool.orNull("null: false."),
             "email_opted_out?": .bool.orNull("null: false."),

@@ -131,6 +131,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
+        self.failBody(context)
         self.leave()
         context.fireChannelInactive()
     }
@@ -214,8 +215,20 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
         // The server would take no request after the event.
         case ChannelEvent.inputClosed where !self.waiting.isEmpty: self.isInputClosed = true
+        case ChannelEvent.inputClosed:
+            self.failBody(context)
+            context.fireUserInboundEventTriggered(event)
         default: context.fireUserInboundEventTriggered(event)
         }
+    }
+
+    /// Fails the body that the server receives, if its end has not arrived.
+    ///
+    /// The server takes the end of the input for the end of the body, so the error goes first.
+    private func failBody(_ context: ChannelHandlerContext) {
+        guard case .forwarding = self.phase else { return }
+        // A parser's error would make the server write a second answer.
+        context.fireErrorCaught(ChannelError.eof)
     }
 
     /// Whether a request for an endpoint is arriving or being answered.

@@ -34,6 +34,11 @@ package struct LocaleTag: Sendable, Hashable {
     /// The default without any other setting.
     static let english = LocaleTag(key: "en")
 
+    /// The most characters of a tag and what follows it.
+    ///
+    /// The extensions of a phone that has regional preferences take about 50.
+    package static let longest = 128
+
     /// Lower case, with hyphens.
     package let key: String
 
@@ -41,8 +46,8 @@ package struct LocaleTag: Sendable, Hashable {
     ///
     /// - Returns: nil if malformed.
     init?(_ text: String) {
-        guard text.utf8.count <= 35 else { return nil }
-        let key = text.lowercased().replacing("_", with: "-")
+        guard text.utf8.count <= Self.longest else { return nil }
+        let key = Self.tag(in: text).lowercased().replacing("_", with: "-")
         let parts = key.split(separator: "-", omittingEmptySubsequences: false)
         let isTag = parts.allSatisfy { part in
             (1...8).contains(part.utf8.count) && part.utf8.allSatisfy { Self.isLetter($0) || Self.isDigit($0) }
@@ -54,6 +59,20 @@ package struct LocaleTag: Sendable, Hashable {
 
     private init(key: String) {
         self.key = key
+    }
+
+    /// Returns the text up to the first `@` or `#`, without the separators before that.
+    ///
+    /// Phones write what is no part of the tag there: `th_TH@calendar=gregorian`, `zh_CN_#Hans`.
+    package static func tag(in text: String) -> Substring {
+        guard let end = text.utf8.firstIndex(where: { $0 == UInt8(ascii: "@") || $0 == UInt8(ascii: "#") }) else {
+            return text[...]
+        }
+        var tag = text[..<end]
+        while let last = tag.utf8.last, last == UInt8(ascii: "-") || last == UInt8(ascii: "_") {
+            tag = tag[..<tag.utf8.index(before: tag.endIndex)]
+        }
+        return tag
     }
 
     /// The tag and its parents, the nearest first: zh-Hant-TW, zh-Hant, zh.

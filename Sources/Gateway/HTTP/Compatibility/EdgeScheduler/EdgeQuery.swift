@@ -107,10 +107,34 @@ struct EdgeQuery {
         if value == "not.is.null" { return .isNull(false) }
         if value.hasPrefix("eq.") { return .among([String(value.dropFirst(3))]) }
         if value.hasPrefix("in.("), value.hasSuffix(")") {
-            let texts = value.dropFirst(4).dropLast().split(separator: ",")
-            return .among(Set(texts.map { $0.hasPrefix("\"") ? String($0.dropFirst().dropLast()) : String($0) }))
+            guard let values = Self.values(value.dropFirst(4).dropLast()) else {
+                throw JobFault(name, "has a quoted value that holds a quote or a backslash, or does not end")
+            }
+            return .among(values)
         }
         throw JobFault(name, "must be eq., in.(…), is.null or not.is.null")
+    }
+
+    /// Returns the values of a list; nil if a quoted one is not understood.
+    ///
+    /// As in PostgREST, a quoted value may hold commas, and a quote within a value counts as text.
+    private static func values(_ list: Substring) -> Set<String>? {
+        var values: Set<String> = []
+        var rest = list
+        while let first = rest.first {
+            let isQuoted = first == "\""
+            if isQuoted { rest = rest.dropFirst() }
+            let value = rest.prefix { $0 != (isQuoted ? "\"" : ",") }
+            rest = rest[value.endIndex...]
+            if isQuoted {
+                guard !rest.isEmpty, !value.contains("\\") else { return nil }
+                rest = rest.dropFirst()
+            }
+            guard rest.isEmpty || rest.first == "," else { return nil }
+            rest = rest.dropFirst()
+            if isQuoted || !value.isEmpty { values.insert(String(value)) }
+        }
+        return values
     }
 
     // MARK: Rows

@@ -81,7 +81,7 @@ enum EdgeRequests {
     }
 
     private static func locale(_ fields: inout FieldReader) -> String? {
-        let text = fields.text("locale", limit: UserFields.longestLocale)
+        let text = fields.text("locale", limit: LocaleTag.longest)
         if let text, !UserFields.isLanguageTag(text) { fields.fault("locale", UserFields.noLanguageTag) }
         return text
     }
@@ -132,8 +132,7 @@ extension Schema {
             "token": .deviceToken("The hexadecimal APNs token for `ios`, the FCM token for `android`."),
             "device_id?": .string(max: Device.longestName).orNull("Replaces its previous registration."),
             "app_version?": .string(max: 64).orNull,
-            "locale?": .string(max: 35, pattern: "^([A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*)?$").orNull(
-                "A language tag such as de-CH."),
+            "locale?": .lenientLocale.orNull,
         ])
 
     static let edgeEvent = Schema(

@@ -129,8 +129,7 @@ struct EdgeTokenRoutes {
                 "Printable ASCII, and no topic (/topics/…)."),
             "device_id?": .string(max: Device.longestName).orNull,
             "app_version?": .string(max: 64).orNull,
-            "locale?": .string(max: 35, pattern: "^([A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8})*)?$").orNull(
-                "A language tag such as de-CH."),
+            "locale?": .lenientLocale.orNull,
             "last_seen_at?": .anything("Ignored: always now."),
         ])(
             "Absent fields stay, as does a null or empty token; null or empty text clears the others."
