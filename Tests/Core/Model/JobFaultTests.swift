@@ -70,6 +70,15 @@ struct JobFaultTests {
                 ["deliver_at": "2026-11-20T10:00:00Z", "deliver_local": "10:00"],
                 ["deliver_local: excludes deliver_at"]
             ),
+            (
+                ["deliver_at": "2026-11-20T10:00:00+01:00", "expires_at": "2026-11-20T09:00:00Z"],
+                ["expires_at: must be after deliver_at"]
+            ),
+            (
+                ["deliver_at": "2026-11-20T10:00:00Z", "keep_until": "2026-11-20T09:59:59Z"],
+                ["keep_until: must be after deliver_at"]
+            ),
+            (["deliver_at": "2026-11-20T10:00:00+01:00", "expires_at": "2026-11-20T09:00:01Z"], []),
             (["event": ""], ["event: is empty"]),
             (["event": "e", "args": "{}"], ["args: must be a JSON array"]),
             (["event": "e", "args": "["], ["args: is not valid JSON at byte 1"]),

@@ -97,6 +97,26 @@ struct OpenAPITests {
         #expect(Set(properties.map(\.key)) == Set(names))
     }
 
+    @Test("the schema of every JSON body of /v1 is closed, as its route refuses unknown members")
+    func closedBodies() async throws {
+        let document = try await DescribedDocument.canonical.make()
+        for operation in DescribedDocument.operations(document) {
+            let content = operation.value["requestBody"]?["content"]
+            guard let schema = content?["application/json"]?["schema"] else { continue }
+            let forms = Self.forms(of: schema, in: document)
+            #expect(!forms.isEmpty, "\(operation.name)")
+            #expect(forms.allSatisfy { $0["additionalProperties"] == .bool(false) }, "\(operation.name)")
+        }
+    }
+
+    /// The schemas of the objects that a body may be or hold as elements.
+    private static func forms(of schema: JSONValue, in document: JSONValue) -> [JSONValue] {
+        guard let schema = DescribedDocument.resolved(schema, in: document) else { return [] }
+        var parts = schema["oneOf"]?.array ?? []
+        if let element = schema["items"] { parts.append(element) }
+        return parts.isEmpty ? [schema] : parts.flatMap { Self.forms(of: $0, in: document) }
+    }
+
     @Test("docs/rest.md lists every operation with its scope, and no other")
     func reference() async throws {
         var described: [String: String] = [:]

@@ -68,7 +68,7 @@ struct TaskDeviceRoutes {
     private static let endpoints = [
         "apns": Endpoint(
             provider: .apns, platform: .ios, name: "APNs",
-            token: .text(UserFields.longestToken, pattern: "^([0-9A-Fa-f]{2})+$")("The APNs token."),
+            token: .string(min: 64, max: 200, pattern: "^([0-9A-Fa-f]{2})+$")("The APNs token."),
             device: .taskAPNsDevice),
         "gcm": Endpoint(
             provider: .fcm, platform: .android, name: "FCM",

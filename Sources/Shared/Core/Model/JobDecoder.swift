@@ -131,6 +131,11 @@ package struct JobDecoder {
         content.deliverAt = self.moment("deliver_at")
         content.deliverLocal = self.wallTime("deliver_local")
         if content.deliverAt != nil, content.deliverLocal != nil { self.fault("deliver_local", "excludes deliver_at") }
+        if let due = content.deliverAt {
+            for (name, end) in [("expires_at", content.expiresAt), ("keep_until", content.keepUntil)] {
+                if let end, end <= due { self.fault(name, "must be after deliver_at") }
+            }
+        }
         content.digest = self.text("digest", limit: JobLimits.name)
         content.extras.url = self.link("url") { LinkRule.fault(ofLink: $0) }
         content.extras.image = self.link("image") { LinkRule.fault(ofImage: $0) }

@@ -47,7 +47,7 @@ struct BroadcastRoutes {
         scope: .admin,
         query: [
             "limit?": .integer(1...100, default: 20),
-            "cursor?": .text(64)("`next_cursor` of the previous page."),
+            "cursor?": .uuid("`next_cursor` of the previous page."),
             "state?": .cases(of: Broadcast.State.self),
         ],
         answers: [

@@ -162,7 +162,7 @@ extension Schema {
             "user?": .text(JobLimits.user).orNull,
             "users?": .list(of: .text(JobLimits.user), min: 1, max: JobLimits.users).orNull,
             "topic?": .text(JobLimits.name).orNull("Sends to the subscribers of a topic."),
-            "all?": .bool.orNull("Sends to everyone."),
+            "all?": .constant(.bool(true)).orNull("Sends to everyone."),
             "except?": .list(of: .text(JobLimits.user), min: 1, max: JobLimits.users).orNull,
             "id?": .text(JobLimits.id).orNull,
             "org?": .text(JobLimits.org).orNull,
@@ -198,7 +198,7 @@ extension Schema {
             "event?": .text(JobLimits.name).orNull,
             "args?": .list(of: .anything, max: JobLimits.json).orNull,
             "traceparent?": .string.orNull("The W3C trace context; ignored if malformed."),
-        ])
+        ], isClosed: true)
 
     static let jobAccepted = Schema(
         "JobAccepted",

@@ -187,10 +187,14 @@ struct ScheduleBody {
         if cron != nil, job?.id != nil {
             body.fault("job.id", "cannot be combined with cron: each occurrence has its own id")
         }
-        if cron != nil, case .notification(let content) = job?.payload {
-            for (name, moment) in [("expires_at", content.expiresAt), ("keep_until", content.keepUntil)]
-            where moment != nil {
-                body.fault("job.\(name)", "cannot be combined with cron: later occurrences would come after it")
+        if case .notification(let content) = job?.payload {
+            for (name, end) in [("expires_at", content.expiresAt), ("keep_until", content.keepUntil)] {
+                guard let end else { continue }
+                if cron != nil {
+                    body.fault("job.\(name)", "cannot be combined with cron: later occurrences would come after it")
+                } else if let at, end <= at {
+                    body.fault("job.\(name)", "must be after at")
+                }
             }
         }
         guard body.faults.isEmpty, let job, let due = at ?? first?.at else { throw Problem(faults: body.faults) }
@@ -311,5 +315,5 @@ extension Schema {
             "job": .job(
                 "Without `deliver_at` and `deliver_local`; with `cron` also without `id`, `expires_at` and "
                     + "`keep_until`."),
-        ])
+        ], isClosed: true)
 }

@@ -19,7 +19,7 @@ struct TypeRoutes {
         "listTypes",
         "Lists the types and categories of the catalog with their names, descriptions and icons.",
         query: [
-            "locale?": .string(max: 400)(
+            "locale?": .text(400)(
                 "The wanted languages, best first, separated by commas; by default the catalog's.")
         ],
         headers: ["If-None-Match?": .string("The ETag of the client's copy.")],

@@ -26,17 +26,14 @@ struct UnsubscribeRoutes {
     ]
 
     private func target(_ request: Request) throws -> UnsubscribeLinks.Target {
-        var query = FieldReader(query: request, of: Self.page)
-        let token = query.text("token", limit: UnsubscribeLinks.longestToken, isRequired: true)
-        try query.finish()
+        // Mail relays and chats add parameters of their own to a link.
+        let token = try RequestQuery(of: request)["token"]
         guard let links = self.users.unsubscribeLinks else {
             throw Problem(.notFound, "unsubscribe links are off: AUTH_JWT_SECRET is not set")
         }
         guard let token, let target = links.target(of: token) else {
             let reason = "is not a valid unsubscribe token; open the link in the e-mail again"
-            query.fault("token", reason)
-            try query.finish()
-            throw Problem(.badRequest, "token: \(reason)")
+            throw Problem(.badRequest, faults: [JobFault("token", reason)])
         }
         return target
     }
@@ -131,13 +128,7 @@ struct UnsubscribeRoutes {
     ///
     /// - Throws: ``Problem`` if it is not the form of a mail program or of the page.
     private func isForAll(_ request: Request) async throws -> Bool {
-        let buffer: ByteBuffer
-        do {
-            buffer = try await request.body.collect(upTo: Self.largestBody)
-        } catch is NIOTooManyBytesError {
-            throw Problem(.contentTooLarge, "the body exceeds \(Self.largestBody) bytes")
-        }
-        let text = String(buffer: buffer)
+        let text = String(buffer: try await request.completeBody(upTo: Self.largestBody))
         if request.headers[.contentType]?.lowercased().hasPrefix("multipart/form-data") == true {
             // RFC 8058 allows either form type; only one field matters here.
             if text.contains("name=\"List-Unsubscribe\""), text.contains("One-Click") { return false }

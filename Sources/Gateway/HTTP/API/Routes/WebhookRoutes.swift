@@ -99,7 +99,7 @@ struct WebhookRoutes {
         query: [
             "org?": .text(JobLimits.org),
             "limit?": .integer(1...100, default: 20),
-            "cursor?": .string(max: 64),
+            "cursor?": .uuid("`next_cursor` of the previous page."),
         ],
         answers: [
             .ok("A page.", .object(["webhooks": .list(of: .webhook, max: 100), "next_cursor": .string.orNull]))
