@@ -68,6 +68,7 @@ struct TokenCommand: AsyncParsableCommand {
             let now = Timestamp.now()
             let token = TokenIssuer.issue(
                 user: self.user,
+                userClaim: authentication.userClaim,
                 scope: scope,
                 lifetime: lifetime,
                 secret: authentication.secrets.first ?? "",

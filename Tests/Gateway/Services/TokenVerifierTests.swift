@@ -230,6 +230,25 @@ struct TokenVerifierTests {
         #expect(caller.allowance.faults(type: "other", fields: ["type", "all"]).map(\.field) == ["type", "all"])
     }
 
+    @Test("puts the user of an issued token into the configured claim")
+    func issuedClaim() async throws {
+        var rules = TokenRules()
+        rules.userClaim = #"https://example.com/"id""#
+        let token = TokenIssuer.issue(
+            user: "ada",
+            userClaim: rules.userClaim,
+            scope: .service,
+            lifetime: .seconds(60),
+            secret: Tokens.secret,
+            issuer: nil,
+            audience: nil,
+            now: Tokens.now
+        )
+        let caller = try await Tokens.verifier(rules: rules).verify(token)
+        #expect(caller.user == "ada")
+        #expect(caller.scopes == [.service])
+    }
+
     @Test("expires cached tokens on time and matches only their exact text")
     func remembered() async throws {
         let clock = Mutex(Tokens.now)

@@ -279,10 +279,12 @@ package enum TokenIssuer {
     /// Returns a signed HS256 token.
     ///
     /// - Parameters:
+    ///   - userClaim: the claim that holds the user, as in ``TokenRules``.
     ///   - types: the types of jobs that it may send; nil for all.
     ///   - audiences: the audiences that it may send jobs to; nil for all.
     package static func issue(
         user: String,
+        userClaim: String = "sub",
         scope: Caller.Scope?,
         lifetime: Duration,
         secret: String,
@@ -294,7 +296,8 @@ package enum TokenIssuer {
     ) -> String {
         var claims = JSONWriter()
         claims.beginObject()
-        claims.member("sub", user)
+        claims.key(escaping: userClaim)
+        claims.string(user)
         let words: [(StaticString, String?)] = [("scope", scope?.rawValue), ("iss", issuer), ("aud", audience)]
         for case (let name, .some(let text)) in words {
             claims.key(name)
