@@ -74,7 +74,12 @@ struct TraceCommand: AsyncParsableCommand {
             let name = try await tools.control.name(org: self.org ?? "", id: id)
             let items = try await tools.database.jobs.notifications(
                 of: name, status: nil, user: self.user, after: "", limit: self.limit)
-            try await self.show(items, tools.database, none: self.nothing(found: id))
+            var found = items.map { (user: $0.notification.user, id: $0.notification.id) }
+            if found.count < self.limit {
+                found += try await tools.database.traces.held(
+                    of: name, user: self.user, limit: self.limit - found.count)
+            }
+            try await self.show(found, tools.database, none: self.nothing(found: id))
         }
     }
 
@@ -90,17 +95,20 @@ struct TraceCommand: AsyncParsableCommand {
             var filter = PeopleStore.Filter()
             filter.limit = self.limit
             let items = try await Database(pool).people.notifications(user: user, filter)
-            try await self.show(items, Database(pool), none: "there is no notification for \(user)")
+            try await self.show(
+                items.map { (user: user, id: $0.notification.id) }, Database(pool),
+                none: "there is no notification for \(user)")
         }
     }
 
-    private func show(_ items: [PeopleStore.Item], _ database: Database, none: String) async throws {
+    private func show(
+        _ items: [(user: String, id: NotificationID)],
+        _ database: Database,
+        none: String
+    ) async throws {
         guard !items.isEmpty else { throw CommandFailure(ExitStatus.no, none) }
         for (index, item) in items.enumerated() {
-            let notification = item.notification
-            guard let record = try await database.traces.record(notification.id, user: notification.user) else {
-                continue
-            }
+            guard let record = try await database.traces.record(item.id, user: item.user) else { continue }
             if index > 0, !self.output.json { Terminal.line("") }
             self.show(record)
         }

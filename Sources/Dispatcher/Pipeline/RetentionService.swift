@@ -43,6 +43,9 @@ package struct RetentionService: Service {
     private static let deadLetterBatchSize = 5_000
     /// The rows of one step that are in no day's partition of the audit.
     private static let strayBatchSize = 5_000
+    /// The items of digests and their job ids are kept this long, or as long as notifications and
+    /// their tombstones if that is shorter: they hold the same texts.
+    private static let longestDigestItems: Duration = .seconds(90 * 86_400)
     /// A device that was switched off keeps its id this long, in case its token is registered
     /// again.
     private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
@@ -119,8 +122,8 @@ package struct RetentionService: Service {
 
     private var kinds: [Kind] {
         [
-            self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.broadcasts,
-            self.deadLetters,
+            self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.digestItems,
+            self.broadcasts, self.deadLetters,
         ]
     }
 
@@ -128,6 +131,13 @@ package struct RetentionService: Service {
         try await self.inSteps {
             try await self.store.dropCancellations(
                 before: now - .seconds(7 * 86_400), limit: Self.batchSize)
+        }
+    }
+
+    private func digestItems(_ now: Timestamp) async throws -> Bool {
+        let kept = min(Self.longestDigestItems, self.periods.inbox + self.periods.tombstones)
+        return try await self.inSteps {
+            try await self.dispatcher.database.digests.forget(before: now - kept, limit: Self.batchSize)
         }
     }
 

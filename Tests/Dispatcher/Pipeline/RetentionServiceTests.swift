@@ -62,4 +62,33 @@ struct RetentionServiceTests {
             #expect(counts == [[2, 1]])
         }
     }
+
+    @Test(
+        "keeps items of digests no longer than notifications and their tombstones, and 90 days at most",
+        arguments: [(14, 1, ["14"]), (90, 30, ["14", "16", "89"])])
+    func digestItems(inbox: Int, tombstones: Int, left: [String]) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.digest_items (user_id, notification_id, digest_id, is_single, gathered_at,
+                    job_entry, org_id, type, severity, delivery, channels, title, body)
+                SELECT 'ada', gen_random_uuid(), gen_random_uuid(), n < 20, now() - n * interval '1 day', 'jobs/' || n,
+                    '', 'news', 'info', 'push', 3, n::text, 'text'
+                FROM unnest('{14,16,89,91}'::int4[]) AS n
+                """)
+            let now = try await dispatcher.database.notifications.clock()
+            let service = RetentionService(
+                dispatcher: dispatcher,
+                periods: .init(audit: 90, inbox: inbox, tombstones: tombstones, devices: 90, deadLetters: 30),
+                machine: { now + .seconds(3_600) })
+            let run = Task { try await service.run() }
+            defer { run.cancel() }
+            try await eventually("the others are gone") {
+                let items = try await database.pool.query("SELECT title FROM carillon.digest_items ORDER BY title")
+                return try items.map { try $0.text(0) } == left
+            }
+            run.cancel()
+            _ = await run.result
+        }
+    }
 }

@@ -291,6 +291,25 @@ struct LocalBroadcastTests {
         }
     }
 
+    @Test("users who are erased before their local time count as cancelled, also one alone in a page")
+    func erased() async throws {
+        try await Self.with("12:00") { scene in
+            try await scene.pool.query("INSERT INTO carillon.user_settings (user_id, zone) VALUES ('u1', 'Asia/Tokyo')")
+            try await scene.expand()
+            let database = scene.dispatcher.database
+            for user in ["u1", "u2"] {
+                _ = try await database.users.erase(user: user)
+                _ = try await database.schedules.erase(user: user)
+            }
+            #expect(try await scene.counted("scheduled") == 38)
+            scene.advance(to: 3_300)
+            try await scene.fireAll()
+            #expect(try await scene.counted("cancelled") == 2)
+            #expect(try await scene.counted("scheduled") == 0)
+            #expect(try await scene.stored() == 38)
+        }
+    }
+
     @Test("users who do not want it at their local time are counted, and nothing is stored for them")
     func refused() async throws {
         try await Self.with("12:00", isOnByDefault: false) { scene in

@@ -325,6 +325,8 @@ struct DigestTests {
             let held = try await gateway.call(.get, "/v1/jobs/c1", token: service)
             #expect(held.body["recipients"]?["deferred"]?.integer == 1)
             #expect(held.body["final"]?.bool == false)
+            let traced = try await stack.command(["trace", "c1"])
+            #expect(traced.code == 0 && traced.output.contains("gathered"), "\(traced)")
             let answer = try await gateway.call(.delete, "/v1/jobs/c1", token: service)
             #expect(answer.body["status"]?.string == "cancelled")
             #expect(answer.body["cancelled"]?.integer == 1)

@@ -276,8 +276,10 @@ struct ScheduleTests {
                 "CREATE TRIGGER stall BEFORE DELETE ON carillon.schedules FOR EACH ROW EXECUTE FUNCTION carillon.stall()"
             )
             try await Schedules.makeDue(stack)
-            try await eventually("they were sent") {
-                socket.titles.count == 5 && stack.pushed()["phone"]?.count == 5
+            try await eventually("they were sent, and the pushes are on record") {
+                let accepted = try await pool.query(
+                    "SELECT FROM carillon.delivery_attempts WHERE kind = 'push' AND outcome = 'accepted'")
+                return socket.titles.count == 5 && accepted.count == 5
             }
             first.send(SIGKILL)
             try await first.waitForExit()
@@ -493,6 +495,14 @@ struct ScheduleRestTests {
         (
             #"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created","deliver_on":"08:00"}}"#,
             ["job.deliver_on"]
+        ),
+        (
+            #"{"at":"2099-01-01T09:00:00+01:00","job":{"user":"u","type":"invoice_created","expires_at":"2099-01-01T08:00:00Z"}}"#,
+            ["job.expires_at"]
+        ),
+        (
+            #"{"at":"2099-01-01T09:00:00+01:00","job":{"user":"u","type":"invoice_created","keep_until":"2099-01-01T07:00:00Z"}}"#,
+            ["job.keep_until"]
         ),
         (#"{"cron":"@daily","zone":"UTC","job":{"id":"a","user":"u","type":"invoice_created"}}"#, ["job.id"]),
         (

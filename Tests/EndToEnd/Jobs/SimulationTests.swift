@@ -57,7 +57,7 @@ struct SimulationTests {
                   offer:
                     severity: info
                     delivery: push
-                    cap: {count: 2, per: 1h}
+                    cap: {count: 2, per: 30m}
                     templates:
                       en: {title: "{{n}} offers", body: "For you"}
                       de: {title: "{{n}} Angebote", body: "Für Sie"}
@@ -89,6 +89,11 @@ struct SimulationTests {
             #expect(capped.body["cap"]?.string == "type")
             #expect(capped.body["steps"]?.texts("step") == ["store", "hold_back", "settle"])
             #expect(capped.body["steps"]?.array?[1]["reason"]?.string == "capped_by_type")
+            // The cap's time is over when quiet hours end.
+            try await gateway.set(QuietNow.settings, of: "ada")
+            let quiet = try await simulate(job)
+            #expect(quiet.body["cap"] == .null)
+            #expect(quiet.body["steps"]?.texts("step") == ["store", "postpone", "push"])
             let faulty = try await simulate(#"{"type":"offer","vars":{}}"#)
             #expect(faulty.status == 422)
             #expect(faulty.faults == ["job.vars.n"])

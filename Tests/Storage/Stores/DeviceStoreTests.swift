@@ -140,6 +140,27 @@ struct DeviceStoreTests {
         }
     }
 
+    @Test("switches off no FCM topic and no webhook as stale, which register once")
+    func stale() async throws {
+        try await Samples.withStores { database in
+            for (platform, token) in [
+                (Platform.android, "phone"), (.android, "/topics/news"), (.webhook, "room"),
+            ] {
+                var device = Samples.device(user: "a", token: token, name: token)
+                device.platform = platform
+                device.provider = platform.provider
+                _ = try await database.devices.register(device)
+            }
+            try await database.pool.query("UPDATE carillon.devices SET last_used_at = now() - interval '91 days'")
+            let now = try await database.notifications.clock()
+            let count = try await database.retention.deactivateDevices(
+                unseenSince: now + .seconds(-90 * 86_400), now: now, limit: 500)
+            #expect(count == 1)
+            let off = try await database.pool.query("SELECT token FROM carillon.devices WHERE NOT active")
+            #expect(try off.map { try $0.text(0) } == ["phone"])
+        }
+    }
+
     @Test("limits the devices of each app separately")
     func limitsOfApps() async throws {
         try await Samples.withStores { database in

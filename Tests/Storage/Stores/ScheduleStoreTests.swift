@@ -230,6 +230,39 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("an erased user of a page counts as cancelled once, unless the page is being fired")
+    func erasedFromPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let chain = try await Self.chain(job: "a", database)
+            let lists = [("UTC", #"["ada","bob","cid"]"#), ("Asia/Tokyo", #"["eve"]"#)]
+            let pages = lists.enumerated().map { number, list in
+                Self.schedule(number, job: "a") {
+                    $0.fields = [("users", Array(list.1.utf8)), ("type", Array("t".utf8))]
+                    $0.part = Schedule.Page.part(zone: list.0, chain: chain, users: $0.id)
+                }
+            }
+            _ = try await store.add(pages)
+            func counted() async throws -> [Int64?] {
+                let progress = try #require(try await database.broadcasts.find(.init(org: "org", id: "a")))
+                let counted = try JSONParser.parse(progress.counted)
+                return [counted["scheduled"]?.integer, counted["cancelled"]?.integer]
+            }
+            for user in ["ada", "ada", "eve", "mia"] { _ = try await store.erase(user: user) }
+            let erased = try await counted()
+            #expect(erased == [16, 2])
+            // Its firing counts all users that it has read, unless the row is gone by then.
+            try await database.pool.query(
+                "UPDATE carillon.schedules SET attempts = 1, wake_at = now() + interval '30 seconds'")
+            for (user, counts) in [("bob", [16, 2]), ("cid", [15, 3])] as [(String, [Int64])] {
+                let changed = try await store.erase(user: user)
+                #expect(changed == 1)
+                let fired = try await counted()
+                #expect(fired == counts)
+            }
+        }
+    }
+
     /// A job that waits for a hundred years, with its entry as the store sees it.
     private static func waiting(_ number: Int, job: String? = nil) -> (schedule: Schedule, entry: String) {
         let entry = "jobs/\(1_795_000_000_000 + number)-0"

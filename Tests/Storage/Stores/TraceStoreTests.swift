@@ -92,6 +92,15 @@ struct TraceStoreTests {
             }
             let foreign = try await store.record(batch[1].id, user: "b")
             #expect(foreign == nil)
+
+            let org = batch[1].org
+            let byEntry = CancellationStore.Name(org: org, id: "2", entries: [batch[1].jobEntry])
+            for name in [CancellationStore.Name(org: org, id: "j2"), byEntry] {
+                let held = try await store.held(of: name, user: nil, limit: 10)
+                #expect(held.map(\.id) == [batch[1].id] && held.map(\.user) == ["a"])
+            }
+            let others = try await store.held(of: byEntry, user: "b", limit: 10)
+            #expect(others.isEmpty)
         }
     }
 

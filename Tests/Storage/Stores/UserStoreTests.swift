@@ -324,6 +324,9 @@ struct UserExportTests {
             let bobs = try await Self.fields(.schedules, "bob", database)
             #expect(bobs.count == 226)
             #expect(bobs.allSatisfy { $0["users"] == nil || $0["users"] == .string(#"["bob"]"#) })
+            // A page without a hit ends after its rows, rather than at the end of the table.
+            let none = try await database.exports.page(.schedules, user: "eve", after: nil)
+            #expect(none.rows.isEmpty && none.cursor != nil)
         }
     }
 

@@ -17,9 +17,6 @@ package struct DigestService: Service {
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 128
     private static let eventsAtOnce = 1_000
-    private static let forgetInterval: Duration = .seconds(60)
-    /// How long the job ids of items are kept.
-    private static let memory: Duration = .seconds(90 * 24 * 3_600)
 
     private let dispatcher: Dispatcher
 
@@ -28,7 +25,6 @@ package struct DigestService: Service {
     }
 
     package func run() async throws {
-        var forgetAt = ContinuousClock.now
         // Halved while windows outlast the time limit together; none does so alone, as its items
         // are limited.
         var size = Self.batchSize
@@ -39,10 +35,6 @@ package struct DigestService: Service {
                     isFull = try await self.flush(atMost: size) == size
                     size = min(size * 2, Self.batchSize)
                 } while isFull && isRunning
-                if ContinuousClock.now >= forgetAt {
-                    try await self.forget()
-                    forgetAt = .now + Self.forgetInterval
-                }
             } catch {
                 if let error = error as? PostgresError, error.code == .timeout || error.sqlState == "57014" {
                     size = max(size / 2, 1)
@@ -213,11 +205,6 @@ package struct DigestService: Service {
         content.expiresAt = digest.expiresAt
         content.keepUntil = digest.keepUntil
         return content
-    }
-
-    private func forget() async throws {
-        let before = try await self.dispatcher.database.notifications.clock() - Self.memory
-        while try await self.dispatcher.database.digests.forget(before: before, limit: 1_000) == 1_000, isRunning {}
     }
 }
 

@@ -111,7 +111,8 @@ struct ScheduleIntake: Sendable {
             schedule.org = item.job.org
             schedule.jobID = job
             schedule.part = part
-            schedule.user = users?.count == 1 ? users?.first : nil
+            // An erasure counts the users of pages, which it finds by their fields.
+            schedule.user = item.chain == nil && users?.count == 1 ? users?.first : nil
             schedule.source = item.origin.text
             schedule.lane = item.lane
             schedule.content = Int64(bitPattern: asked.low)

@@ -231,7 +231,8 @@ package struct JobSimulation: Sendable {
         }
         facts.deviceCount = devices.count { $0.isReachable }
         facts.presence = try await self.presence(of: user, question.presence, now: now)
-        if facts.canInterrupt { facts.cap = try await self.cap(type, user: user, now: now) }
+        // Quiet hours check the cap when they release the notification.
+        if facts.canInterrupt { facts.cap = try await self.cap(type, user: user, now: facts.releaseAt ?? now) }
         return facts
     }
 

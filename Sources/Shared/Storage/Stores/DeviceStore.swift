@@ -136,10 +136,11 @@ package struct DeviceStore: Sendable {
         "(device_id = \(deviceID) OR device_id IS NULL AND name = \(name))"
     }
 
-    /// Whether the token of row `o` is a device's own, and so belongs to one app.
+    /// Whether the token of row `o` is a device's own, and so belongs to one app, which registers
+    /// it at each start.
     ///
     /// Several apps may have the same FCM topic or name of a webhook.
-    private static let isOfOneApp =
+    static let isOfOneApp =
         "o.provider IN ('fcm', 'apns', 'webpush') AND NOT starts_with(o.token, '\(Device.topicPrefix)')"
 
     /// The reason of the removal of device `x` by a registration of `user`.

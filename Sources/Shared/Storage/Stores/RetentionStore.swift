@@ -242,6 +242,8 @@ package struct RetentionStore: Sendable {
 
     /// Switches off devices not seen since a moment, each with an audit row.
     ///
+    /// FCM topics and webhooks are registered once, so they are left alone.
+    ///
     /// - Returns: the number of devices.
     package func deactivateDevices(
         unseenSince moment: Timestamp,
@@ -251,7 +253,9 @@ package struct RetentionStore: Sendable {
         try await self.pool.query(
             """
             WITH stale AS (
-                SELECT id FROM carillon.devices WHERE active AND last_used_at < $1 ORDER BY last_used_at LIMIT $3
+                SELECT o.id FROM carillon.devices o
+                WHERE o.active AND o.last_used_at < $1 AND \(DeviceStore.isOfOneApp)
+                ORDER BY o.last_used_at LIMIT $3
             ), changed AS (
                 UPDATE carillon.devices d SET active = false, deactivated_reason = 'stale'
                 FROM stale s WHERE d.id = s.id AND d.active AND d.last_used_at < $1

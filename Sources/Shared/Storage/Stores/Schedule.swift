@@ -71,7 +71,7 @@ package struct Schedule: Sendable {
         /// The chain's part and the number of the page in it.
         let chain: Int
         let number: Int
-        /// The topic whose subscribers it has; nil for everyone, and in rows of earlier releases.
+        /// The topic whose subscribers it has; nil for everyone.
         package let topic: String?
 
         /// Reads a part that ``part(zone:chain:users:)`` wrote.

@@ -199,23 +199,31 @@ package struct ScheduleStore: Sendable {
         try await self.pool.run(Self.count(outcomes) + [remove])
     }
 
-    /// The statements that count the outcomes of pages' users, in the transaction that removes the
-    /// pages' schedules.
-    private static func count(_ outcomes: [PageOutcome]) -> [PostgresStatement] {
-        let counts: [(Schedule, Schedule.Page, String, Int)] = outcomes.flatMap { schedule, reason, users in
-            schedule.page.map { [(schedule, $0, reason, users), (schedule, $0, "scheduled", -users)] } ?? []
+    /// The statements that count the outcomes of pages' users, in the transaction that removes or
+    /// changes the pages' schedules.
+    ///
+    /// - Parameter fields: the fields of each schedule that stays, which is counted only if it has
+    ///   them and is not being fired, because its firing counts all users that it had; nil for one
+    ///   that is removed; empty if all are.
+    private static func count(_ outcomes: [PageOutcome], fields: [[UInt8]?] = []) -> [PostgresStatement] {
+        var counts: [(schedule: Schedule, page: Schedule.Page, reason: String, users: Int, fields: String?)] = []
+        for (index, outcome) in outcomes.enumerated() {
+            guard let page = outcome.schedule.page else { continue }
+            let own = fields.isEmpty ? nil : fields[index].map { String(decoding: $0, as: UTF8.self) }
+            counts.append((outcome.schedule, page, outcome.reason, outcome.users, own))
+            counts.append((outcome.schedule, page, "scheduled", -outcome.users, own))
         }
         guard !counts.isEmpty else { return [] }
-        let (ids, numbers) = Self.keys(counts.map(\.0))
+        let (ids, numbers) = Self.keys(counts.map(\.schedule))
         let parameters: [PostgresValue] = [
-            ids, numbers, .int4s(clamping: counts.map(\.1.chain)), .int4s(clamping: counts.map(\.1.number)),
-            .texts(counts.map(\.2)), .int4s(clamping: counts.map(\.3)),
+            ids, numbers, .int4s(clamping: counts.map(\.page.chain)), .int4s(clamping: counts.map(\.page.number)),
+            .texts(counts.map(\.reason)), .int4s(clamping: counts.map(\.users)),
+            .optionalTexts(counts.map(\.fields)),
         ]
         // Once it has the lock, the count sees whether another dispatcher has removed a schedule.
-        return [
-            PostgresStatement(ScheduleSQL.lockPages, parameters),
-            PostgresStatement(ScheduleSQL.countOutcomes, parameters),
-        ]
+        return [PostgresStatement(ScheduleSQL.lockPages, parameters)]
+            + (fields.isEmpty ? [] : [PostgresStatement(ScheduleSQL.lock, [ids])])
+            + [PostgresStatement(ScheduleSQL.countOutcomes, parameters)]
     }
 
     /// Ids and numbers, as a claimed schedule may have been replaced by another with the same id.
@@ -388,15 +396,23 @@ extension ScheduleStore {
             guard !rows.isEmpty else { return }
             var parts: [PageOutcome] = []
             for row in rows {
-                var part = Schedule(
-                    id: try row.id(0), fields: [], dueAt: schedule.dueAt, createdAt: schedule.createdAt)
-                part.number = try row.int8(1)
-                part.part = try row.text(2)
                 parts.append(
-                    (schedule: part, reason: NotificationStatus.cancelled.rawValue, users: Int(try row.int4(3))))
+                    (
+                        schedule: try Self.part(row), reason: NotificationStatus.cancelled.rawValue,
+                        users: Int(try row.int4(3))
+                    ))
             }
             try await self.remove(parts.map(\.schedule), outcomes: parts)
         }
+    }
+
+    /// Reads as much of a row as ``count(_:fields:)`` needs: its id, number and part.
+    private static func part(_ row: PostgresRow) throws(PostgresError) -> Schedule {
+        let unread = Timestamp(microseconds: 0)
+        var part = Schedule(id: try row.id(0), fields: [], dueAt: unread, createdAt: unread)
+        part.number = try row.int8(1)
+        part.part = try row.text(2)
+        return part
     }
 
     /// The number of waiting rows of a job.
@@ -443,6 +459,8 @@ extension ScheduleStore {
     /// Removes a user from schedules for several users; those for the user alone are found by the
     /// column `user_id`.
     ///
+    /// In a page of a broadcast, the user counts as cancelled.
+    ///
     /// - Returns: the number of schedules changed or removed.
     package func erase(user: String) async throws(PostgresError) -> Int {
         var last = NotificationID.least
@@ -451,12 +469,21 @@ extension ScheduleStore {
             let start = last
             let result = try await self.pool.query(ScheduleSQL.naming, .text(user), .id(last))
             var changes: [PostgresStatement] = []
+            var parts: [PageOutcome] = []
+            var partFields: [[UInt8]?] = []
             for row in result {
                 last = try row.id(0)
-                let json = try row.optionalJSON(1) ?? []
+                let json = try row.optionalJSON(3) ?? []
                 let fields = FieldsColumn.values(json)
                 let read: [PostgresValue] = [.id(last), .jsonb(json)]
-                switch FieldsErasure.change(fields, user: user) {
+                let change = FieldsErasure.change(fields, user: user)
+                if change != .none {
+                    // A page names each of its users once, and no exceptions.
+                    parts.append(
+                        (schedule: try Self.part(row), reason: NotificationStatus.cancelled.rawValue, users: 1))
+                    partFields.append(change == .remove ? nil : json)
+                }
+                switch change {
                 case .none: break
                 case .remove:
                     changes.append(
@@ -471,7 +498,10 @@ extension ScheduleStore {
                 }
             }
             var changed = 0
-            if !changes.isEmpty { for done in try await self.pool.run(changes) { changed += done.affectedRows } }
+            if !changes.isEmpty {
+                let results = try await self.pool.run(Self.count(parts, fields: partFields) + changes)
+                for done in results.suffix(changes.count) { changed += done.affectedRows }
+            }
             count += changed
             if changed < changes.count {
                 // Another erasure changed some meanwhile: read the page again.
@@ -620,19 +650,28 @@ enum ScheduleSQL {
         WHERE s.id = n.id AND s.number = n.number AND s.due_at = n.due AND s.wake_at IS NOT NULL
         """
 
-    /// The counts of those schedules that still exist, with their broadcasts.
+    /// The counts of those schedules that still exist, with their broadcasts; with fields, also
+    /// only of those that have them and are not being fired.
     ///
-    /// $1: ids, $2: numbers, $3, $4: pages, $5: reasons, $6: users.
+    /// $1: ids, $2: numbers, $3, $4: pages, $5: reasons, $6: users, $7: fields or nulls.
     private static let outcomes = """
         SELECT b.id AS broadcast, n.part, n.page, n.reason, n.users
-        FROM unnest($1, $2, $3, $4, $5, $6) AS n (id, number, part, page, reason, users)
-        JOIN carillon.schedules s ON s.id = n.id AND s.number = n.number
+        FROM unnest($1, $2, $3, $4, $5, $6, $7) AS n (id, number, part, page, reason, users, fields)
+        JOIN carillon.schedules s ON s.id = n.id AND s.number = n.number AND (
+            n.fields IS NULL
+            OR s.fields = n.fields::jsonb AND (s.attempts > 0 AND s.wake_at > now()) IS NOT TRUE
+        )
         JOIN carillon.broadcasts b ON b.org_id = s.org_id AND b.job_id = s.job_id
         """
 
+    /// Locks schedules that are counted, so that no dispatcher claims them meanwhile.
+    ///
+    /// $1: ids.
+    static let lock = "SELECT FROM carillon.schedules WHERE id = ANY($1) ORDER BY id FOR UPDATE"
+
     /// Locks the pages of ``countOutcomes``, in one order for all dispatchers.
     ///
-    /// $1 to $6: as in ``outcomes``.
+    /// $1 to $7: as in ``outcomes``.
     static let lockPages = """
         SELECT FROM carillon.broadcast_pages p
         WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM (\(Self.outcomes)) r)
@@ -641,7 +680,7 @@ enum ScheduleSQL {
 
     /// Adds users to the stored ones of pages, and to the others by reason.
     ///
-    /// Each page has others, because its users leave `scheduled`. $1 to $6: as in ``outcomes``.
+    /// Each page has others, because its users leave `scheduled`. $1 to $7: as in ``outcomes``.
     static let countOutcomes = """
         WITH outcomes AS (
             SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.outcomes)) r
@@ -736,12 +775,14 @@ enum ScheduleSQL {
 
     /// Reads a page of schedules for several users, with the fields of those that may name a user.
     ///
-    /// The page bounds how many are unpacked at a time. $1: user, $2: last id.
+    /// The page bounds how many are unpacked at a time. $1: user, $2: last id. Rows: id, number,
+    /// part and fields.
     static let naming = """
         WITH page AS MATERIALIZED (
-            SELECT id, fields FROM carillon.schedules WHERE user_id IS NULL AND id > $2 ORDER BY id LIMIT 1000
+            SELECT id, number, part, fields FROM carillon.schedules
+            WHERE user_id IS NULL AND id > $2 ORDER BY id LIMIT 1000
         )
-        SELECT s.id, CASE WHEN \(FieldsErasure.mayName("$1", in: "s.fields")) THEN s.fields END
+        SELECT s.id, s.number, s.part, CASE WHEN \(FieldsErasure.mayName("$1", in: "s.fields")) THEN s.fields END
         FROM page s ORDER BY s.id
         """
 }

@@ -86,6 +86,25 @@ package struct TraceStore: Sendable {
         )
     }
 
+    /// Returns the items of a job that digests held, by user; not a lone one, which has a
+    /// notification of its own.
+    ///
+    /// - Parameter user: the only user whose items are wanted; nil for all.
+    package func held(
+        of name: CancellationStore.Name,
+        user: String?,
+        limit: Int
+    ) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
+        for (column, ids) in [("job_id", name.ids), ("job_entry", name.entries)] where !ids.isEmpty {
+            let found = try await self.pool.query(
+                Self.heldItems(of: column), .text(name.org), .texts(ids), .text(user), .int4(clamping: limit))
+            guard found.isEmpty else {
+                return try found.map { (row) throws(PostgresError) in (try row.text(0), try row.id(1)) }
+            }
+        }
+        return []
+    }
+
     /// An item of a digest as the notification that it would have been.
     private func held(_ id: NotificationID, user: String) async throws(PostgresError) -> Record? {
         guard let row = try await self.pool.query(Self.heldItem, .text(user), .id(id)).first else {
@@ -221,6 +240,16 @@ package struct TraceStore: Sendable {
         LEFT JOIN carillon.digests d ON d.id = i.digest_id
         WHERE i.user_id = $1 AND i.notification_id = $2 AND NOT i.is_single
         """
+
+    /// $1: organisation, $2: ids or entries of the job, $3: user or null, $4: limit.
+    private static func heldItems(of column: String) -> String {
+        """
+        SELECT i.user_id, i.notification_id FROM carillon.digest_items i
+        WHERE i.org_id = $1 AND i.\(column) = ANY ($2) AND ($3::text IS NULL OR i.user_id = $3) AND NOT i.is_single
+            AND i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)'
+        ORDER BY i.user_id, i.notification_id LIMIT $4
+        """
+    }
 
     /// Attempts are never older than the notification, so earlier partitions of the audit are
     /// skipped.

@@ -125,9 +125,22 @@ package struct UserExportStore: Sendable {
             case .schedules: "(t.user_id = $1 OR t.user_id IS NULL AND \(mayName))"
             default: "t.user_id = $1"
             }
+        let place = isFirst ? "$2::text IS NULL" : condition
+        if section == .deadLetters || section == .schedules {
+            // Most rows may be for others, and the page bounds how many are unpacked at a time.
+            let candidates = section == .schedules ? "(t.user_id = $1 OR t.user_id IS NULL)" : "true"
+            return """
+                WITH page AS MATERIALIZED (
+                    SELECT * FROM carillon.\(section.rawValue) t
+                    WHERE \(candidates) AND \(place) ORDER BY \(key) LIMIT $3
+                )
+                SELECT CASE WHEN \(owner) THEN to_jsonb(t) - 'user_id' END, concat_ws(' @ ', \(key)), \(isOwn)
+                FROM page t ORDER BY \(key)
+                """
+        }
         return """
             SELECT to_jsonb(t) - 'user_id', concat_ws(' @ ', \(key)), \(isOwn) FROM carillon.\(section.rawValue) t
-            WHERE \(owner) AND \(isFirst ? "$2::text IS NULL" : condition) ORDER BY \(key) LIMIT $3
+            WHERE \(owner) AND \(place) ORDER BY \(key) LIMIT $3
             """
     }
 }

@@ -97,7 +97,8 @@ extension Schema {
                     "name": .string.orNull,
                     "reachable": .bool,
                 ]), max: 100),
-            "cap": .cases(of: CapScope.self).orNull("The cap that the user has reached."),
+            "cap": .cases(of: CapScope.self).orNull(
+                "The cap that the user has reached, or in quiet hours will have reached at their end."),
             "quiet_until": .string.orNull,
             "channels": .list(
                 of: .object(["channel": .channel, "used": .bool, "reason": .string, "at": .time.orNull]), max: 3)(
