@@ -208,22 +208,6 @@ struct WebInboxPushTests {
         #expect(found == ["off", "true", "off", "on", "off", "on", "on", "ada 1", "ada 2", "ada 2"])
     }
 
-    @Test("a gateway of the previous version, which names no user, ends no subscription")
-    func namelessGateway() async throws {
-        let found = try await self.run(
-            """
-            await push("ada").switchOn();
-            const { Client } = await import("/web/inbox-client.js");
-            globalThis.fetch = async (address) => Response.json(address.endsWith("/key") ? { key: "AQID" } : { ticket: "one" });
-            const nameless = new Push(new Client("http://127.0.0.1", async () => "e30.e30.e30"), worker);
-            await nameless.start();
-            const states = [await nameless.state(), await nameless.switchOn().catch(({ kind }) => kind)];
-            states.push(await push("ada").state());
-            return [...states, ...registered];
-            """)
-        #expect(found == ["off", "refused", "on", "ada 1"])
-    }
-
     @Test("push works with a worker that does not cover the page; the site's own notifications stay open")
     func otherScope() async throws {
         try await Stack.withBrowser { _, gateway, browser in

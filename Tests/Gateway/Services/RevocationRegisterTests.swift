@@ -221,7 +221,7 @@ struct RevocationRegisterTests {
         }
     }
 
-    @Test("reads announcements, and takes those of earlier releases for a hint only")
+    @Test("reads announcements, and none of another format")
     func announcements() {
         let revocation = RevocationStore.Revocation(user: "ada b", before: Tokens.now, version: 7)
         #expect(RevocationStore.Revocation(announcement: Array(revocation.announcement.utf8)[...]) == revocation)

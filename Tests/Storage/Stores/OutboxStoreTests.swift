@@ -32,7 +32,7 @@ struct OutboxStoreTests {
     @Test("a read takes rows by the size of their texts, and no fields of a row over 4 MB")
     func sizes() async throws {
         try await Samples.withStores { database in
-            // Past the limit of `enqueue`, as a row of an earlier release may be.
+            // Past the limit of `enqueue`, which a plain INSERT does not have.
             try await database.pool.query(
                 """
                 INSERT INTO carillon.outbox (fields) SELECT jsonb_build_object('user', 'ada', 'body', repeat('x', size))

@@ -19,7 +19,7 @@ struct RedisRun: Sendable {
         /// When a sweep first repaired what the run may lack, by PostgreSQL's clock; nil once the
         /// second repair is done.
         let repaired: Timestamp?
-        /// The epoch of PostgreSQL; nil in the notes of earlier releases.
+        /// The epoch of PostgreSQL.
         let epoch: Int64?
 
         init(_ text: String) {

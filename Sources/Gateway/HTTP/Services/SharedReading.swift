@@ -5,10 +5,12 @@ import HTTPTypes
 
 /// Counts that take long, cached and shared by concurrent callers.
 ///
-/// One runs at a time, as inboxes share its connections. Each stays for five seconds or more, and
-/// takes at most a twentieth of the time.
+/// One runs at a time, as inboxes share its connections. Each stays for 5 to 200 seconds; those of
+/// up to ten seconds take at most a twentieth of the time.
 actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
     private let lifetime: Duration = .seconds(5)
+    /// A count takes 10 s at most; a longer one has waited for others, or the process has stalled.
+    private let longestLifetime: Duration = .seconds(200)
     /// A value stays for this many times the duration of its reading.
     private let rest = 20
     private let mostKnown = 32
@@ -16,39 +18,45 @@ actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
     private let mostReading = 8
 
     private let read: @Sendable (Key) async throws -> Value
+    private let instant: @Sendable () -> ContinuousClock.Instant
     private var known: [Key: (until: ContinuousClock.Instant, value: Value)] = [:]
     private var reading: [Key: Task<Value, any Error>] = [:]
     /// The reading that began last.
     private var last: Task<Value, any Error>?
 
-    init(_ read: @escaping @Sendable (Key) async throws -> Value) {
+    init(
+        _ read: @escaping @Sendable (Key) async throws -> Value,
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
         self.read = read
+        self.instant = instant
     }
 
     /// Returns the cached value of a key, or reads it.
     ///
     /// - Throws: errors of the reading; ``Problem`` 503 if too many readings wait.
     func value(_ key: Key) async throws -> Value {
-        if let known = self.known[key], ContinuousClock.now < known.until { return known.value }
+        if let known = self.known[key], self.instant() < known.until { return known.value }
         if let reading = self.reading[key] { return try await reading.value }
         guard self.reading.count < self.mostReading else {
             throw Problem(.serviceUnavailable, "too many counts are waiting", retryAfter: 5)
         }
         let read = self.read
         let before = self.last
+        let start = self.instant()
         let task = Task {
             _ = await before?.result
             return try await read(key)
         }
-        let start = ContinuousClock.now
         self.last = task
         self.reading[key] = task
         defer { self.reading[key] = nil }
         let value = try await task.value
-        let end = ContinuousClock.now
+        let end = self.instant()
         self.known = self.known.filter { end < $0.value.until }
         if self.known.count < self.mostKnown {
-            self.known[key] = (end + max(self.lifetime, (end - start) * self.rest), value)
+            let rest = min(max(self.lifetime, (end - start) * self.rest), self.longestLifetime)
+            self.known[key] = (end + rest, value)
         }
         return value
     }

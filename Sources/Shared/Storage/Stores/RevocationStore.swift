@@ -96,7 +96,7 @@ extension RevocationStore.Revocation {
     /// The message that announces it: version, time in microseconds and user.
     package var announcement: String { "\(self.version) \(self.before.microseconds) \(self.user)" }
 
-    /// Reads an announcement; nil if it has only the version, as earlier releases send it.
+    /// Reads an announcement; nil if it has another format.
     package init?(announcement: ArraySlice<UInt8>) {
         let parts = announcement.split(separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
             .map { String(decoding: $0, as: UTF8.self) }

@@ -114,7 +114,8 @@ struct MailFaults: Sendable {
         Row(word: "spam", stage: .content, verdict: .refuse("554 5.7.1 Looks like spam")),
         Row(word: "full", stage: .content, verdict: .refuse("552 5.2.2 Mailbox full")),
         Row(word: "toolarge", stage: .content, verdict: .refuse("552 5.3.4 Message too big")),
-        Row(word: "babble", stage: .content, verdict: .refuse("What was that?")),
+        // Closes, because libcurl would wait two minutes for a line with a reply code.
+        Row(word: "babble", stage: .content, verdict: .refuseAndClose("What was that?")),
         Row(word: "deadend", stage: .content, verdict: .refuse("550 5.1.1 No such user")),
         Row(word: "slow", stage: .content, verdict: .acceptLate),
         Row(word: "silent", stage: .content, verdict: .silence),

@@ -117,7 +117,7 @@ function acceptsNow(provider, statistics) {
 function lateSteps(counts) {
   if (!counts?.late) return [];
   return [{ key: "late-steps", kind: "bad", title: `${count(counts.late, "step is", "steps are")} late.`,
-    text: ["Pushes after quiet hours, calls for attention, e-mails, digests or scheduled jobs were due more than a minute ago. ",
+    text: ["Pushes after quiet hours, attention calls, e-mails, digests or scheduled jobs were due more than a minute ago. ",
       "Do dispatchers run? Their log names what they retry."] }];
 }
 

@@ -58,10 +58,7 @@ export class Client {
   /** Returns the user of the token. Only the gateway knows which claim names the user. */
   async user() {
     const last = await this.#ticket?.catch(() => null);
-    const { user } = last?.token === await this.token() ? last : await this.ticket();
-    // During an update, a gateway of the previous version may answer.
-    if (!user) throw new CallError("refused", "the gateway names no user");
-    return user;
+    return (last?.token === await this.token() ? last : await this.ticket()).user;
   }
 
   /**
@@ -111,11 +108,7 @@ export class Client {
 
 function unreachable(error) { throw new CallError("unreachable", String(error?.message ?? error)); }
 
-/**
- * Returns a claim of a token without verifying the token; only the gateway can do that.
- *
- * Modules of the previous version import it, too: during an update a page may load both versions.
- */
+/** Returns a claim of a token without verifying the token; only the gateway can do that. */
 export function claim(token, name) {
   try {
     const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");

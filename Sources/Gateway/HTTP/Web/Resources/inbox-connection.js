@@ -42,7 +42,7 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * @param {(ticket: {token: string, user?: string}) => number | null} version returns the inbox
+   * @param {(ticket: {token: string, user: string}) => number | null} version returns the inbox
    *   version to resume from; null for a full sync.
    */
   constructor(client, version) {

@@ -287,9 +287,8 @@ export class Inbox extends EventTarget {
   }
 
   /** Returns the version to resume from; null if the list is incomplete or another user's. */
-  #resume({ token, user } = {}) {
-    // During an update, a gateway or a script of the previous version may name no user.
-    if (user && user !== this.#owner) {
+  #resume({ token, user }) {
+    if (user !== this.#owner) {
       if (token !== this.#owner) this.#forget();
       this.#owner = user;
       this.#joinTabs();
@@ -383,9 +382,7 @@ export class Inbox extends EventTarget {
   async mute(type) {
     try {
       const { types } = await this.#client.call("GET", "/v1/preferences");
-      const { channels, ...before } = types.find((one) => one.type === type) ?? unlisted;
-      // During an update, a gateway of the previous version may answer, without `own`.
-      const { own = before } = before;
+      const { channels, own } = types.find((one) => one.type === type) ?? unlisted;
       const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : own[name]]));
       await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true) }] });
       return { type, ...wish(false) };
