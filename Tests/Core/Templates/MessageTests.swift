@@ -21,7 +21,8 @@ struct MessageTests {
         arguments: [
             ("zh-Hant-TW", "zh-hant"), ("zh-Hant", "zh-hant"), ("zh-TW", "zh"), ("zh_Hant_TW.UTF8", "en"),
             ("ZH_hant_tw", "zh-hant"), ("pt-BR", "en"), ("en-GB", "en"), ("", "en"), ("?", "en"),
-            ("de-CH-x-private", "de"),
+            ("de-CH-x-private", "de"), ("zh-Hant-CN-u-fw-mon-ms-metric-mu-celsius", "zh-hant"),
+            ("zh_TW_#Hant", "zh"), ("zh__#Hans", "zh"), ("de@calendar=gregorian;numbers=latn", "de"), ("#de", "en"),
         ]
     )
     func locales(wanted: String, expected: String) throws {
@@ -35,7 +36,9 @@ struct MessageTests {
 
     @Test(
         "ignores a malformed locale",
-        arguments: ["", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8"]
+        arguments: [
+            "", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8", "@", "_#de", "d e@x",
+        ]
     )
     func noLocale(text: String) {
         #expect(LocaleTag(text) == nil)

@@ -140,9 +140,14 @@ struct BroadcastTests {
             #expect(try await Broadcasts.number(stack, others) == 0)
             try await eventually("all who want it have it") { stack.pushed().count == Int(wanted) }
             try await stack.waitForPushes()
-            #expect(stack.sandbox.received().count == Int(wanted))
+            // A call that the sandbox answers too late is repeated.
+            let repeats = try await Broadcasts.number(
+                stack, "SELECT count(*) FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+            let sent = wanted...wanted + repeats
+            #expect(sent.contains(Int64(stack.sandbox.received().count)))
             // The job's lane wins over the type's.
-            #expect(try await Self.added(to: "carillon:{fcm}:deliveries:bulk", in: stack) == wanted)
+            let added = try await Self.added(to: "carillon:{fcm}:deliveries:bulk", in: stack)
+            #expect(sent.contains(added))
             for lane in ["critical", "normal"] {
                 #expect(try await Self.added(to: "carillon:{fcm}:deliveries:\(lane)", in: stack) == 0, "\(lane)")
             }

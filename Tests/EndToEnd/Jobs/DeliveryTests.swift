@@ -216,9 +216,10 @@ struct DeliveryTests {
                 try await stack.makeDue(.fcm)
                 let ends = try await stack.query(
                     "SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' AND outcome <> 'retry'")
-                return ends.count < 2 ? nil : try ends.map { try $0.text(0) }
+                let outcomes = try ends.map { try $0.text(0) }.sorted()
+                return Set(outcomes) == ["accepted", "skipped"] ? outcomes : nil
             }
-            #expect(ends.sorted() == ["accepted", "skipped"])
+            #expect(ends.filter { $0 == "accepted" }.count == 1)
             #expect(stack.pushed() == ["unavailable-once-phone": ["Paid"]])
         }
     }

@@ -153,6 +153,19 @@ struct JobCommandTests {
         }
     }
 
+    @Test("token puts the user into the claim of AUTH_USER_CLAIM")
+    func userClaim() async throws {
+        try await Stack.with { stack in
+            let made = try await stack.command(
+                ["token", "--user", "ada"], environment: ["AUTH_USER_CLAIM": "uid"], program: "gateway")
+            #expect(made.code == 0, "\(made.errors)")
+            let claims = try #require(made.output.split(separator: ".").dropFirst().first)
+            let payload = try JSONParser.parse(try #require(Base64.url.decode(claims.utf8)))
+            #expect(payload["uid"]?.string == "ada")
+            #expect(payload["sub"] == nil)
+        }
+    }
+
     @Test("presence shows each open socket with its gateway")
     func presence() async throws {
         try await Stack.with { stack in
