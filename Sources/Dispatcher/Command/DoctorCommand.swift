@@ -42,7 +42,7 @@ struct DoctorCommand: AsyncParsableCommand {
             let settings = DispatcherSettings(reader)
             var report = await Examination.program(
                 .dispatcher, reader, settings.common,
-                // Also those of broadcasts, a listener, and one for scripts.
+                // Also three for broadcasts, and two to relay the outbox.
                 needed: settings.common.databaseConnections + BroadcastService.chains + 3)
             if let finding = Examination.authorities("PROVIDER_CA", path: settings.providerCertificateAuthority) {
                 report.add(finding)

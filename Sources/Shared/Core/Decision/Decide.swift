@@ -84,7 +84,9 @@ package enum RecordedReason: String, Sendable, CaseIterable {
 
 /// Decides what to do next about one notification: the same facts give the same steps.
 ///
-/// The rules apply in this order: expiry, type and opt-out, channels, presence, quiet hours, cap.
+/// The rules apply in this order. To store it: expiry, disabled type, channels, opt-out and
+/// preferences, quiet hours that drop. Once stored: expiry, presence, cap or quiet hours that hold
+/// it back, devices, quiet hours that defer.
 package func decide(_ facts: DecisionFacts) -> [Step] {
     switch facts.progress {
     case .arrived: [storing(facts)]

@@ -27,7 +27,7 @@ package struct CommonOptions: ParsableArguments {
 
 /// The output option of every command that prints results.
 package struct OutputOptions: ParsableArguments {
-    @Flag(help: "Print JSON, for programs.")
+    @Flag(help: "Prints JSON, for programs.")
     package var json = false
 
     package init() {}
