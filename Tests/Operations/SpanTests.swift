@@ -143,10 +143,13 @@ struct SpanTests {
 
     /// Exports `count` spans, and begins the shutdown once the collector has the first request.
     ///
-    /// - Parameter report: runs when the shutdown begins.
+    /// - Parameters:
+    ///   - timeout: the limit of each request.
+    ///   - report: runs when the shutdown begins.
     private static func export(
         _ count: Int,
         to collector: HTTPStub,
+        timeout: Duration,
         logger: Logger,
         report: @escaping @Sendable () -> Void = {}
     ) async throws {
@@ -157,7 +160,8 @@ struct SpanTests {
         configuration.allowPlainHTTP = true
         let export = SpanExport(
             queue: queue, endpoint: collector.url, headers: [], service: "carillon-test",
-            transfer: try TransferClient(configuration: configuration, logger: TestLog.logger), logger: logger)
+            transfer: try TransferClient(configuration: configuration, logger: TestLog.logger), timeout: timeout,
+            logger: logger)
         let service = ReportingExport(export: export, report: report)
         let group = ServiceGroup(
             configuration: ServiceGroupConfiguration(services: [.init(service: service)], logger: TestLog.logger))
@@ -174,7 +178,7 @@ struct SpanTests {
         let (answers, answer) = AsyncStream.makeStream(of: Void.self)
         let lines = LogRecorder(from: .warning) { "\($0.message)" }
         try await HTTPStub.with(.init(body: "{}", hold: { for await _ in answers {} })) { collector in
-            try await Self.export(2_048, to: collector, logger: lines.logger) { answer.finish() }
+            try await Self.export(2_048, to: collector, timeout: longestWait, logger: lines.logger) { answer.finish() }
             var count = 0
             for request in collector.received {
                 let scopes = try JSONParser.parse(stored: request.body)["resourceSpans"]?.array?.first?["scopeSpans"]
@@ -189,7 +193,7 @@ struct SpanTests {
     func silent() async throws {
         let lines = LogRecorder(from: .warning) { "\($0.message)" }
         try await HTTPStub.with(.init(body: "", isSilent: true)) { collector in
-            try await Self.export(2_048, to: collector, logger: lines.logger)
+            try await Self.export(2_048, to: collector, timeout: .seconds(10), logger: lines.logger)
             #expect(collector.requests == 1)
         }
         #expect(lines.all == ["collector did not answer; spans are lost"])

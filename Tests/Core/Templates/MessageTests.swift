@@ -37,7 +37,7 @@ struct MessageTests {
     @Test(
         "ignores a malformed locale",
         arguments: [
-            "", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8", "@", "_#de", "d e@x",
+            "", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8", "@", "_#de", "de@x",
         ]
     )
     func noLocale(text: String) {

@@ -38,7 +38,7 @@ package struct LocalizedText: Sendable, Equatable {
     /// A locale without a text has its parent's: `de-AT` that of `de`.
     package func text(for wanted: [String], default fallback: LocaleTag) -> String? {
         guard !self.locales.isEmpty else { return nil }
-        for tag in wanted.compactMap({ LocaleTag($0) }) + [fallback] {
+        for tag in wanted.compactMap({ LocaleTag(ofUser: $0) }) + [fallback] {
             for step in tag.chain {
                 if let text = self.locales[step.key] { return text }
             }

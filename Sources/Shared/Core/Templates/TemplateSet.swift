@@ -22,7 +22,7 @@ package struct TemplateSet: Sendable {
     func locale(for locale: String?, default fallback: LocaleTag) -> String {
         if self.locales.count == 1, let only = self.locales.first { return only.key }
         if let locale, self.locales[locale] != nil { return locale }
-        for wanted in [locale.flatMap { LocaleTag($0) }, fallback] {
+        for wanted in [locale.flatMap { LocaleTag(ofUser: $0) }, fallback] {
             for tag in wanted?.chain ?? [] where self.locales[tag.key] != nil { return tag.key }
         }
         return self.locales.keys.min() ?? fallback.key
@@ -47,7 +47,7 @@ package struct LocaleTag: Sendable, Hashable {
     /// - Returns: nil if malformed.
     init?(_ text: String) {
         guard text.utf8.count <= Self.longest else { return nil }
-        let key = Self.tag(in: text).lowercased().replacing("_", with: "-")
+        let key = text.lowercased().replacing("_", with: "-")
         let parts = key.split(separator: "-", omittingEmptySubsequences: false)
         let isTag = parts.allSatisfy { part in
             (1...8).contains(part.utf8.count) && part.utf8.allSatisfy { Self.isLetter($0) || Self.isDigit($0) }
@@ -55,6 +55,11 @@ package struct LocaleTag: Sendable, Hashable {
         guard isTag, let language = parts.first, language.utf8.count > 1, language.utf8.allSatisfy(Self.isLetter)
         else { return nil }
         self.key = key
+    }
+
+    /// Parses the tag in what a phone names as its locale.
+    init?(ofUser text: String) {
+        self.init(String(Self.tag(in: text)))
     }
 
     private init(key: String) {

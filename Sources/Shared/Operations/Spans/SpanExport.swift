@@ -15,13 +15,13 @@ package struct SpanExport: Service {
     /// Spans per request.
     private static let largestBatch = 512
     private static let interval: Duration = .seconds(1)
-    private static let timeout: Duration = .seconds(5)
 
     private let queue: SpanQueue
     private let url: String
     private let headers: [(name: String, value: String)]
     private let service: String
     private let transfer: TransferClient
+    private let timeout: Duration
     private let logger: Logger
     private let lost = Counter(label: "carillon.spans.lost")
 
@@ -35,6 +35,7 @@ package struct SpanExport: Service {
         headers: [(name: String, value: String)],
         service: String,
         transfer: TransferClient,
+        timeout: Duration = .seconds(5),
         logger: Logger
     ) {
         self.queue = queue
@@ -42,6 +43,7 @@ package struct SpanExport: Service {
         self.headers = [("content-type", "application/json")] + headers
         self.service = service
         self.transfer = transfer
+        self.timeout = timeout
         self.logger = logger
     }
 
@@ -68,7 +70,7 @@ package struct SpanExport: Service {
                 url: self.url,
                 headers: self.headers,
                 body: SpanDocument.encode(spans, service: self.service),
-                timeout: Self.timeout
+                timeout: self.timeout
             )
             switch await self.transfer.perform(request) {
             case .answered(let response) where (200..<300).contains(response.status): break
@@ -85,8 +87,8 @@ package struct SpanExport: Service {
                     self.logger.warning("collector did not answer; spans are lost", metadata: ["error": "\(failure)"])
                 }
                 hasWarned = true
-                // A silent collector must not delay the exit once for each batch.
-                if failure.reason == .timeout, Task.isShuttingDownGracefully {
+                // A collector out of reach must not delay the exit once for each batch.
+                if [.timeout, .connect, .resolve].contains(failure.reason), Task.isShuttingDownGracefully {
                     return self.lost.increment(by: self.queue.take(SpanQueue.capacity).count)
                 }
             }
