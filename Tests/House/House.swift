@@ -105,7 +105,7 @@ enum Deployment {
 
     /// Faults of a service's configuration; does not read the files that the variables name.
     static func faults(_ variables: [String: String], of service: String) -> [String] {
-        let reader = SettingsReader.variables(variables)
+        let reader = SettingsReader(variables)
         if service == "gateway" { _ = GatewaySettings(reader) } else { _ = DispatcherSettings(reader) }
         do throws(SettingsFaults) {
             try reader.finish()

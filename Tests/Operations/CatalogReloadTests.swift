@@ -168,6 +168,31 @@ struct CatalogRegisterTests {
         #expect(lines.all.isEmpty)
     }
 
+    @Test("notifications make the catalog read its files every 10 s, which defers no look for a job")
+    func newerForTypes() async throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "carillon-\(RandomName.make()).yaml")
+        defer { try? FileManager.default.removeItem(at: file) }
+        func write(_ text: String) throws { try Data(text.utf8).write(to: file, options: .atomic) }
+        try write("types: {a: {}}")
+        let first = try CatalogLoader.load(path: file.path)
+        let seconds = Mutex<Int64>(1)
+        let register = CatalogRegister(first, path: file.path) { Timestamp(seconds: seconds.withLock { $0 }) }
+        func look(than catalog: Catalog, for type: String) async -> [String]? {
+            await register.newer(than: catalog, forTypes: [type], logger: TestLog.logger)?.all.map(\.name)
+        }
+        #expect(await look(than: first, for: "removed") == nil)
+        try write("types: {a: {}, b: {}}")
+        let job: [(name: String, value: ArraySlice<UInt8>)] = [("user", "ada"), ("type", "b"), ("title", "x")]
+            .map { ($0.0, Array($0.1.utf8)[...]) }
+        let second = try #require(await register.newer(than: first, for: [job], logger: TestLog.logger))
+        #expect(second.all.map(\.name) == ["a", "b"])
+        try write("types: {a: {}, b: {}, c: {}}")
+        seconds.withLock { $0 = 10 }
+        #expect(await look(than: second, for: "c") == nil)
+        seconds.withLock { $0 = 11 }
+        #expect(await look(than: second, for: "c") == ["a", "b", "c"])
+    }
+
     @Test("a catalog without a file cannot be reloaded")
     func memory() throws {
         let register = CatalogRegister(try Catalog([NotificationType(name: "a")])) { Timestamp(seconds: 1) }

@@ -262,8 +262,7 @@ private final class LossWarnings: Sendable {
     /// Whether a warning is due, which defers the webhook's next one.
     func isDue(for webhook: NotificationID, at now: ContinuousClock.Instant) -> Bool {
         self.next.withLock { next in
-            next = next.filter { now < $0.value }
-            guard next[webhook] == nil else { return false }
+            if let due = next[webhook], now < due { return false }
             next[webhook] = now + .seconds(60)
             return true
         }

@@ -82,21 +82,33 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
-    /// A look at the files, for jobs and notifications that name an unknown type or template.
+    /// What names an unknown type or template.
+    private enum Cause {
+        case jobs, notifications
+
+        /// The least time between two looks.
+        ///
+        /// Any app can send a wrong type all the time. Notifications of a removed type are sent for
+        /// as long as they live.
+        var interval: Duration {
+            switch self {
+            case .jobs: .seconds(1)
+            case .notifications: .seconds(10)
+            }
+        }
+    }
+
+    /// The last looks at the files.
     private struct Look {
-        var start: Timestamp?
+        /// When they started; one for notifications defers none for jobs.
+        var starts: [Cause: Timestamp] = [:]
         /// The fault that was logged last; nil after a reload.
         var fault: String?
     }
 
-    /// The least time between two looks for jobs, as any app can send a wrong type all the time.
-    private static let lookInterval: Duration = .seconds(1)
-
     private let path: String?
     private let now: @Sendable () -> Timestamp
     private let state: Mutex<State>
-    /// The last look for jobs.
-    ///
     /// Held while files are read, so that of two reloads the later one wins.
     private let reading = Mutex(Look())
 
@@ -149,33 +161,37 @@ package final class CatalogRegister: Sendable {
         for jobs: [[(name: String, value: ArraySlice<UInt8>)]],
         logger: Logger
     ) async -> Catalog? {
-        await self.newer(than: catalog, logger: logger) { newer in
+        await self.newer(than: catalog, for: .jobs, logger: logger) { newer in
             jobs.contains { (try? newer.job($0)) != nil }
         }
     }
 
-    /// Returns a newer catalog, on the same terms, for notifications of types that `catalog` lacks.
+    /// Returns a newer catalog for notifications of types that `catalog` lacks.
+    ///
+    /// The terms are those for jobs, but it reads the files at most every 10 seconds.
     ///
     /// - Returns: nil if there is none.
     package func newer(than catalog: Catalog, forTypes types: [String], logger: Logger) async -> Catalog? {
-        await self.newer(than: catalog, logger: logger) { newer in
+        await self.newer(than: catalog, for: .notifications, logger: logger) { newer in
             types.contains { newer[$0] != nil }
         }
     }
 
     private func newer(
         than catalog: Catalog,
+        for cause: Cause,
         logger: Logger,
         isWanted: @escaping @Sendable (Catalog) -> Bool
     ) async -> Catalog? {
         guard let path else { return nil }
         // Detached, because the caller's thread serves other batches.
-        return await Task.detached { self.look(path, than: catalog, logger, isWanted) }.value
+        return await Task.detached { self.look(path, than: catalog, for: cause, logger, isWanted) }.value
     }
 
     private func look(
         _ path: String,
         than catalog: Catalog,
+        for cause: Cause,
         _ logger: Logger,
         _ isWanted: (Catalog) -> Bool
     ) -> Catalog? {
@@ -184,8 +200,8 @@ package final class CatalogRegister: Sendable {
             // Another reload was first.
             guard current.digest == catalog.digest else { return current }
             let start = self.now()
-            if let last = last.start, (last..<last + Self.lookInterval).contains(start) { return nil }
-            last.start = start
+            if let last = last.starts[cause], (last..<last + cause.interval).contains(start) { return nil }
+            last.starts[cause] = start
             let newer: Catalog
             do throws(CatalogFaults) {
                 newer = try CatalogLoader.load(path: path)

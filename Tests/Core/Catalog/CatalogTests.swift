@@ -281,6 +281,8 @@ struct ActionTests {
         #expect(category("news") == "world")
         #expect(category("news", data: #"{"count":2}"#) == "world")
         #expect(category("news", data: #"{"actions":[]}"#) == nil)
+        // Stored before numbers had a limit.
+        #expect(category("news", data: #"{"actions":[],"count":10e308}"#) == nil)
         #expect(category("news", own: "MINE", data: #"{"actions":[]}"#) == "MINE")
         #expect(category("plain") == nil)
         #expect(category("plain", own: "MINE") == "MINE")

@@ -69,7 +69,7 @@ struct OperatorBroadcastTests {
             // JavaScript would round this number.
             try await page.enter(#"{"order": 1234567890123456789}"#, into: "[name=data]")
             try await page.click(".compose-form .primary")
-            try await page.wait(".compose-form", shows: "1234567890123456789 has too many digits.")
+            try await page.wait(".compose-form", shows: "1234567890123456789 does not fit a JavaScript number.")
             try await page.enter(#"{"order": 1, "order": 2}"#, into: "[name=data]")
             try await page.click(".compose-form .primary")
             try await page.wait(".compose-form", shows: "A name appears twice")

@@ -172,6 +172,32 @@ struct OperatorJobTests {
         }
     }
 
+    @Test("a run that stopped goes on with those that are left, which the refused are not")
+    func stoppedResend() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await page.show("jobs/order-17")
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.fetch = async (address, options) => {
+                  if (!String(address).endsWith("/resend")) return fetch(address, options);
+                  if (JSON.parse(options.body).cursor) throw new TypeError("the connection was lost");
+                  return Response.json({ count: 0, refused: 1, next_cursor: "bob" }, { status: 202 });
+                };
+                """)
+            try await page.click(Self.button)
+            try await page.waitForQuestion("Resend 2 notifications?")
+            try await page.agree()
+            try await page.wait(Self.outcome, shows: "then it stopped")
+            try await page.click(Self.button)
+            try await page.waitForQuestion("Resend 1 notification?")
+            try await page.decline()
+            try await page.browser.reload()
+            try await page.wait(Self.outcome, shows: "1 notification cannot be")
+        }
+    }
+
     @Test("a job that one tab resends is not resent twice by another tab that shows it")
     func sharedResend() async throws {
         try await Stack.withOperator { stack, _, page in

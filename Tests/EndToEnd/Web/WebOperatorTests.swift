@@ -160,6 +160,22 @@ struct WebOperatorTests {
         }
     }
 
+    @Test("a user is shown while the types to filter by, and the counts of the catalog, are not known")
+    func slowTypes() async throws {
+        try await Stack.withOperator(at: "people", notifications: [(user: "ada", title: "one")]) { _, _, page in
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                const slow = ["/v1/types", "/v1/admin/catalog"];
+                window.fetch = (address, options) =>
+                  slow.includes(new URL(address, location).pathname) ? new Promise(() => {}) : fetch(address, options);
+                """)
+            try await page.show("people/ada")
+            try await page.wait(".person[data-user=ada]", counts: 1)
+            try await page.wait(".person-head", shows: "User since")
+        }
+    }
+
     @Test("a job is simulated, and its faults are named")
     func simulate() async throws {
         try await Stack.withOperator(at: "simulate") { stack, _, page in

@@ -181,7 +181,7 @@ struct SettingsFaultTests {
         ]
     )
     func secrets(changes: [String: String]) {
-        let reader = SettingsReader.variables(Readings.least.merging(changes) { $1 })
+        let reader = SettingsReader(Readings.least.merging(changes) { $1 })
         _ = GatewaySettings(reader)
         let faults = #expect(throws: SettingsFaults.self) { try reader.finish() }
         #expect(faults?.description.contains("hunter2") == false)
@@ -191,7 +191,7 @@ struct SettingsFaultTests {
     @Test("loads the target of a variable, and reports its failure as a fault of the setting")
     func loads() async {
         struct Broken: Error, CustomStringConvertible { let description = "the file is broken" }
-        let reader = SettingsReader.variables([:])
+        let reader = SettingsReader([:])
         #expect(await reader.load("A", isSet: true) { 7 } == 7)
         #expect(await reader.load("B", isSet: false) { 7 } == nil)
         #expect(await reader.load("C", isSet: true) { () throws -> Int in throw Broken() } == nil)
@@ -201,7 +201,7 @@ struct SettingsFaultTests {
     @Test("names the cause alone: the secret that signs tokens, or the variable whose target cannot be used")
     func causes() {
         func token(_ variables: [String: String]) -> [String] {
-            let reader = SettingsReader.variables(variables)
+            let reader = SettingsReader(variables)
             _ = AuthenticationSettings(reader, signs: true)
             return Readings.faults(reader)
         }
@@ -209,7 +209,7 @@ struct SettingsFaultTests {
         #expect(token(["AUTH_JWKS": "k.json"]) == ["AUTH_JWT_SECRET is missing; it signs tokens"])
         let short = "AUTH_JWT_SECRET must have at least 32 bytes (RFC 7518 section 3.2)"
         #expect(token(["AUTH_JWT_SECRET": "short"]) == [short])
-        let reader = SettingsReader.variables([:])
+        let reader = SettingsReader([:])
         reader.fault("SMTP_FROM", "is required with SMTP_URL")
         reader.unusable("SMTP_FROM", "is missing")
         reader.unusable("APPS", "one")
@@ -220,7 +220,7 @@ struct SettingsFaultTests {
 
     @Test("refuses to go on without a value that must be loaded")
     func missing() throws {
-        let reader = SettingsReader.variables([:])
+        let reader = SettingsReader([:])
         #expect(try reader.finish(7) == 7)
         #expect(throws: SettingsFaults.self) { try reader.finish(Int?.none) }
     }

@@ -26,10 +26,10 @@ struct Readings {
     init(_ changes: [String: String?] = [:]) {
         var variables = Self.least
         for (name, value) in changes { variables[name] = value }
-        let forGateway = SettingsReader.variables(variables)
+        let forGateway = SettingsReader(variables)
         self.gateway = GatewaySettings(forGateway)
         self.gatewayFaults = Self.faults(forGateway)
-        let forDispatcher = SettingsReader.variables(variables)
+        let forDispatcher = SettingsReader(variables)
         self.dispatcher = DispatcherSettings(forDispatcher)
         self.dispatcherFaults = Self.faults(forDispatcher)
     }

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Storage
 import Testing
 
 @testable import Core
+@testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
 struct DeviceStoreTests {
@@ -143,21 +143,42 @@ struct DeviceStoreTests {
     @Test("switches off no FCM topic and no webhook as stale, which register once")
     func stale() async throws {
         try await Samples.withStores { database in
-            for (platform, token) in [
-                (Platform.android, "phone"), (.android, "/topics/news"), (.webhook, "room"),
+            for (platform, provider, token) in [
+                (Platform.android, Provider.fcm, "phone"), (.android, Provider(word: "other"), "watch"),
+                (.android, .fcm, "/topics/news"), (.webhook, .webhook, "room"),
             ] {
                 var device = Samples.device(user: "a", token: token, name: token)
                 device.platform = platform
-                device.provider = platform.provider
+                device.provider = provider
                 _ = try await database.devices.register(device)
             }
             try await database.pool.query("UPDATE carillon.devices SET last_used_at = now() - interval '91 days'")
             let now = try await database.notifications.clock()
             let count = try await database.retention.deactivateDevices(
                 unseenSince: now + .seconds(-90 * 86_400), now: now, limit: 500)
-            #expect(count == 1)
-            let off = try await database.pool.query("SELECT token FROM carillon.devices WHERE NOT active")
-            #expect(try off.map { try $0.text(0) } == ["phone"])
+            #expect(count == 2)
+            let off = try await database.pool.query(
+                "SELECT token FROM carillon.devices WHERE NOT active ORDER BY token")
+            #expect(try off.map { try $0.text(0) } == ["phone", "watch"])
+        }
+    }
+
+    @Test("finds stale devices behind any number of webhooks, by their index")
+    func stalePlan() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.devices
+                    (id, user_id, platform, provider, app, environment, token, registered_at, last_used_at)
+                SELECT gen_random_uuid(), 'u' || n, 'webhook', 'webhook', 'default', 'production', 'room' || n,
+                    'epoch', 'epoch'
+                FROM generate_series(1, 3000) n
+                """)
+            try await database.pool.query("ANALYZE carillon.devices")
+            let lines = try await database.pool.query(
+                "EXPLAIN ANALYZE " + RetentionStore.staleDevices, .timestamp(Samples.start), .int4(500)
+            ).map { try $0.text(0) }
+            #expect(!lines.contains { $0.contains("Rows Removed") }, "\(lines.joined(separator: "\n"))")
         }
     }
 

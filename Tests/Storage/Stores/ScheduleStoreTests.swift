@@ -187,9 +187,9 @@ struct ScheduleStoreTests {
                 })
             let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
             #expect(claimed.map(\.page?.topic) == ["late news", "late news"])
-            let refused = claimed.map { (schedule: $0, reason: "opted_out", users: 2) }
-            let left = (schedule: claimed[0], reason: "left_topic", users: 1)
-            let stored = (schedule: claimed[1], reason: ScheduleStore.stored, users: 3)
+            let refused = claimed.map { ScheduleStore.PageOutcome($0, reason: "opted_out", users: 2) }
+            let left = ScheduleStore.PageOutcome(claimed[0], reason: "left_topic", users: 1)
+            let stored = ScheduleStore.PageOutcome(claimed[1], reason: ScheduleStore.stored, users: 3)
             for _ in 0..<2 {
                 try await store.remove(claimed, outcomes: refused + [left, stored])
             }

@@ -97,12 +97,12 @@ struct StatisticsStoreTests {
                 """, .timestamp(minute))
             let store = StatisticsStore(pool: pool, bound: 3)
             let burst = try await store.summary(since: since, typesSince: day)
-            #expect(burst.since == minute && !burst.isComplete)
+            #expect(burst.since == minute && burst.skippedMinutes == 59 && !burst.isComplete)
             #expect(burst.counts.map(\.channel) == ["fcm"])
             #expect(burst.counts.map(\.count) == [3])
             #expect(burst.typesStart == nil)
             let all = try await database.statistics.summary(since: since, typesSince: day)
-            #expect(all.since == since && all.isComplete)
+            #expect(all.since == since && all.skippedMinutes == 0 && all.isComplete)
             #expect(Set(all.counts.map(\.channel)) == ["fcm", "apns"])
 
             try await pool.query(

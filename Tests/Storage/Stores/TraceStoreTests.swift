@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Storage
 import Testing
 
 @testable import Core
+@testable import Storage
 
 @Suite("Traces", .timeLimit(.minutes(10)))
 struct TraceStoreTests {
@@ -101,6 +101,28 @@ struct TraceStoreTests {
             }
             let others = try await store.held(of: byEntry, user: "b", limit: 10)
             #expect(others.isEmpty)
+        }
+    }
+
+    @Test("finds the items of a job by index, without those of other jobs")
+    func heldPlan() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.digest_items (user_id, notification_id, digest_id, is_single, gathered_at,
+                    job_entry, org_id, job_id, type, severity, delivery, channels, title, body)
+                SELECT 'u' || n, gen_random_uuid(), gen_random_uuid(), false, now(), 'jobs/' || n / 500, '',
+                    'j' || n / 500, 'news', 'info', 'push', 3, '', ''
+                FROM generate_series(1, 20000) n
+                """)
+            try await database.pool.query("ANALYZE carillon.digest_items")
+            for (column, name) in [("job_id", "j39"), ("job_entry", "jobs/39")] {
+                let lines = try await database.pool.query(
+                    "EXPLAIN ANALYZE " + TraceStore.heldItems(of: column), .text(""), .texts([name]), .text(nil),
+                    .int4(10)
+                ).map { try $0.text(0) }
+                #expect(!lines.contains { $0.contains("Rows Removed") }, "\(lines.joined(separator: "\n"))")
+            }
         }
     }
 

@@ -188,11 +188,11 @@ final class DeliverySender: Sendable {
     private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
         let catalog = self.dispatcher.catalog
         let facts = try await self.facts(works)
-        let unknown = facts.compactMap { $0?.notification.type }
+        let unknown = facts.lazy.compactMap { $0?.notification.type }
             .filter { $0 != ReleaseSummary.type && catalog[$0] == nil }
         guard !unknown.isEmpty else { return facts }
         let newer = await self.dispatcher.catalogs.newer(
-            than: catalog, forTypes: unknown, logger: self.dispatcher.logger)
+            than: catalog, forTypes: Array(unknown), logger: self.dispatcher.logger)
         guard newer != nil else { return facts }
         return try await self.facts(works)
     }
@@ -415,7 +415,11 @@ final class DeliverySender: Sendable {
             message.typeTitle = catalog.presentation(ofType: facts.notification.type).title
                 .text(for: [locale], default: catalog.defaultLocale)
         }
-        message.buttonCategory = self.dispatcher.catalog.buttonCategory(of: facts.notification)
+        switch self.provider {
+        // These have no registered buttons, so skip the parse of the notification's data.
+        case .webpush, .email, .webhook: break
+        default: message.buttonCategory = self.dispatcher.catalog.buttonCategory(of: facts.notification)
+        }
         if work.isRetraction { message.purpose = .retract }
         if let priority = type?.pushPriority, facts.notification.extras.pushPriority == nil {
             message.priority = priority

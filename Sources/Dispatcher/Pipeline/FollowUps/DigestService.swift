@@ -198,6 +198,7 @@ package struct DigestService: Service {
                 count: digest.count, notifications: digest.first.map(\.id),
                 hidesButtons: catalog.actions(of: type.name) != nil)
         }
+        // Or the draft would take the type's lane if that is more urgent.
         content.lane = digest.lane
         content.channels = digest.channels
         content.delivery = digest.delivery

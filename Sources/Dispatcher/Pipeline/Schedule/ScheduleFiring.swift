@@ -131,7 +131,9 @@ struct ScheduleFiring: Sendable {
     private func settle(_ firings: [Firing], outcomes: [String: [String: Int]] = [:]) async throws {
         let done = firings.filter { $0.next == nil }.map(\.schedule)
         let counts = firings.flatMap { firing in
-            (outcomes[firing.entryID] ?? [:]).map { (schedule: firing.schedule, reason: $0.key, users: $0.value) }
+            (outcomes[firing.entryID] ?? [:]).map {
+                ScheduleStore.PageOutcome(firing.schedule, reason: $0.key, users: $0.value)
+            }
         }
         let steps = firings.compactMap { firing in
             firing.next.map { next in
@@ -182,7 +184,7 @@ struct ScheduleFiring: Sendable {
                     ended.append(schedule)
                     let users = Self.userCount(schedule)
                     missed[schedule.jobID ?? schedule.source, default: 0] += users
-                    late.append((schedule: schedule, reason: "missed", users: users))
+                    late.append(ScheduleStore.PageOutcome(schedule, reason: "missed", users: users))
                 } else {
                     firings.append(
                         Firing(schedule: schedule, occurrence: .init(at: schedule.dueAt, wall: nil), next: nil))

@@ -58,7 +58,7 @@ package struct UserFields: Sendable {
         if let zone = settings.zone, Self.zones.current(zone) == nil {
             body.fault("zone", "is not an IANA time zone, such as Europe/Berlin")
         }
-        // As the dispatcher reads it, so that no address is stored to which no mail can go.
+        // The dispatcher's own check, so that mail can go to every stored address.
         if let email = settings.email, EmailAddress(email) == nil {
             body.fault("email", "is not an ASCII address such as ada@example.com")
         }
@@ -118,8 +118,8 @@ package struct UserFields: Sendable {
     /// The fault of an invalid language tag.
     static let noLanguageTag = "must be a language tag such as de or de-CH"
 
-    /// Whether the text is a language tag, with what phones add behind `@` or `#`; an underscore
-    /// may replace the hyphen.
+    /// Whether the text is a language tag, also with the suffix of a phone, after `@` or `#`; an
+    /// underscore may replace the hyphen.
     static func isLanguageTag(_ text: String) -> Bool {
         guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { return false }
         let parts = LocaleTag.tag(in: text).utf8.split(omittingEmptySubsequences: false) {

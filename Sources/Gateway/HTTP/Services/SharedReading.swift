@@ -5,11 +5,13 @@ import HTTPTypes
 
 /// Counts that take long, cached and shared by concurrent callers.
 ///
-/// One runs at a time, as inboxes share its connections. Each stays for 5 to 200 seconds; those of
-/// up to ten seconds take at most a twentieth of the time.
+/// Each instance runs one at a time, as inboxes share the connections. A value stays for 5 to 200
+/// seconds; counts of up to ten seconds take at most a twentieth of the time.
 actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
+    private typealias Reading = Task<(value: Value, took: Duration), any Error>
+
     private let lifetime: Duration = .seconds(5)
-    /// A count takes 10 s at most; a longer one has waited for others, or the process has stalled.
+    /// A count takes 10 s at most; a longer one means that the process stalled.
     private let longestLifetime: Duration = .seconds(200)
     /// A value stays for this many times the duration of its reading.
     private let rest = 20
@@ -20,9 +22,9 @@ actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
     private let read: @Sendable (Key) async throws -> Value
     private let instant: @Sendable () -> ContinuousClock.Instant
     private var known: [Key: (until: ContinuousClock.Instant, value: Value)] = [:]
-    private var reading: [Key: Task<Value, any Error>] = [:]
+    private var reading: [Key: Reading] = [:]
     /// The reading that began last.
-    private var last: Task<Value, any Error>?
+    private var last: Reading?
 
     init(
         _ read: @escaping @Sendable (Key) async throws -> Value,
@@ -37,25 +39,27 @@ actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
     /// - Throws: errors of the reading; ``Problem`` 503 if too many readings wait.
     func value(_ key: Key) async throws -> Value {
         if let known = self.known[key], self.instant() < known.until { return known.value }
-        if let reading = self.reading[key] { return try await reading.value }
+        if let reading = self.reading[key] { return try await reading.value.value }
         guard self.reading.count < self.mostReading else {
             throw Problem(.serviceUnavailable, "too many counts are waiting", retryAfter: 5)
         }
         let read = self.read
+        let instant = self.instant
         let before = self.last
-        let start = self.instant()
-        let task = Task {
+        let task = Reading {
             _ = await before?.result
-            return try await read(key)
+            let start = instant()
+            let value = try await read(key)
+            return (value: value, took: instant() - start)
         }
         self.last = task
         self.reading[key] = task
         defer { self.reading[key] = nil }
-        let value = try await task.value
+        let (value, took) = try await task.value
         let end = self.instant()
         self.known = self.known.filter { end < $0.value.until }
         if self.known.count < self.mostKnown {
-            let rest = min(max(self.lifetime, (end - start) * self.rest), self.longestLifetime)
+            let rest = min(max(self.lifetime, took * self.rest), self.longestLifetime)
             self.known[key] = (end + rest, value)
         }
         return value

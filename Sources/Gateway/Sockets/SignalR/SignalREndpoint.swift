@@ -103,7 +103,7 @@ package struct SignalREndpoint: TransportEndpoint {
             try? await connection.ask { $0.drop() }.get()
             return try self.create(id, permit)
         case .refuse(let response): throw self.refusal(response)
-        // The other verdicts are for other requests.
+        // A lost connection with a stamped id, or a verdict for other requests.
         case .replace, .create, .attach, .poll, .send, .delete: throw self.refusal(.conflict, reason: "")
         }
     }

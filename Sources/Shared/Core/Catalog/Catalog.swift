@@ -120,9 +120,13 @@ package final class Catalog: Sendable {
         guard let type = self[notification.type], notification.category == type.category else {
             return notification.category
         }
-        guard let rule = self.actions(of: type.name)?.rule(for: notification.extras.state) else { return nil }
-        let data = notification.data.flatMap { try? JSONParser.parse($0) }
-        return data?["actions"]?.array?.isEmpty == true ? nil : rule.category ?? type.category
+        guard let rule = self.actions(of: type.name)?.rule(for: notification.extras.state),
+            let category = rule.category ?? type.category
+        else { return nil }
+        // Validated when the job was taken, maybe by earlier limits.
+        let data = notification.data.flatMap { try? JSONParser.parse(stored: $0) }
+        let buttons = data?.object?.first { ExactText($0.key) == ExactText("actions") }?.value
+        return buttons?.array?.isEmpty == true ? nil : category
     }
 
     /// Groups values by key; for a duplicate, the first wins and both places are noted.

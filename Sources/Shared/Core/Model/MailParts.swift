@@ -23,7 +23,8 @@ package struct MailParts: Sendable {
     package init(type: String, title: String, body: String, url: String?, platform: [UInt8]?) {
         // Validated as JSON when the job was taken, maybe by earlier limits.
         let given = platform.flatMap { try? JSONParser.parse(stored: $0) }?["email"]
-        let line = title.oneLine.isEmpty ? body.oneLine : title.oneLine
+        let heading = title.oneLine
+        let line = heading.isEmpty ? body.oneLine : heading
         let fallback = line.isEmpty ? type : line
         self.subject =
             given?["subject"]?.string ?? fallback.shortened(by: fallback.utf8.count - Self.longestSubject)

@@ -34,7 +34,7 @@ package struct LocaleTag: Sendable, Hashable {
     /// The default without any other setting.
     static let english = LocaleTag(key: "en")
 
-    /// The most characters of a tag and what follows it.
+    /// The most bytes of a tag and what follows it.
     ///
     /// The extensions of a phone that has regional preferences take about 50.
     package static let longest = 128

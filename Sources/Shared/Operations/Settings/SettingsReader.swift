@@ -14,7 +14,7 @@ package final class SettingsReader {
     /// The names that were read.
     private var known: Set<String> = []
 
-    private init(_ environment: [String: String], file: [String: String] = [:]) {
+    init(_ environment: [String: String], file: [String: String] = [:]) {
         self.environment = environment
         self.file = file
     }
@@ -34,11 +34,6 @@ package final class SettingsReader {
             reader.fault("--config:", "line \(number) of \(file) begins with export; remove that word")
         }
         return reader
-    }
-
-    /// Reads the given variables, for tests.
-    static func variables(_ variables: [String: String]) -> SettingsReader {
-        SettingsReader(variables)
     }
 
     /// Records a fault.
@@ -84,7 +79,7 @@ package final class SettingsReader {
 
     /// The names of all settings of both programs, which share files.
     private static var names: Set<String> {
-        let reader = Self.variables([:])
+        let reader = SettingsReader([:])
         _ = GatewaySettings(reader)
         _ = DispatcherSettings(reader)
         return reader.known

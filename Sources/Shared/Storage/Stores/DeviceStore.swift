@@ -136,8 +136,7 @@ package struct DeviceStore: Sendable {
         "(device_id = \(deviceID) OR device_id IS NULL AND name = \(name))"
     }
 
-    /// Whether the token of row `o` is a device's own, and so belongs to one app, which registers
-    /// it at each start.
+    /// Whether the token of row `o` is a device's own, and so belongs to one app.
     ///
     /// Several apps may have the same FCM topic or name of a webhook.
     static let isOfOneApp =

@@ -240,9 +240,18 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Switches off devices not seen since a moment, each with an audit row.
+    /// The devices not seen since a moment, oldest first.
     ///
-    /// FCM topics and webhooks are registered once, so they are left alone.
+    /// FCM topics and webhooks are registered once, so they are left alone. The literals let the
+    /// index `devices_stale` serve it. $1: the moment, $2: limit.
+    static let staleDevices = """
+        SELECT o.id FROM carillon.devices o
+        WHERE o.active AND o.last_used_at < $1 AND o.provider <> '\(Provider.webhook)'
+            AND NOT starts_with(o.token, '\(Device.topicPrefix)')
+        ORDER BY o.last_used_at LIMIT $2
+        """
+
+    /// Switches off devices not seen since a moment, each with an audit row.
     ///
     /// - Returns: the number of devices.
     package func deactivateDevices(
@@ -252,19 +261,15 @@ package struct RetentionStore: Sendable {
     ) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """
-            WITH stale AS (
-                SELECT o.id FROM carillon.devices o
-                WHERE o.active AND o.last_used_at < $1 AND \(DeviceStore.isOfOneApp)
-                ORDER BY o.last_used_at LIMIT $3
-            ), changed AS (
+            WITH stale AS (\(Self.staleDevices)), changed AS (
                 UPDATE carillon.devices d SET active = false, deactivated_reason = 'stale'
                 FROM stale s WHERE d.id = s.id AND d.active AND d.last_used_at < $1
                 RETURNING d.id, d.user_id, d.provider
             )
             INSERT INTO carillon.delivery_attempts (at, user_id, device_id, provider, kind, attempt, outcome, reason)
-            SELECT $2, user_id, id, provider, 'token', 0, 'skipped', 'stale' FROM changed
+            SELECT $3, user_id, id, provider, 'token', 0, 'skipped', 'stale' FROM changed
             """,
-            .timestamp(moment), .timestamp(now), .int4(clamping: limit)
+            .timestamp(moment), .int4(clamping: limit), .timestamp(now)
         ).affectedRows
     }
 

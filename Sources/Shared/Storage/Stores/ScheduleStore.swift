@@ -17,9 +17,24 @@ package struct ScheduleStore: Sendable {
         case full
     }
 
-    /// The users of a due page of a broadcast with the same outcome: ``stored``, or the reason why
-    /// they have no notification.
-    package typealias PageOutcome = (schedule: Schedule, reason: String, users: Int)
+    /// The users of a page of a broadcast with the same outcome.
+    package struct PageOutcome: Sendable {
+        let schedule: Schedule
+        let reason: String
+        let users: Int
+        /// The fields of a schedule that stays; nil for one that is removed.
+        ///
+        /// One that stays is counted only if it still has them and is not being fired, because its
+        /// firing counts all users that it had.
+        var fields: [UInt8]?
+
+        /// - Parameter reason: ``ScheduleStore/stored``, or why they have no notification.
+        package init(_ schedule: Schedule, reason: String, users: Int) {
+            self.schedule = schedule
+            self.reason = reason
+            self.users = users
+        }
+    }
 
     /// The outcome of users whose notification is stored.
     package static let stored = "stored"
@@ -32,6 +47,9 @@ package struct ScheduleStore: Sendable {
     private static let holdSize = 1_000
     /// The rows of a cancelled job that one statement changes.
     package static let cancelSize = 5_000
+    /// The parts of an occurrence that one statement reads; it unpacks the users of each to count
+    /// them.
+    package static let cancelPartsSize = 500
 
     let pool: PostgresPool
 
@@ -201,17 +219,13 @@ package struct ScheduleStore: Sendable {
 
     /// The statements that count the outcomes of pages' users, in the transaction that removes or
     /// changes the pages' schedules.
-    ///
-    /// - Parameter fields: the fields of each schedule that stays, which is counted only if it has
-    ///   them and is not being fired, because its firing counts all users that it had; nil for one
-    ///   that is removed; empty if all are.
-    private static func count(_ outcomes: [PageOutcome], fields: [[UInt8]?] = []) -> [PostgresStatement] {
+    private static func count(_ outcomes: [PageOutcome]) -> [PostgresStatement] {
         var counts: [(schedule: Schedule, page: Schedule.Page, reason: String, users: Int, fields: String?)] = []
-        for (index, outcome) in outcomes.enumerated() {
+        for outcome in outcomes {
             guard let page = outcome.schedule.page else { continue }
-            let own = fields.isEmpty ? nil : fields[index].map { String(decoding: $0, as: UTF8.self) }
-            counts.append((outcome.schedule, page, outcome.reason, outcome.users, own))
-            counts.append((outcome.schedule, page, "scheduled", -outcome.users, own))
+            let fields = outcome.fields.map { String(decoding: $0, as: UTF8.self) }
+            counts.append((outcome.schedule, page, outcome.reason, outcome.users, fields))
+            counts.append((outcome.schedule, page, "scheduled", -outcome.users, fields))
         }
         guard !counts.isEmpty else { return [] }
         let (ids, numbers) = Self.keys(counts.map(\.schedule))
@@ -222,7 +236,7 @@ package struct ScheduleStore: Sendable {
         ]
         // Once it has the lock, the count sees whether another dispatcher has removed a schedule.
         return [PostgresStatement(ScheduleSQL.lockPages, parameters)]
-            + (fields.isEmpty ? [] : [PostgresStatement(ScheduleSQL.lock, [ids])])
+            + (outcomes.contains { $0.fields != nil } ? [PostgresStatement(ScheduleSQL.lock, [ids])] : [])
             + [PostgresStatement(ScheduleSQL.countOutcomes, parameters)]
     }
 
@@ -369,12 +383,11 @@ extension ScheduleStore {
     /// Removes a schedule, and the parts of its occurrences that wait for recipients' zones, whose
     /// users count as cancelled.
     ///
-    /// - Parameter limit: parts per statement, which unpacks the users of each to count them. An
-    ///   occurrence of a large broadcast has a million.
+    /// - Parameter limit: parts per statement. An occurrence of a large broadcast has a million.
     /// - Returns: whether it existed.
     package func cancel(
         _ id: NotificationID,
-        limit: Int = 500
+        limit: Int = ScheduleStore.cancelPartsSize
     ) async throws(PostgresError) -> Bool {
         guard let schedule = try await self.find(id) else { return false }
         let hasParts = schedule.isRecurring && schedule.zone == Schedule.recipientZone
@@ -397,16 +410,15 @@ extension ScheduleStore {
             var parts: [PageOutcome] = []
             for row in rows {
                 parts.append(
-                    (
-                        schedule: try Self.part(row), reason: NotificationStatus.cancelled.rawValue,
-                        users: Int(try row.int4(3))
-                    ))
+                    PageOutcome(
+                        try Self.part(row), reason: NotificationStatus.cancelled.rawValue,
+                        users: Int(try row.int4(3))))
             }
             try await self.remove(parts.map(\.schedule), outcomes: parts)
         }
     }
 
-    /// Reads as much of a row as ``count(_:fields:)`` needs: its id, number and part.
+    /// Reads as much of a row as ``PageOutcome`` needs: its id, number and part.
     private static func part(_ row: PostgresRow) throws(PostgresError) -> Schedule {
         let unread = Timestamp(microseconds: 0)
         var part = Schedule(id: try row.id(0), fields: [], dueAt: unread, createdAt: unread)
@@ -470,7 +482,6 @@ extension ScheduleStore {
             let result = try await self.pool.query(ScheduleSQL.naming, .text(user), .id(last))
             var changes: [PostgresStatement] = []
             var parts: [PageOutcome] = []
-            var partFields: [[UInt8]?] = []
             for row in result {
                 last = try row.id(0)
                 let json = try row.optionalJSON(3) ?? []
@@ -479,9 +490,10 @@ extension ScheduleStore {
                 let change = FieldsErasure.change(fields, user: user)
                 if change != .none {
                     // A page names each of its users once, and no exceptions.
-                    parts.append(
-                        (schedule: try Self.part(row), reason: NotificationStatus.cancelled.rawValue, users: 1))
-                    partFields.append(change == .remove ? nil : json)
+                    var part = PageOutcome(
+                        try Self.part(row), reason: NotificationStatus.cancelled.rawValue, users: 1)
+                    if change != .remove { part.fields = json }
+                    parts.append(part)
                 }
                 switch change {
                 case .none: break
@@ -499,7 +511,7 @@ extension ScheduleStore {
             }
             var changed = 0
             if !changes.isEmpty {
-                let results = try await self.pool.run(Self.count(parts, fields: partFields) + changes)
+                let results = try await self.pool.run(Self.count(parts) + changes)
                 for done in results.suffix(changes.count) { changed += done.affectedRows }
             }
             count += changed

@@ -33,6 +33,8 @@ package struct StatisticsStore: Sendable {
     package struct Summary: Sendable {
         /// The first minute of all counts; incomplete if it is the only one that is left.
         package let since: Timestamp
+        /// The number of requested minutes before ``since``.
+        package let skippedMinutes: Int
         /// Whether the counts cover all of the requested time.
         package let isComplete: Bool
         package let counts: [Count]
@@ -52,7 +54,7 @@ package struct StatisticsStore: Sendable {
     }
 
     /// The number of rows that a query reads at most.
-    package static let mostRows: Int32 = 200_000
+    private static let mostRows: Int32 = 200_000
     private static let mostBroadcasts: Int32 = 10
     /// The number of types that a summary has at most.
     package static let mostTypes: Int32 = 100
@@ -100,6 +102,7 @@ package struct StatisticsStore: Sendable {
         if let row = results[2].first, try row.int8(8) >= Int64(self.bound) { typesStart = try row.timestamp(9) }
         return Summary(
             since: start,
+            skippedMinutes: Int((start - since).components.seconds / 60),
             isComplete: isComplete,
             counts: counts.filter { $0.minute >= start },
             types: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try Reach(row, at: 1)) },

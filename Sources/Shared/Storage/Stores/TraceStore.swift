@@ -241,13 +241,18 @@ package struct TraceStore: Sendable {
         WHERE i.user_id = $1 AND i.notification_id = $2 AND NOT i.is_single
         """
 
+    /// Sorts all items of the job, because for the first few in order PostgreSQL would read those
+    /// of other jobs.
+    ///
     /// $1: organisation, $2: ids or entries of the job, $3: user or null, $4: limit.
-    private static func heldItems(of column: String) -> String {
+    static func heldItems(of column: String) -> String {
         """
-        SELECT i.user_id, i.notification_id FROM carillon.digest_items i
-        WHERE i.org_id = $1 AND i.\(column) = ANY ($2) AND ($3::text IS NULL OR i.user_id = $3) AND NOT i.is_single
-            AND i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)'
-        ORDER BY i.user_id, i.notification_id LIMIT $4
+        WITH items AS MATERIALIZED (
+            SELECT i.user_id, i.notification_id FROM carillon.digest_items i
+            WHERE i.org_id = $1 AND i.\(column) = ANY ($2) AND ($3::text IS NULL OR i.user_id = $3) AND NOT i.is_single
+                AND i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)'
+        )
+        SELECT user_id, notification_id FROM items ORDER BY user_id, notification_id LIMIT $4
         """
     }
 

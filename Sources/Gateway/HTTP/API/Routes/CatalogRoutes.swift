@@ -26,8 +26,8 @@ struct CatalogRoutes {
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
         // Null if the database does not answer, as the catalog itself needs none.
-        let sent = try? await self.statistics.summary().types
-        return Response.object(capacity: 16_384) { CatalogJSON.write(self.base.catalogs, sent: sent, to: &$0) }
+        let summary = try? await self.statistics.summary()
+        return Response.object(capacity: 16_384) { CatalogJSON.write(self.base.catalogs, summary, to: &$0) }
     }
 
     private static let reload = Operation(
@@ -72,18 +72,18 @@ struct CatalogRoutes {
 enum CatalogJSON {
     /// Writes the members of the object.
     ///
-    /// - Parameter sent: the notifications of the last 24 hours by type; nil if unknown.
+    /// - Parameter summary: the counts by type; nil if unknown.
     static func write(
         _ register: CatalogRegister,
-        sent: [(type: String, reach: Reach)]?,
+        _ summary: StatisticsStore.Summary?,
         to writer: inout JSONWriter
     ) {
         let entry = register.entry
-        // At a bound of the counts, a type without one may still have been sent.
-        let counted = sent?.reduce(0) { $0 + $1.reach.stored } ?? 0
-        let hasAll =
-            (sent?.count ?? 0) < StatisticsStore.mostTypes && counted < Int64(StatisticsStore.mostRows)
-        let sent = sent.map { types in Dictionary(types.map { ($0.type, $0.reach.stored) }) { first, _ in first } }
+        // Counts of less than 24 hours would be too low.
+        let types = summary.flatMap { $0.typesStart == nil ? $0.types : nil }
+        // At the limit, a type without a count may still have been sent.
+        let hasAll = (types?.count ?? 0) < StatisticsStore.mostTypes
+        let sent = types.map { types in Dictionary(types.map { ($0.type, $0.reach.stored) }) { first, _ in first } }
         writer.member("digest", entry.catalog.digest)
         writer.member("loaded_at", entry.loadedAt.rfc3339)
         writer.member("default_locale", entry.catalog.defaultLocale.key)
@@ -195,7 +195,7 @@ extension Schema {
         [
             "name": .text(JobLimits.name),
             "title": .string.orNull("In the default locale."),
-            "sent": .count.orNull("Its notifications of the last 24 hours, as GET /v1/admin/statistics counts them."),
+            "sent": .count.orNull("Its notifications of the last 24 hours; null if not all were counted."),
             "severity": .severity,
             "delivery": .delivery,
             "lane": .lane,

@@ -71,10 +71,13 @@ struct PreviewRoutes {
             var message = RenderedMessage()
             message.title = content.title
             message.body = content.body
-            return [Preview(content, message, locale: self.base.catalog.defaultLocale.key, channels: channels)]
+            let locale = self.base.catalog.defaultLocale.key
+            return [Preview(content: content, message: message, locale: locale, channels: channels)]
         }
         do throws(JobFault) {
-            return try renderer.all().map { Preview(content, $0.message, locale: $0.locale, channels: channels) }
+            return try renderer.all().map {
+                Preview(content: content, message: $0.message, locale: $0.locale, channels: channels)
+            }
         } catch {
             throw Problem(faults: [error])
         }
@@ -103,17 +106,10 @@ struct PreviewRoutes {
 
 /// The texts of one locale, by channel.
 private struct Preview {
-    private let content: JobContent
-    private let message: RenderedMessage
-    private let locale: String
-    private let channels: Channels
-
-    init(_ content: JobContent, _ message: RenderedMessage, locale: String, channels: Channels) {
-        self.content = content
-        self.message = message
-        self.locale = locale
-        self.channels = channels
-    }
+    let content: JobContent
+    let message: RenderedMessage
+    let locale: String
+    let channels: Channels
 
     func write(to writer: inout JSONWriter) {
         writer.beginObject()

@@ -37,7 +37,7 @@ struct StatisticsRoutes {
         return Response.object(capacity: 16_384) { writer in
             writer.member("since", summary.since.rfc3339)
             writer.member("complete", summary.isComplete)
-            Self.writeChannels(summary, now: self.base.now(), to: &writer)
+            Self.writeChannels(summary, to: &writer)
             writer.member("types_since", summary.typesStart?.rfc3339)
             writer.key("types")
             writer.beginArray()
@@ -62,13 +62,10 @@ struct StatisticsRoutes {
         }
     }
 
-    /// Writes a count per minute for each channel and outcome.
-    private static func writeChannels(
-        _ summary: StatisticsStore.Summary,
-        now: Timestamp,
-        to writer: inout JSONWriter
-    ) {
-        let minutes = min(StatisticsService.minutes, max(1, Int((now - summary.since).components.seconds / 60) + 1))
+    /// Writes a count for each channel, outcome and minute until the summary was counted.
+    static func writeChannels(_ summary: StatisticsStore.Summary, to writer: inout JSONWriter) {
+        // At least one, as the database's clock may be ahead.
+        let minutes = max(1, StatisticsService.minutes - summary.skippedMinutes)
         var series: [String: [String: [Int64]]] = [:]
         for count in summary.counts {
             let place = Int((count.minute - summary.since).components.seconds / 60)

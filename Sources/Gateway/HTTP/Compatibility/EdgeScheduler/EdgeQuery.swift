@@ -108,7 +108,7 @@ struct EdgeQuery {
         if value.hasPrefix("eq.") { return .among([String(value.dropFirst(3))]) }
         if value.hasPrefix("in.("), value.hasSuffix(")") {
             guard let values = Self.values(value.dropFirst(4).dropLast()) else {
-                throw JobFault(name, "has a quoted value that holds a quote or a backslash, or does not end")
+                throw JobFault(name, "must quote values without quotes or backslashes inside, as in in.(\"a\",\"b\")")
             }
             return .among(values)
         }

@@ -33,7 +33,7 @@ function decimal(number) {
 export function jsonLoss(text) {
   const found = text.match(tokens) ?? [];
   const number = found.find((token) => /^[-\d]/.test(token) && decimal(token) !== decimal(String(Number(token))));
-  if (number) return `${number} has too many digits. Write it as text, in quotes.`;
+  if (number) return `${number} does not fit a JavaScript number. Write it as text, in quotes.`;
   const kept = JSON.stringify(JSON.parse(text)).match(tokens);
   return kept.length < found.length ? "A name appears twice in an object." : null;
 }

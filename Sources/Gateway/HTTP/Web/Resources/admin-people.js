@@ -107,7 +107,9 @@ class Person {
   /** Loads the user again; returns false if there is none. */
   async update() {
     const call = this.#page.callIfThere(`/v1/admin/users/${encodeURIComponent(this.id)}`);
-    const [found] = await Promise.all([call, this.#history.update(), this.#offerTypes()]);
+    // The user's view does not wait for the filter; the next update repeats a failed call.
+    this.#offerTypes().catch(() => {});
+    const [found] = await Promise.all([call, this.#history.update()]);
     if (!found) return false;
     const { head, devices, settings, refused, topics, waiting } = this.#places;
     fill(head, [found.presence, found.inbox, found.settings.email, found.created_at, found.last_seen], () => headOf(found));
@@ -133,9 +135,9 @@ class Person {
   /** Offers all types of the catalog to filter by, as disabled ones may have notifications too. */
   async #offerTypes() {
     if (this.#hasTypes) return;
-    const { types } = await this.#page.call("GET", "/v1/admin/catalog");
+    const { types } = await this.#page.call("GET", "/v1/types");
     this.#hasTypes = true;
-    this.#history.offer(types.map(({ name }) => name));
+    this.#history.offer(types.map(({ type }) => type));
   }
 }
 

@@ -52,6 +52,10 @@ export class Resend {
  */
 export class JobResends {
   static #known = new Map();
+  static {
+    // Another tab has begun a run, gone on with it or ended it.
+    addEventListener("storage", ({ key }) => JobResends.#known.get(key)?.#show());
+  }
   #page;
   #job;
   #name;
@@ -71,8 +75,6 @@ export class JobResends {
     this.#job = job;
     this.#name = name;
     this.#show();
-    // Another tab has begun a run, gone on with it or ended it.
-    addEventListener("storage", ({ key }) => { if (key === name) this.#show(); });
   }
 
   /**
@@ -83,8 +85,9 @@ export class JobResends {
   get #runs() { return JSON.parse(localStorage.getItem(this.#name)) ?? {}; }
 
   #show() {
-    this.element.textContent = Object.entries(this.#runs).map(([status, { total }]) =>
-      `${notifications(total)} of the status “${word(status)}” sent again so far. “Resend all” sends the rest.`).join(" ");
+    this.element.textContent = Object.entries(this.#runs).map(([status, run]) =>
+      `${notifications(run.total)} of the status “${word(status)}” sent again so far.${refusedWords(run)}`
+        + " “Resend all” sends the rest.").join(" ");
   }
 
   /**
@@ -106,7 +109,7 @@ export class JobResends {
     const { id, org } = this.#job;
     const known = this.#runs[status] ?? { key: randomKey(), cursor: null, total: 0, refused: 0 };
     const text = `Everyone with a notification of the status “${word(status)}” gets it again, as a new job. ${rules}`;
-    const rest = count - known.total;
+    const rest = count - known.total - known.refused;
     if (!await confirm(`Resend ${notifications(rest)}?`, text, `Resend ${number(rest)}`)) return;
     // Another tab may have begun or gone on meanwhile.
     const run = this.#runs[status] ?? known;

@@ -6,7 +6,11 @@ import { Connection } from "./inbox-connection.js";
 import { InboxStore } from "./inbox-store.js";
 import { Words } from "./words.js";
 
-/** The preference of a disabled type, which the answer of the gateway lacks. */
+/**
+ * The preference of a disabled type, which the answer of the gateway lacks.
+ *
+ * As the user's own choices for it are not known, an undo clears them.
+ */
 const unlisted = { channels: ["in_app", "push", "email"], own: { in_app: null, push: null, email: null } };
 
 /**

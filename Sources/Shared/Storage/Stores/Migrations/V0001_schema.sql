@@ -289,7 +289,9 @@ CREATE TABLE carillon.devices (
 );
 CREATE INDEX devices_user ON carillon.devices (user_id) WHERE active;
 CREATE INDEX devices_user_all ON carillon.devices (user_id);
-CREATE INDEX devices_stale ON carillon.devices (last_used_at) WHERE active;
+-- Without devices that are registered once. Those never become stale, so each look would read them.
+CREATE INDEX devices_stale ON carillon.devices (last_used_at)
+    WHERE active AND provider <> 'webhook' AND NOT starts_with(token, '/topics/');
 CREATE INDEX devices_inactive ON carillon.devices (inactive_since) WHERE inactive_since IS NOT NULL;
 -- A registration finds its token in every app. A hash index, because a token may be 2 kB long.
 CREATE INDEX devices_token ON carillon.devices USING hash (token);
