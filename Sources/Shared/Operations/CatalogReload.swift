@@ -82,7 +82,7 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
-    /// What names an unknown type or template.
+    /// The reason for a look: jobs or notifications name an unknown type or template.
     private enum Cause {
         case jobs, notifications
 
