@@ -263,6 +263,8 @@ private final class LossWarnings: Sendable {
     func isDue(for webhook: NotificationID, at now: ContinuousClock.Instant) -> Bool {
         self.next.withLock { next in
             if let due = next[webhook], now < due { return false }
+            // Forgets webhooks that were deleted.
+            if next.count >= 1_000 { next = next.filter { now < $0.value } }
             next[webhook] = now + .seconds(60)
             return true
         }

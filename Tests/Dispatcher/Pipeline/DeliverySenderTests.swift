@@ -41,6 +41,18 @@ struct DeliverySenderTests {
         )
     }
 
+    /// Sends the first notification to the device, as the entry `1-0`.
+    @discardableResult
+    private static func send(by dispatcher: Dispatcher, isRetraction: Bool = false) async throws -> Settled {
+        let work = DeliveryWork(
+            notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
+            isRetraction: isRetraction)
+        let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
+        let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+        let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+        return Settled(try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])))
+    }
+
     @Test("a push whose process ends before the gate stays pending")
     func endsBeforeTheGate() async throws {
         try await TestRedis.with { redis, prefix in
@@ -227,12 +239,7 @@ struct DeliverySenderTests {
             try await preferences.set(user: "ada", settings: settings)
             try await preferences.set(
                 user: "ada", preferences: [PreferenceKey.category("alarms"): TypePreference(push: isWanted)])
-            let work = DeliveryWork(
-                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
-            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            try await Self.send(by: dispatcher)
             #expect(priorities.withLock { $0 } == (isWanted ? [.normal] : []))
         }
     }
@@ -248,12 +255,7 @@ struct DeliverySenderTests {
         try await TestDispatcher.with(channel, types: known, catalogPath: path) { dispatcher, database in
             try await Self.store(in: database.pool)
             try await database.pool.query("UPDATE carillon.notifications SET type = 'summary'")
-            let work = DeliveryWork(
-                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
-            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            try await Self.send(by: dispatcher)
             #expect(calls.withLock { $0 } == 1)
             #expect(dispatcher.catalog.all.map(\.name) == ["known"])
         }
@@ -325,13 +327,7 @@ struct DeliverySenderTests {
                     user: "ada", id: Self.second, at: Timestamp(seconds: 1_795_168_800))
                 #expect(opened?.changed != nil)
             }
-            let work = DeliveryWork(
-                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
-            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-            let settled = Settled(
-                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])))
+            let settled = try await Self.send(by: dispatcher)
             #expect(settled.entries == ["1-0"])
             #expect(badges.withLock { $0 } == [expected])
         }
@@ -356,12 +352,7 @@ struct DeliverySenderTests {
                 try await database.pool.query(
                     "UPDATE carillon.notifications SET extras = '{\"badge\":\(own)}'::jsonb")
             }
-            let work = DeliveryWork(
-                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
-            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            try await Self.send(by: dispatcher)
             let sent = messages.withLock { $0 }
             #expect(sent.map(\.badge) == [expected])
             #expect(sent.map(\.badgeVersion) == [nil])
@@ -433,12 +424,7 @@ struct DeliverySenderTests {
                     "UPDATE carillon.notifications SET extras = jsonb_build_object('push_priority', $1::text)",
                     .text(job.rawValue))
             }
-            let work = DeliveryWork(
-                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
-            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
-            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            try await Self.send(by: dispatcher)
             #expect(priorities.withLock { $0 } == [expected])
         }
     }
@@ -506,13 +492,7 @@ struct DeliverySenderTests {
             try await database.pool.query(
                 "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
             if let version = item.sent { #expect(dispatcher.badges.isNewest(version, of: "ada", for: Self.device)) }
-            let work = DeliveryWork(
-                notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
-                isRetraction: true)
-            let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
-            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
-            _ = try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            try await Self.send(by: dispatcher, isRetraction: true)
             let sent = messages.withLock { $0 }
             #expect(sent.map(\.purpose) == [.retract])
             #expect(sent.map(\.badge) == [item.badge])

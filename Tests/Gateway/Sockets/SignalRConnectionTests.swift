@@ -281,62 +281,59 @@ struct AwayTests {
         return noted.all.count { $0.user == "ada" && $0.hasLeft }
     }
 
+    /// Opens a client of ada, and runs `body` once its poll was refused with its expired token.
+    private static func withRefusedPoll(
+        _ clock: ManualClock,
+        _ noted: Notes<SocketBookmark>,
+        onClose: @escaping @Sendable ([String]) -> Void = { _ in },
+        _ body: (RunningHub, inout HubClient) async throws -> Void
+    ) async throws {
+        var backend = ScriptedBackend()
+        backend.onAuthenticate = { SocketIdentity(user: $0, expiresAt: Timestamp(seconds: 200)) }
+        backend.onClose = onClose
+        backend.onNote = { noted.note($0) }
+        let scripted = backend
+        try await RunningHub.with(scripted, now: { clock.now }) { running in
+            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
+                var client = try await HubClient.open(http, url, token: "ada")
+                try await client.sync(token: "ada")
+                let waiting = client
+                async let parked = waiting.status(token: "ada")
+                clock.set(201)
+                let status = try await parked
+                #expect(status == 401)
+                try await eventually("the client has left") { noted.all.last?.hasLeft == true }
+                try await body(running, &client)
+            }
+        }
+    }
+
     @Test("notes that a client has left when its poll is refused, and not again when the connection ends")
     func refused() async throws {
         let clock = ManualClock(190)
         let departed = Notes<String>()
         let noted = Notes<SocketBookmark>()
-        var backend = ScriptedBackend()
-        backend.onAuthenticate = { SocketIdentity(user: $0, expiresAt: Timestamp(seconds: 200)) }
-        backend.onClose = { departed.note($0) }
-        backend.onNote = { noted.note($0) }
-        let scripted = backend
-        try await RunningHub.with(scripted, now: { clock.now }) { running in
-            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
-                var client = try await HubClient.open(http, url, token: "ada")
-                try await client.sync(token: "ada")
-                let waiting = client
-                async let parked = waiting.status(token: "ada")
-                clock.set(201)
-                let status = try await parked
-                #expect(status == 401)
-                try await eventually("the client has left") { noted.all.last?.hasLeft == true }
-                // A tick before the poll arrives refuses it twice, so there may be two.
-                let before = try await Self.departures(noted, of: running, before: "bob")
-                #expect(departed.all.allSatisfy { $0 == "bob" }, "the connection still waits for a poll")
-                clock.set(217)
-                try await eventually("the connection ends") { departed.all.contains { $0 != "bob" } }
-                let after = try await Self.departures(noted, of: running, before: "eve")
-                #expect(after == before)
-            }
+        try await Self.withRefusedPoll(clock, noted, onClose: { departed.note($0) }) { running, _ in
+            // A tick before the poll arrives refuses it twice, so there may be two.
+            let before = try await Self.departures(noted, of: running, before: "bob")
+            #expect(departed.all.allSatisfy { $0 == "bob" }, "the connection still waits for a poll")
+            clock.set(217)
+            try await eventually("the connection ends") { departed.all.contains { $0 != "bob" } }
+            let after = try await Self.departures(noted, of: running, before: "eve")
+            #expect(after == before)
         }
     }
 
     @Test("notes again that a client has left if it polled once more before its connection ended")
     func returned() async throws {
-        let clock = ManualClock(190)
         let noted = Notes<SocketBookmark>()
-        var backend = ScriptedBackend()
-        backend.onAuthenticate = { SocketIdentity(user: $0, expiresAt: Timestamp(seconds: 200)) }
-        backend.onNote = { noted.note($0) }
-        let scripted = backend
-        try await RunningHub.with(scripted, now: { clock.now }) { running in
-            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
-                var client = try await HubClient.open(http, url, token: "ada")
-                try await client.sync(token: "ada")
-                let waiting = client
-                async let parked = waiting.status(token: "ada")
-                clock.set(201)
-                let status = try await parked
-                #expect(status == 401)
-                try await eventually("the client has left") { noted.all.last?.hasLeft == true }
-                // After the goodbye, only the end is noted.
-                let (eventLoop, hub) = (running.eventLoop, running.hub)
-                eventLoop.execute { hub.shard(on: eventLoop)?.drain(over: .zero) }
-                try await client.poll(until: "the close message", token: "ada") { $0.close != nil }
-                try await client.delete(token: "ada")
-                try await eventually("the end is noted, too") { noted.all.count { $0.hasLeft } >= 2 }
-            }
+        try await Self.withRefusedPoll(ManualClock(190), noted) { running, client in
+            // After the goodbye, only the end is noted.
+            let (eventLoop, hub) = (running.eventLoop, running.hub)
+            eventLoop.execute { hub.shard(on: eventLoop)?.drain(over: .zero) }
+            try await client.poll(until: "the close message", token: "ada") { $0.close != nil }
+            try await client.delete(token: "ada")
+            try await eventually("the end is noted, too") { noted.all.count { $0.hasLeft } >= 2 }
         }
     }
 }

@@ -97,6 +97,7 @@ package final class InboxPageCache: Service {
     /// Evicts idle pages.
     package func run() async throws {
         await cancelWhenGracefulShutdown {
+            // Only time makes a page idle.
             while (try? await Task.sleep(for: Self.interval)) != nil { self.turn() }
         }
     }

@@ -144,6 +144,7 @@ package enum Migrations {
                 return
             } catch let error as PostgresError where error.code != .server {
                 logger.warning("database unreachable; retrying every second", metadata: ["error": "\(error)"])
+                // A database does not tell when it can be reached.
                 try await Task.sleep(for: .seconds(1))
             }
         }
