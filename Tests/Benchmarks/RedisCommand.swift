@@ -88,19 +88,13 @@ struct RedisCommand: AsyncParsableCommand {
     /// Returns the rate of `redis-benchmark` for the same command on one connection, 64 in flight.
     private func yardstick(_ item: Case) throws -> Double {
         guard let url = URL(string: try Environment.require("REDIS_URL")) else { return .nan }
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/redis-benchmark")
-        process.arguments =
+        let output = try Tool.run(
+            "redis-benchmark",
             [
                 "-h", url.host() ?? "127.0.0.1", "-p", String(url.port ?? 6_379), "-P", "64", "-c", "1",
                 "-n", String(self.operations), "--csv",
-            ] + item.yardstick
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
+            ] + item.yardstick,
+            isQuiet: true)
         let line = output.split(separator: "\n").last ?? ""
         // "COMMAND","requests per second",…
         let fields = line.components(separatedBy: "\",\"")

@@ -169,20 +169,46 @@ package final class ChildProcess: Sendable {
 }
 
 /// Starts programs with `posix_spawn`.
+///
+/// Foundation's `Process` can crash in a process with more than a thousand open files: it copies
+/// 256 bytes of each name in `/proc/self/fd`, also where the buffer ends before.
 package enum Spawn {
+    /// Runs `program` until it ends, which blocks this thread.
+    ///
+    /// - Parameters:
+    ///   - environment: added to this process's environment.
+    ///   - errors: the file for standard error; nil for that of this process.
+    /// - Returns: how it ended, and its standard output.
+    package static func run(
+        _ program: String,
+        _ arguments: [String],
+        environment: [String: String] = [:],
+        errors: String? = "/dev/null"
+    ) throws -> (exit: ChildProcess.Exit, output: String) {
+        let directory = try TemporaryDirectory("spawn")
+        defer { directory.remove() }
+        let output = directory.file("output")
+        let identifier = try Self.start(
+            program, arguments, environment: ProcessInfo.processInfo.environment.merging(environment) { $1 },
+            output: output, errors: errors)
+        Self.wait(for: identifier)
+        let exit = Self.collect(identifier)
+        return (exit, String(decoding: FileManager.default.contents(atPath: output) ?? Data(), as: UTF8.self))
+    }
+
     /// Starts `program`, found in PATH, in its own process group.
     ///
     /// - Parameters:
     ///   - environment: the complete environment.
     ///   - output: the file for standard output.
-    ///   - errors: the file for standard error.
+    ///   - errors: the file for standard error; nil for that of this process.
     /// - Returns: the id of the process.
     package static func start(
         _ program: String,
         _ arguments: [String],
         environment: [String: String],
         output: String,
-        errors: String
+        errors: String?
     ) throws -> pid_t {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
@@ -190,7 +216,7 @@ package enum Spawn {
         let append = O_WRONLY | O_CREAT | O_APPEND
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, append, 0o600)
-        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, append, 0o600)
+        if let errors { posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, append, 0o600) }
         // Close inherited files: an inherited pipe would never reach end of file in its reader, and
         // sockets would count towards the limit of the child. Closing an unused number does no
         // harm.

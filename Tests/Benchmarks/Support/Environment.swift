@@ -7,6 +7,7 @@ import Crypto
 import Foundation
 import Logging
 import NIOPosix
+import Support
 
 /// The settings that `deploy/up` wrote into its `env` file.
 enum Environment {
@@ -84,19 +85,9 @@ enum Tool {
         environment: [String: String] = [:],
         isQuiet: Bool = false
     ) throws -> String {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = [program] + arguments
-        process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-        let pipe = Pipe()
-        process.standardOutput = pipe
-        if isQuiet { process.standardError = FileHandle.nullDevice }
-        try process.run()
-        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw ValidationError("\(program) failed with status \(process.terminationStatus)")
-        }
+        let (exit, output) = try Spawn.run(
+            program, arguments, environment: environment, errors: isQuiet ? "/dev/null" : nil)
+        guard exit == .code(0) else { throw ValidationError("\(program) failed with \(exit)") }
         return output
     }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 
 /// The result of one request by the `curl` program.
 struct CurlReply {
@@ -15,24 +16,16 @@ struct CurlReply {
 
     /// Runs curl with arguments and stops it after 10 s unless they say otherwise.
     static func get(_ arguments: [String]) async throws -> CurlReply {
-        let output = FileManager.default.temporaryDirectory.appendingPathComponent("curl-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: output, withIntermediateDirectories: false)
-        defer { try? FileManager.default.removeItem(at: output) }
-        let head = output.appendingPathComponent("head").path
-        let body = output.appendingPathComponent("body").path
-        let trace = output.appendingPathComponent("trace").path
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments =
-            ["curl", "-sv", "-m", "10", "--stderr", trace, "-D", head, "-o", body] + arguments
-        process.standardInput = FileHandle.nullDevice
-        let exit = try await withCheckedThrowingContinuation { continuation in
-            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
-            do {
-                try process.run()
-            } catch {
-                continuation.resume(throwing: error)
-            }
+        let output = try TemporaryDirectory("curl")
+        defer { output.remove() }
+        let head = output.file("head")
+        let body = output.file("body")
+        let trace = output.file("trace")
+        let process = try await ChildProcess.spawn(
+            "curl", ["-sv", "-m", "10", "--stderr", trace, "-D", head, "-o", body] + arguments,
+            directory: output.path)
+        guard case .code(let exit) = try await process.waitForExit() else {
+            throw FixtureError("curl ended by a signal")
         }
         let lines = Self.text(head).split(whereSeparator: \.isNewline)
         var headers: [String: String] = [:]

@@ -51,18 +51,7 @@ enum Commands {
 
     /// Whether a program runs and ends with exit code 0.
     fileprivate static func succeeds(_ path: String, _ arguments: [String]) -> Bool {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: path)
-        process.arguments = arguments
-        process.standardError = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        do {
-            try process.run()
-        } catch {
-            return false
-        }
-        process.waitUntilExit()
-        return process.terminationStatus == 0
+        (try? Spawn.run(path, arguments))?.exit == .code(0)
     }
 }
 
@@ -97,19 +86,10 @@ final class PythonClient: Sendable {
     /// nil.
     static func file(_ package: String, _ path: String) -> String? {
         let script = "import importlib.util as u; print(u.find_spec('\(package)').submodule_search_locations[0])"
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: Self.interpreter)
-        process.arguments = ["-c", script]
-        process.standardError = FileHandle.nullDevice
-        let output = Pipe()
-        process.standardOutput = output
-        do {
-            try process.run()
-            let folder = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-            process.waitUntilExit()
-            let file = folder.trimmingCharacters(in: .whitespacesAndNewlines) + "/" + path
-            if process.terminationStatus == 0, FileManager.default.isReadableFile(atPath: file) { return file }
-        } catch {}
+        if let found = try? Spawn.run(Self.interpreter, ["-c", script]), found.exit == .code(0) {
+            let file = found.output.trimmingCharacters(in: .whitespacesAndNewlines) + "/" + path
+            if FileManager.default.isReadableFile(atPath: file) { return file }
+        }
         Self.skip("has no \(path) of \(package)")
         return nil
     }
