@@ -179,6 +179,19 @@ struct ClaimServiceTests {
         }
     }
 
+    @Test("a job too large for any is set aside with its size, and its fields are not read")
+    func oversized() async throws {
+        try await Self.with(deliveries: "1") { scene in
+            let stream = scene.keys.part(of: "ada").jobs(.normal)
+            try await Self.leave(Array(repeating: 0x78, count: 5_000_000), in: stream, deliveries: "1", scene.redis)
+            try await scene.takeOver(stream)
+            let fields = try await scene.texts("SELECT fields::text FROM carillon.dead_letters")
+            #expect(fields.count == 1)
+            #expect(fields.first?.contains("\(DeadLetter.cutField)") == true)
+            #expect(fields.first?.contains("an entry of 5000") == true)
+        }
+    }
+
     @Test("drops a delivery that killed its dispatchers when its user has read the notification")
     func read() async throws {
         try await Self.with(deliveries: "5") { scene in
@@ -260,6 +273,42 @@ struct ClaimServiceTests {
                 try await redis.send(["DEL"] + streams)
                 try await eventually("a look succeeds") { !isKnown() }
             }
+        }
+    }
+
+    @Test("a delivery that another dispatcher took over meanwhile is left to it, however long its call takes")
+    func takenMeanwhile() async throws {
+        let calls = Mutex(0)
+        let gate = Gate()
+        let channel = FakeChannel.accepting { _ in
+            calls.withLock { $0 += 1 }
+            await gate.wait()
+        }
+        try await Self.with(deliveries: "1", channel: channel) { scene in
+            // One more than are called at once.
+            for number in 2...17 { try await scene.leave(UInt64(number), of: "user-\(number)") }
+            scene.dispatcher.leaseClock.renewed(at: .now)
+            let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
+            let running = Task { try await claims.run() }
+            defer { running.cancel() }
+            try await eventually("16 calls are in flight") {
+                scene.dispatcher.leaseClock.renewed(at: .now)
+                return calls.withLock { $0 } == 16
+            }
+            let group = scene.dispatcher.group(scene.stream)
+            let left = try await group.pending(of: "gone", count: 10).map(\.id)
+            try #require(left.count == 1)
+            try await scene.redis.send("SET", .text(scene.keys.dispatcherLease("other")), "dispatcher")
+            try await scene.redis.send(
+                "XCLAIM", .text(scene.stream), "dispatchers", "other", "0", .text(left[0]), "IDLE", "60000", "JUSTID")
+            await gate.open()
+            try await eventually("nothing is left of the dead dispatcher") {
+                scene.dispatcher.leaseClock.renewed(at: .now)
+                return try await !group.consumers().map(\.name).contains("gone")
+            }
+            #expect(calls.withLock { $0 } == 16)
+            let kept = try await group.pending(of: "other", count: 10).map(\.id)
+            #expect(kept == left)
         }
     }
 

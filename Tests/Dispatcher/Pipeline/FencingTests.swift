@@ -169,7 +169,7 @@ struct FencingTests {
             // It is suspended; another takes over the first entry, and sends the second before
             // losing it again.
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
-            #expect(try await rival.claim(entries[0].id, idle: .zero) != nil)
+            #expect(try await rival.claim(entries[0].id, from: dispatcher.name, idle: .zero) != nil)
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
@@ -211,7 +211,7 @@ struct FencingTests {
             #expect(stored.toRoute.count == 2)
 
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
-            #expect(try await rival.claim(entries[1].id, idle: .zero) != nil)
+            #expect(try await rival.claim(entries[1].id, from: dispatcher.name, idle: .zero) != nil)
             dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
             try await Router(dispatcher: dispatcher).finish(stored)
 
@@ -236,7 +236,7 @@ struct FencingTests {
             let (mine, theirs) = (stored.toRoute[0].notification.id, stored.toRoute[1].notification.id)
 
             let rival = ConsumerGroup(stream: keys.jobs(.normal), consumer: "rival", connection: redis)
-            let claimed = try await rival.claim(stored.finished[1], idle: .zero)
+            let claimed = try await rival.claim(stored.finished[1], from: dispatcher.name, idle: .zero)
             #expect(claimed != nil)
             _ = try await dispatcher.database.notifications.markDelivered(
                 [(user: "ada", id: theirs, at: TestDispatcher.now)], via: "socket")
@@ -299,7 +299,7 @@ struct FencingTests {
             try #require(stored.dead.count == 2)
 
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: dispatcher.redis)
-            let claimed = try await rival.claim(stored.finished[0], idle: .zero)
+            let claimed = try await rival.claim(stored.finished[0], from: dispatcher.name, idle: .zero)
             #expect(claimed != nil)
             dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
             try await Router(dispatcher: dispatcher).finish(stored)

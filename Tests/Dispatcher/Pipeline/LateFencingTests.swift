@@ -69,7 +69,8 @@ struct LateFencingTests {
         }
 
         func takeOver() async throws {
-            #expect(try await self.rival.claim(self.entry, idle: .zero) != nil)
+            let name = self.dispatcher.name
+            #expect(try await self.rival.claim(self.entry, from: name, idle: .zero) != nil)
         }
 
         /// Sends the batch and returns the outcomes.

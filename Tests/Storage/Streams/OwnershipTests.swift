@@ -65,11 +65,11 @@ struct OwnershipTests {
                     "XCLAIM", .text(consumers.stream), .text(Keyspace.group), "one", "0", .text(id), "IDLE", "60000",
                     "JUSTID")
             }
-            #expect(
-                try await consumers.rival.claim(Array(ids[1...2]), idle: .seconds(5)).map(\.id) == Array(ids[1...2]))
+            let claimed = try await consumers.rival.claim(Array(ids[1...2]), from: "one", idle: .seconds(5))
+            #expect(claimed.map(\.id) == Array(ids[1...2]))
             try await consumers.rival.acknowledge([ids[2]])
             #expect(try await consumers.one.keep(Array(ids[...2])) == [ids[0]])
-            #expect(try await consumers.rival.claim(ids, idle: .seconds(5)).map(\.id) == [ids[3]])
+            #expect(try await consumers.rival.claim(ids, from: "one", idle: .seconds(5)).map(\.id) == [ids[3]])
             #expect(try await consumers.one.pending(of: "one", count: 10) == [.init(id: ids[0], deliveries: 1)])
             #expect(try await consumers.one.keep([]).isEmpty)
         }
@@ -87,8 +87,45 @@ struct OwnershipTests {
             try await eventually("the rival leaves the entry") {
                 try await connection.send(
                     "XCLAIM", .text(consumers.stream), .text(Keyspace.group), "one", "0", .text(ids[0]), "JUSTID")
-                return try await consumers.rival.claim(ids, idle: .milliseconds(900)).isEmpty
+                return try await consumers.rival.claim(ids, from: "one", idle: .milliseconds(900)).isEmpty
             }
+        }
+    }
+
+    @Test("claims no entry that another consumer took over meanwhile, however long it works on it")
+    func takenMeanwhile() async throws {
+        try await TestRedis.with { connection, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let consumers = Consumers(connection, keys)
+            let third = ConsumerGroup(stream: consumers.stream, consumer: "third", connection: connection)
+            let ids = try await Self.append(3, connection, keys)
+            try await consumers.one.create()
+            _ = try await consumers.one.takeWaiting(count: 10)
+            let taken = try await third.claim(ids[0], from: "one", idle: .zero)
+            #expect(taken?.id == ids[0])
+            let alone = try await consumers.rival.claim(ids[0], from: "one", idle: .zero)
+            #expect(alone == nil)
+            let rest = try await consumers.rival.claim(ids, from: "one", idle: .zero)
+            #expect(rest.map(\.id) == Array(ids[1...]))
+            let kept = try await third.pending(of: "third", count: 10)
+            #expect(kept == [.init(id: ids[0], deliveries: 2)])
+        }
+    }
+
+    @Test("claims no deleted entry, and counts a claim as often as wanted")
+    func counted() async throws {
+        try await TestRedis.with { connection, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let consumers = Consumers(connection, keys)
+            let ids = try await Self.append(2, connection, keys)
+            try await consumers.one.create()
+            _ = try await consumers.one.takeWaiting(count: 10)
+            try await connection.send("XDEL", .text(consumers.stream), .text(ids[0]))
+            let claimed = try await consumers.rival.claim(ids, from: "one", idle: .zero, deliveries: 7)
+            #expect(claimed.map(\.id) == [ids[1]])
+            #expect(claimed.first?["title"] == ArraySlice("1".utf8))
+            let pending = try await consumers.rival.pending(of: "rival", count: 10)
+            #expect(pending.last == .init(id: ids[1], deliveries: 7))
         }
     }
 

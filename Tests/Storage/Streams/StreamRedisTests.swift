@@ -70,8 +70,8 @@ struct StreamRedisTests {
             let ids = try await Live(connection, keys: keys).jobs.append([(.normal, Self.fields("a"))]).map(\.entry)
             _ = try await dead.read(on: reader, count: 10, block: .seconds(1))
             #expect(try await heir.pending(of: "dead", count: 10) == [.init(id: ids[0], deliveries: 1)])
-            #expect(try await heir.claim(ids[0], idle: .seconds(0))?.id == ids[0])
-            #expect(try await rival.claim(ids[0], idle: .seconds(60)) == nil)
+            #expect(try await heir.claim(ids[0], from: "dead", idle: .seconds(0))?.id == ids[0])
+            #expect(try await rival.claim(ids[0], from: "heir", idle: .seconds(60)) == nil)
             #expect(try await heir.pending(of: "heir", count: 10) == [.init(id: ids[0], deliveries: 2)])
             #expect(Set(try await heir.consumers().map(\.name)).isSuperset(of: ["dead", "heir"]))
             try await heir.remove("dead")
@@ -157,13 +157,15 @@ struct StreamRedisTests {
         }
     }
 
-    @Test("claims overdue unconfirmed notifications, again and again until they are removed")
-    func unconfirmed() async throws {
+    @Test(
+        "claims overdue unconfirmed notifications, again and again until they are removed",
+        arguments: ["a user with spaces", "\u{301}ada"])
+    func unconfirmed(user: String) async throws {
         try await Self.with { connection, keys in
             let set = Live(connection, keys: keys).proofDeadlines
             let waiting = AwaitedProof(
                 id: NotificationID(high: 1, low: 2),
-                user: "a user with spaces",
+                user: user,
                 lane: .critical
             )
             let shard = keys.proofShard(user: waiting.user)

@@ -40,7 +40,7 @@ package struct ClaimService: Service {
     private let deliveries: [DeliveriesService]
     private let peers: Peers
     private let interval: Duration
-    /// When two dispatchers claim at once, the second finds the entry in use.
+    /// An entry delivered more recently belongs to a dispatcher that has just resumed.
     private let idle: Duration
     /// No reply arrives this late, because the read that waits for it has ended (``LaneReader``).
     private let lostReply: Duration
@@ -211,11 +211,11 @@ package struct ClaimService: Service {
                 } else if let width {
                     try await self.takeOver(first, from: consumer, group, width: width, work)
                 } else {
-                    try await self.takeOverTogether(first, group, in: term, work)
+                    try await self.takeOverTogether(first, from: consumer, group, in: term, work)
                 }
             for item in pending where item.deliveries > 1 {
                 guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
-                guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
+                guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle) else { continue }
                 isProgressing = true
                 if item.deliveries >= Self.mostDeliveries {
                     try await setAside(entry, item.deliveries == Self.mostDeliveries, term)
@@ -223,7 +223,8 @@ package struct ClaimService: Service {
                     try await work([entry], term)
                 }
             }
-            // An entry that cannot be claimed was handed out just now; the next round sees it.
+            // An entry that cannot be claimed has another owner, or was handed out just now; the
+            // next round sees it.
             if !isProgressing { return false }
         }
         return false
@@ -234,11 +235,12 @@ package struct ClaimService: Service {
     /// - Returns: whether there was anything to claim.
     private func takeOverTogether(
         _ items: [ConsumerGroup.Pending],
+        from consumer: String,
         _ group: ConsumerGroup,
         in term: LeaseClock.Term,
         _ work: Work
     ) async throws -> Bool {
-        let entries = try await group.claim(items.map(\.id), idle: self.idle)
+        let entries = try await group.claim(items.map(\.id), from: consumer, idle: self.idle)
         guard !entries.isEmpty else { return false }
         try await work(entries, term)
         return true
@@ -259,13 +261,14 @@ package struct ClaimService: Service {
             var running = 0
             do {
                 for item in items where isRunning {
-                    // Claimed only when its turn comes; others may claim an entry that idles.
+                    // Claimed only when its turn comes, so that other dispatchers share the work.
                     if running == width {
                         try await tasks.next()
                         running -= 1
                     }
                     guard let term = try await self.term(toTakeOver: consumer) else { break }
-                    guard let entry = try await group.claim(item.id, idle: self.idle) else { continue }
+                    guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle)
+                    else { continue }
                     isProgressing = true
                     running += 1
                     tasks.addTask { try await work([entry], term) }
@@ -291,7 +294,9 @@ package struct ClaimService: Service {
             if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
             // If the reply is only late, the entry is no longer idle, and nothing is claimed. A
             // lost reply killed no dispatcher, so it does not count.
-            guard let entry = try await group.claim(item.id, idle: self.lostReply, deliveries: item.deliveries)
+            guard
+                let entry = try await group.claim(
+                    item.id, from: self.dispatcher.name, idle: self.lostReply, deliveries: item.deliveries)
             else { continue }
             try await work([entry], term)
         }

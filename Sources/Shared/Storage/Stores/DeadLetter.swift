@@ -13,7 +13,7 @@ package struct DeadLetter: Sendable {
     private static let longestValue = 1_048_576
     private static let longestName = 1_024
     /// The most bytes of all names and values; a valid job has fewer.
-    private static let mostBytes = 4 * 1_048_576
+    static let mostBytes = 4 * 1_048_576
 
     package let stream: String
     package let entry: String

@@ -163,36 +163,43 @@ package struct ConsumerGroup: Sendable {
     /// Takes over one entry of a dead consumer.
     ///
     /// - Parameters:
+    ///   - consumer: the dead consumer; an entry that others took over meanwhile stays theirs.
     ///   - idle: entries delivered more recently stay with their consumer.
     ///   - deliveries: how often it counts as delivered afterwards; nil for once more.
     /// - Returns: the entry; nil if another consumer has it or it was deleted.
     package func claim(
         _ id: String,
+        from consumer: String,
         idle: Duration,
         deliveries: Int? = nil
     ) async throws(RedisError) -> StreamEntry? {
-        try await self.claim([id], idle: idle, deliveries: deliveries).first
+        try await self.claim([id], from: consumer, idle: idle, deliveries: deliveries).first
     }
 
     /// Takes over entries of a dead consumer in one step.
     ///
+    /// One that is larger than any job comes with its size only, as ``DeadLetter/cutField``.
+    ///
     /// - Parameters:
+    ///   - consumer: the dead consumer; entries that others took over meanwhile stay theirs.
     ///   - idle: entries delivered more recently stay with their consumer.
     ///   - deliveries: how often they count as delivered afterwards; nil for once more.
     /// - Returns: the entries, without those that another consumer has or that were deleted.
     package func claim(
         _ ids: [String],
+        from consumer: String,
         idle: Duration,
         deliveries: Int? = nil
     ) async throws(RedisError) -> [StreamEntry] {
         guard !ids.isEmpty else { return [] }
-        var command: [RedisArgument] = [
-            "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
-            .integer(idle.inMilliseconds),
+        var arguments: [RedisArgument] = [
+            .text(Keyspace.group), .text(consumer), .text(self.consumer), .integer(idle.inMilliseconds),
+            deliveries.map { RedisArgument.integer(Int64($0)) } ?? "",
+            .integer(Int64(DeadLetter.mostBytes)), .text(DeadLetter.cutField),
         ]
-        for id in ids { command.append(.text(id)) }
-        if let deliveries { command += ["RETRYCOUNT", .integer(Int64(deliveries))] }
-        let reply = try await self.connection.send(command)
+        for id in ids { arguments.append(.text(id)) }
+        let reply = try await self.connection.run(
+            StreamScripts.claimEntries, keys: [.text(self.stream)], arguments: arguments)
         guard var cursor = try reply.cursor() else { return [] }
         return try StreamEntry.read(&cursor)
     }
@@ -258,7 +265,7 @@ package struct StreamEntry: Sendable {
         var entries: [StreamEntry] = []
         entries.reserveCapacity(count)
         for _ in 0..<count {
-            // XCLAIM returns null for a deleted entry.
+            // XAUTOCLAIM of Redis 6.2 returns null for a deleted entry.
             guard try cursor.array() != nil else { continue }
             let id = try cursor.string() ?? ""
             guard let fieldCount = try cursor.array() else {

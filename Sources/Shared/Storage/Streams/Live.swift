@@ -157,6 +157,7 @@ enum StreamScripts {
     static let dropOverflow = Self.script(PackageResources.drop_overflow_lua)
     static let finishWebhook = Self.script(PackageResources.finish_webhook_lua)
     static let keepPause = Self.script(PackageResources.keep_pause_lua)
+    static let claimEntries = Self.script(PackageResources.claim_entries_lua)
     static let keepEntries = Self.script(PackageResources.keep_entries_lua)
     static let removeConsumer = Self.script(PackageResources.remove_consumer_lua)
     static let noteBookmark = Self.script(PackageResources.note_bookmark_lua)
