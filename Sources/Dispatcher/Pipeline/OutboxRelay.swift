@@ -227,7 +227,8 @@ package struct OutboxRelay: Service {
                 ready.append((row.id, stream, row.job))
             }
         }
-        for (row, error) in zip(ready, await streams.appendEach(ready.map { $0.job })) {
+        let errors = await streams.appendEach(ready.map { (stream: $0.stream, fields: $0.job.fields) })
+        for (row, error) in zip(ready, errors) {
             guard let error else {
                 moved.append(row.id)
                 continue
@@ -263,7 +264,7 @@ package struct OutboxRelay: Service {
                 continue
             }
             do throws(JSONFault) {
-                jobs.append((row.id, self.job(try JSONParser.parse(text), id: id)))
+                jobs.append((row.id, self.job(try JSONParser.parse(text), id: id, at: row.at)))
             } catch {
                 setAside("job: is \(error)", [("job", text[...])])
             }
@@ -272,12 +273,20 @@ package struct OutboxRelay: Service {
     }
 
     /// Returns a row's job and its lane; the intake validates the rest.
-    private func job(_ value: JSONValue, id: String) -> LaneJob {
+    ///
+    /// A time of day means the day on which the job was enqueued, however late the relay moves it,
+    /// so the row counts as the entry that such a job comes from.
+    private func job(_ value: JSONValue, id: String, at: Timestamp) -> LaneJob {
         var fields = JobFields.flat(value.object ?? [])
         if !fields.contains(where: { $0.name == "id" }) { fields.append(("id", Array(id.utf8))) }
         let own = value["lane"]?.string.flatMap { Lane(rawValue: $0) }
         let type = value["type"]?.string.flatMap { self.dispatcher.catalog[$0] }
-        return (own ?? type?.lane ?? .normal, fields)
+        let lane = own ?? type?.lane ?? .normal
+        if fields.contains(where: { $0.name == "deliver_local" }) {
+            let stream = self.dispatcher.live.jobs.stream(for: lane, fields)
+            fields.append((JobOrigin.movedField, Array("\(stream)/\(at.milliseconds)-\(id)".utf8)))
+        }
+        return (lane, fields)
     }
 }
 

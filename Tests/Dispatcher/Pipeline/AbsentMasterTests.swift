@@ -224,6 +224,33 @@ struct AbsentMasterTests {
         }
     }
 
+    @Test("a dead letter for another master is replayed once while one is away")
+    func replay() async throws {
+        try await Self.with { scene in
+            let (lost, kept) = try (scene.lost, scene.kept)
+            for part in [lost, kept] {
+                let fields = [("user", try scene.user(in: part)), ("type", "news"), ("title", "hello")]
+                try await scene.dispatcher.database.deadLetters.add([
+                    DeadLetter(
+                        stream: part.jobs(.normal), entry: "1-0", reason: "tried", at: TestDispatcher.now,
+                        fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+                ])
+            }
+            try await scene.loseMaster()
+            let replays = ReplayService(dispatcher: scene.dispatcher)
+            for _ in 1...2 {
+                // As if the hold of the round before were over.
+                try await scene.database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
+                await #expect(throws: RedisError.self) { _ = try await replays.replay() }
+            }
+            let left = try await scene.database.pool.query("SELECT stream FROM carillon.dead_letters")
+            let streams = try left.map { try $0.text(0) }
+            #expect(streams == [lost.jobs(.normal)])
+            let titles = try await scene.titles(in: kept)
+            #expect(titles == ["hello"])
+        }
+    }
+
     @Test("the sweep mends the parts of the other masters while one is away, and its parts when it is back")
     func sweep() async throws {
         try await Self.with { scene in

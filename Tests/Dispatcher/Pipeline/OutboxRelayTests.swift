@@ -139,6 +139,43 @@ struct OutboxRelayTests {
         }
     }
 
+    @Test("a job for a time of day means the day on which it was enqueued", arguments: ["user", "topic"])
+    func localDay(audience: String) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                // 11:06:40 UTC, and an hour later.
+                let enqueued = TestDispatcher.now
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+                    now: { TestDispatcher.now + .seconds(3_600) })
+                let job = #"{"\#(audience)":"ada","type":"news","title":"x","deliver_local":"11:30"}"#
+                try await database.pool.query("SELECT carillon.enqueue($1)", .jsonb(Array(job.utf8)))
+                try await database.pool.query(
+                    "UPDATE carillon.outbox SET at = $1", .timestamptz(enqueued.microseconds))
+                let relay = OutboxRelay(dispatcher: dispatcher, name: "own", configuration: database.configuration())
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await relay.run() }
+                    try await eventually("the row has moved") {
+                        try await database.pool.query("SELECT FROM carillon.outbox").isEmpty
+                    }
+                    group.cancelAll()
+                }
+
+                let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+                try await group.create()
+                let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
+                let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+                #expect(stored.dead.isEmpty)
+                let (sql, moment) =
+                    audience == "user"
+                    ? ("SELECT due_at FROM carillon.schedules", enqueued + .seconds(1_400))
+                    : ("SELECT created_at FROM carillon.broadcasts", enqueued)
+                let moments = try await database.pool.query(sql).map { try $0.timestamptz(0) }
+                #expect(moments == [moment.microseconds])
+            }
+        }
+    }
+
     @Test("a row stays while no replica has its job, which is appended once in that time and notifies once")
     func replicas() async throws {
         var options = RedisServer.Options()

@@ -144,7 +144,7 @@ struct BroadcastExpansion: Sendable {
             page.counted[item.notification.statusReason ?? item.notification.status.rawValue, default: 0] += 1
         }
         // Users whose text failed have a dead letter; others wait for a digest.
-        let unrendered = prepared.reduce(0) { $0 + $1.unrendered }
+        let unrendered = prepared.reduce(0) { $0 + $1.unrendered.count }
         if unrendered > 0 { page.counted["text_failed"] = unrendered }
         let repeated = prepared.reduce(0) { $0 + $1.repeated }
         if repeated > 0 { page.counted["duplicate"] = repeated }

@@ -146,8 +146,8 @@ extension JobIntake {
             let page = prepared[job]
             var outcomes = stored.pageOutcomes[page.origin.latestEntry, default: [:]]
             let left = outcomes.values.reduce(0, +)
-            let held = page.users.count - left - page.unrendered - page.repeated - page.notifications.count
-            let counts = [("text_failed", page.unrendered), ("duplicate", page.repeated), ("held", held)]
+            let held = page.users.count - left - page.unrendered.count - page.repeated - page.notifications.count
+            let counts = [("text_failed", page.unrendered.count), ("duplicate", page.repeated), ("held", held)]
             for (reason, users) in counts where users > 0 { outcomes[reason, default: 0] += users }
             stored.pageOutcomes[page.origin.latestEntry] = outcomes
             Self.drop(from: &prepared[job], into: &stored) {

@@ -35,12 +35,23 @@ struct JobIntake: Sendable {
             let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
             guard !conflicting.isEmpty else { continue }
             // Parts of a job that fire together share an entry, so keep the users of this part.
-            let users = job.users.filter { conflicting.contains(ExactText($0)) }
+            var users = job.users.filter { conflicting.contains(ExactText($0)) }
             guard !users.isEmpty else { continue }
             let origin = job.origin
+            var reason = Self.conflictReason
+            // An entry has one letter, so this one is also about the users whose text failed.
+            if !job.unrendered.isEmpty,
+                let place = stored.dead.lastIndex(where: {
+                    $0.stream == origin.latestStream && $0.entry == origin.latestEntry
+                })
+            {
+                reason = "\(stored.dead.remove(at: place).reason); \(reason)"
+                let concerned = conflicting.union(job.unrendered)
+                users = job.users.filter { concerned.contains(ExactText($0)) }
+            }
             stored.dead.append(
                 DeadLetter(
-                    stream: origin.latestStream, entry: origin.latestEntry, reason: Self.conflictReason, at: now,
+                    stream: origin.latestStream, entry: origin.latestEntry, reason: reason, at: now,
                     fields: job.fields(for: users)))
         }
         try await self.store(sorted.broadcasts, into: &stored)
@@ -294,8 +305,9 @@ struct JobIntake: Sendable {
             stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
-                stored.dead.append(
-                    DeadLetter(culprit.origin, reason: error.refusalReason, at: self.dispatcher.now()))
+                // An entry has one letter: the first, which must not be about some users only.
+                stored.dead.insert(
+                    DeadLetter(culprit.origin, reason: error.refusalReason, at: self.dispatcher.now()), at: 0)
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2

@@ -16,8 +16,8 @@ struct PreparedJob: Sendable {
     let digest: (key: String, rule: DigestRule)?
     /// The chain of a broadcast whose next page this is; nil for a job that names its users.
     var chain: Broadcast.Chain?
-    /// The number of users in whose locale a text could not be rendered.
-    private(set) var unrendered = 0
+    /// The users in whose locale a text could not be rendered.
+    private(set) var unrendered: Set<ExactText> = []
     /// The number of users whose digest already holds a notification with the job's id.
     var repeated = 0
     /// The users whose digest holds a notification with the job's id and other content.
@@ -78,7 +78,7 @@ struct PreparedJob: Sendable {
         }
         guard !faults.isEmpty else { return nil }
         let users = unrendered.map { self.notifications[$0].notification.user }
-        self.unrendered = unrendered.count
+        self.unrendered = Set(users.map { ExactText($0) })
         for index in unrendered.reversed() { self.notifications.remove(at: index) }
         return (JobFaults(faults), self.fields(for: users))
     }

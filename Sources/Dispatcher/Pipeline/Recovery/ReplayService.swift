@@ -43,15 +43,17 @@ package struct ReplayService: Service {
         let letters = try await self.dispatcher.database.deadLetters.claimReplays(
             now: self.dispatcher.now(), hold: Self.hold, limit: Self.batchSize)
         guard !letters.isEmpty else { return 0 }
-        var batch = RedisBatch()
-        for letter in letters {
+        let entries = letters.map { letter in
             let fields = self.fields(letter)
-            batch.append(entry: fields, to: self.stream(letter, fields))
+            return (stream: self.stream(letter, fields), fields: fields)
         }
         // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return letters.count }
-        for reply in try await self.dispatcher.live.append(batch) { _ = try reply.checked() }
-        try await self.dispatcher.database.deadLetters.remove(letters)
+        let errors = await self.dispatcher.live.jobs.appendEach(entries)
+        let appended = zip(letters, errors).filter { $1 == nil }.map { $0.0 }
+        try await self.dispatcher.database.deadLetters.remove(appended)
+        // The others are due again after the hold.
+        for case let error? in errors { throw error }
         return letters.count
     }
 

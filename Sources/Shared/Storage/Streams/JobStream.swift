@@ -40,21 +40,20 @@ package struct JobStream: Sendable {
         return places
     }
 
-    /// Appends jobs as ``append(_:)`` does, but a master of a cluster that fails, or whose replicas
-    /// do, fails only its own jobs; one that is away fails them at once.
+    /// Appends entries to their streams; a master of a cluster that fails, or whose replicas do,
+    /// fails only its own entries, and one that is away fails them at once.
     ///
-    /// - Returns: the error of each job, in order; nil if it was appended. After an error it may
+    /// - Returns: the error of each entry, in order; nil if it was appended. After an error it may
     ///   have been appended, too.
     package func appendEach(
-        _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
+        _ entries: [(stream: String, fields: [(name: String, value: [UInt8])])]
     ) async -> [RedisError?] {
         // A batch for each master, because WAIT answers for a whole batch.
         var shares: [String: (positions: [Int], batch: RedisBatch)] = [:]
-        for (position, job) in jobs.enumerated() {
-            let stream = self.stream(for: job.lane, job.fields)
-            let master = self.live.connection.master(of: stream)
+        for (position, entry) in entries.enumerated() {
+            let master = self.live.connection.master(of: entry.stream)
             shares[master, default: ([], RedisBatch())].positions.append(position)
-            shares[master]?.batch.append(entry: job.fields, to: stream)
+            shares[master]?.batch.append(entry: entry.fields, to: entry.stream)
         }
         return await withTaskGroup(of: [(position: Int, error: RedisError?)].self) { group in
             for share in shares.values {
@@ -62,7 +61,7 @@ package struct JobStream: Sendable {
                     zip(share.positions, await self.errors(of: share.batch)).map { (position: $0, error: $1) }
                 }
             }
-            var errors = [RedisError?](repeating: nil, count: jobs.count)
+            var errors = [RedisError?](repeating: nil, count: entries.count)
             for await share in group {
                 for (position, error) in share { errors[position] = error }
             }
@@ -70,7 +69,7 @@ package struct JobStream: Sendable {
         }
     }
 
-    /// Appends jobs, and returns the error of each; nil for none.
+    /// Appends entries, and returns the error of each; nil for none.
     private func errors(of batch: RedisBatch) async -> [RedisError?] {
         do throws(RedisError) {
             let replies = try await self.live.append(batch, isPatient: false)
@@ -225,8 +224,8 @@ package struct OverflowStreams: Sendable {
 /// The entry as which a job was first enqueued; ids of its notifications derive from it, however
 /// often the job moves.
 package struct JobOrigin: Sendable {
-    /// The field of a moved job that holds its previous entry.
-    static let movedField = "carillon:origin"
+    /// The field of a moved job that holds its previous entry, or its row in an outbox.
+    package static let movedField = "carillon:origin"
     /// The field of a replayed job that holds its first entry.
     package static let replayField = "carillon:replay"
     /// The most bytes of such a field; PostgreSQL could not index much longer ones.
