@@ -35,4 +35,16 @@ struct FieldsColumnTests {
         let change = FieldsErasure.change(field(#"["ada","\#(marks)"]"#), user: "ada")
         #expect(change == .replace(field(#"["\#(marks)"]"#)))
     }
+
+    @Test(
+        "recognises the deliveries of an erased user",
+        arguments: ["ada", "a user with spaces", "\u{301}ada", "\u{200D}ada", "\u{1F3FD}"])
+    func deliveries(user: String) {
+        let id = NotificationID(high: 1, low: 2)
+        let work = DeliveryWork(notification: id, device: id, user: user, attempt: 0, isRepeat: false)
+        let text = String(decoding: work.bytes, as: UTF8.self)
+        let fields: [JSONValue] = [.array([.string(DeliveryWork.field), .string(text)])]
+        #expect(FieldsErasure.change(fields, user: user) == .remove)
+        #expect(FieldsErasure.change(fields, user: "bob") == FieldsErasure.none)
+    }
 }

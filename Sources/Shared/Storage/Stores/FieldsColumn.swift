@@ -87,7 +87,7 @@ enum FieldsErasure: Equatable {
             let value = FieldsColumn.bytes(field.array?.last)
             switch name {
             case "user" where value.elementsEqual(user.utf8): return .remove
-            case "d" where Self.owner(ofDelivery: value)?.utf8.elementsEqual(user.utf8) == true: return .remove
+            case "d" where Self.owner(ofDelivery: value)?.elementsEqual(user.utf8) == true: return .remove
             case "users", "except":
                 guard let users = (try? JSONParser.parse(stored: value))?.strings else {
                     // The list cannot be parsed but contains the user's name.
@@ -114,9 +114,8 @@ enum FieldsErasure: Equatable {
 
     /// The user of a delivery's text (format, notification, device, attempt, flags, user); nil if
     /// it cannot be read.
-    static func owner(ofDelivery text: [UInt8]) -> Substring? {
-        let parts = String(decoding: text, as: UTF8.self)
-            .split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
+    static func owner(ofDelivery text: [UInt8]) -> ArraySlice<UInt8>? {
+        let parts = text.split(separator: UInt8(ascii: " "), maxSplits: 5, omittingEmptySubsequences: false)
         return parts.count == 6 ? parts[5] : nil
     }
 }

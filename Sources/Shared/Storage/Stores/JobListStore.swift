@@ -48,11 +48,13 @@ package struct JobListStore: Sendable {
 
         /// Reads the text of a place; nil if it is none.
         package init?(_ text: String) {
-            let parts = text.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
-            guard parts.count == 3, let at = Int64(parts[0]), let id = NotificationID(String(parts[1])),
+            // A combining mark at a user's start forms one `Character` with the dot before it.
+            let parts = text.unicodeScalars.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
+                .map { String($0) }
+            guard parts.count == 3, let at = Int64(parts[0]), let id = NotificationID(parts[1]),
                 Timestamp(microseconds: at).isWritable
             else { return nil }
-            self.init(at: Timestamp(microseconds: at), user: String(parts[2]), id: id)
+            self.init(at: Timestamp(microseconds: at), user: parts[2], id: id)
         }
 
         init(at: Timestamp, user: String, id: NotificationID) {

@@ -194,7 +194,7 @@ enum JobExcerpt {
         case "user": return isUser(value) ? .recipient(field) : .foreign
         case "d":
             guard let owner = FieldsErasure.owner(ofDelivery: value) else { return .foreign }
-            return isUser(owner.utf8) ? .recipient(field) : .foreign
+            return isUser(owner) ? .recipient(field) : .foreign
         case "users", "except":
             let shown: JSONValue
             if let users = (try? JSONParser.parse(value))?.strings {

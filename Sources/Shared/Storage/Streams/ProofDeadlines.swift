@@ -31,11 +31,12 @@ package struct AwaitedProof: Sendable, Hashable {
     }
 
     init?(_ text: String) {
-        let parts = text.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
-        guard parts.count == 4, parts[0] == "1", let id = NotificationID(parts[1]),
-            let lane = Lane(rawValue: String(parts[2]))
+        // A combining mark at a user's start forms one `Character` with the space before it.
+        let parts = text.unicodeScalars.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
+            .map { String($0) }
+        guard parts.count == 4, parts[0] == "1", let id = NotificationID(parts[1]), let lane = Lane(rawValue: parts[2])
         else { return nil }
-        self.init(id: id, user: String(parts[3]), lane: lane)
+        self.init(id: id, user: parts[3], lane: lane)
     }
 }
 
