@@ -39,8 +39,6 @@ extension ProviderReply {
     private static let ownAdvice: [String: String] = [
         "token_malformed": "the token is malformed; have the app register it again",
         "no_subscription": "the token is not a browser subscription; register JSON.stringify(subscription)",
-        "silent_push_not_allowed":
-            "a push must show something in Safari and in browsers behind FCM, so nothing is removed there",
         "origin_not_allowed":
             "the subscription's push service is not allowed; add it to WEBPUSH_ORIGINS or to the app's origins",
         "bad_subscription_key":

@@ -150,11 +150,15 @@ package struct PushMessage: Sendable {
         }
     }
 
-    /// Returns the expiry for `apns-expiration`, in seconds since 1970; nil means forever.
+    /// Returns the expiry for `apns-expiration`, in seconds since 1970; nil means forever, and 0
+    /// that Apple tries once and stores nothing.
     ///
     /// - Parameter longest: the maximum time ahead; Apple rejects values over 32 bits.
     func expiration(within longest: Duration) -> String? {
-        self.deliverableUntil.map { String(max(0, min($0, self.now + longest).seconds)) }
+        // Apple stores one message per app for a phone out of reach. A retraction would take the
+        // place of an alert that the phone has not shown.
+        if self.purpose == .retract { return "0" }
+        return self.deliverableUntil.map { String(max(0, min($0, self.now + longest).seconds)) }
     }
 }
 

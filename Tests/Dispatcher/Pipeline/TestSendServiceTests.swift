@@ -6,6 +6,7 @@ import Core
 import Providers
 import Storage
 import Support
+import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -44,9 +45,11 @@ struct TestSendServiceTests {
     private static func with(
         provider: Provider = .fcm,
         patience: Duration,
+        note: @escaping @Sendable (PushMessage) -> Void = { _ in },
         _ body: (RedisClient, Keyspace) async throws -> Void
     ) async throws {
-        let channel = FakeChannel(provider: provider) { _, device in
+        let channel = FakeChannel(provider: provider) { message, device in
+            note(message)
             guard device.token.hasPrefix("hangs") else { return .answered(.accepted(id: "1")) }
             // Until the caller gives up.
             try? await Task.sleep(for: .seconds(3_600))
@@ -90,6 +93,23 @@ struct TestSendServiceTests {
             #expect(answer.contains(#""outcome":"no_answer""#))
             #expect(answer.contains("the provider did not answer in 1 s"))
         }
+    }
+
+    @Test("leaves the badge on the app's icon as it is")
+    func badge() async throws {
+        let badges = Mutex<[Int64?]>([])
+        try await Self.with(
+            patience: .seconds(3_600), note: { message in badges.withLock { $0.append(message.badge) } }
+        ) { redis, keys in
+            let sends = Live(redis, keys: keys).testSends
+            let request = try await Self.ask("one", Self.good, sends)
+            guard case .answered = try await sends.waitForAnswer("one", to: request) else {
+                Issue.record("the caller got no answer")
+                return
+            }
+        }
+        let sent = badges.withLock { $0 }
+        #expect(sent == [nil])
     }
 
     @Test("names the dispatcher that lacks the credentials, as another may have them")

@@ -43,7 +43,7 @@ struct APNSAnswerTests {
         }
         #expect(Self.read(403, "<html>", isPage: true) == .configuration(reason: "HTTP_403"))
         #expect(Self.read(410, "<html>", isPage: true) == .deadToken(reason: "HTTP_410", evidence: nil))
-        #expect(Self.read(400, #"{"reason":"BadTopic"}"#, isPage: true) == .refused(reason: "BadTopic"))
+        #expect(Self.read(400, #"{"reason":"BadPriority"}"#, isPage: true) == .refused(reason: "BadPriority"))
     }
 
     @Test("a cut refusal is retried; a complete one counts, as do 410, 429 and 5xx")
@@ -102,11 +102,8 @@ struct APNSAnswerTests {
         "our own faults are refused, and the token stays valid",
         arguments: [
             (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"),
-            (400, "BadTopic"),
-            (400, "MissingTopic"), (400, "MissingDeviceToken"), (400, "DuplicateHeaders"), (400, "InvalidPushType"),
-            (400, "PayloadEmpty"), (400, "TopicDisallowed"), (404, "BadPath"), (405, "MethodNotAllowed"),
-            (413, "PayloadTooLarge"),
-            (400, "SomethingNew"),
+            (400, "MissingDeviceToken"), (400, "DuplicateHeaders"), (400, "InvalidPushType"), (400, "PayloadEmpty"),
+            (404, "BadPath"), (405, "MethodNotAllowed"), (413, "PayloadTooLarge"), (400, "SomethingNew"),
         ]
     )
     func refused(status: Int, reason: String) {
@@ -120,8 +117,9 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "a rejected credential is a configuration fault",
+        "a rejected credential or topic is a configuration fault",
         arguments: [
+            (400, "BadTopic"), (400, "MissingTopic"), (400, "TopicDisallowed"),
             (403, "InvalidProviderToken"), (403, "MissingProviderToken"), (403, "BadCertificate"),
             (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "Forbidden"),
             (403, "SomethingNew"),

@@ -294,7 +294,8 @@ struct APNSRequestTests {
         let request = try Messages.apns(message)
         #expect(
             Messages.headers(request).dropFirst(2).filter { !$0.hasPrefix("apns-id") } == [
-                "apns-push-type: background", "apns-priority: 5", "apns-expiration: 1795255200",
+                // Apple must not store it in place of an alert for a phone out of reach.
+                "apns-push-type: background", "apns-priority: 5", "apns-expiration: 0",
             ])
         #expect(
             Messages.text(request)

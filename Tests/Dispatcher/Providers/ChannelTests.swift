@@ -61,22 +61,6 @@ struct FCMChannelTests {
         }
     }
 
-    @Test("a notification read elsewhere is removed, except in a browser")
-    func retraction() async throws {
-        try await ProviderBench.with(.fcm) { bench in
-            var message = ProviderBench.message()
-            message.purpose = .retract
-            var device = bench.device()
-            device.platform = .web
-            let refused = await bench.channel.send(message, to: device)
-            #expect(refused.result == .unsendable(reason: "silent_push_not_allowed"))
-            device.platform = .android
-            let sent = await bench.channel.send(message, to: device)
-            #expect(sent.isAccepted, "\(sent)")
-            #expect(bench.sandbox.received().count == 1)
-        }
-    }
-
     @Test("a tap requests an intent action only if the app's settings name one")
     func clickAction() async throws {
         for action in ["category", nil] {

@@ -20,7 +20,8 @@ struct FCMRequestTests {
                 + #""android":{"priority":"HIGH","notification":{"tag":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","notification_count":3}},"#
                 + #""apns":{"headers":{"apns-priority":"10","apns-collapse-id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3"},"#
                 + #""payload":{"aps":{"badge":3,"sound":"default"}}},"#
-                + #""webpush":{"headers":{"Urgency":"high"}}}}"#)
+                + #""webpush":{"headers":{"Urgency":"high"},"#
+                + #""notification":{"tag":"01a1f866-0d7b-841c-a9a6-5597aa0575f3"}}}}"#)
     }
 
     @Test("writes a message with every field")
@@ -47,7 +48,8 @@ struct FCMRequestTests {
                 + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890","apns-collapse-id":"k"},"#
                 + #""payload":{"aps":{"badge":9,"sound":"ding","category":"payments","#
                 + #""interruption-level":"time-sensitive","mutable-content":1}}},"#
-                + #""webpush":{"headers":{"Urgency":"high","TTL":"90"},"fcm_options":{"link":"https://example.org/i9"}}}}"#
+                + #""webpush":{"headers":{"Urgency":"high","TTL":"90"},"notification":{"tag":"k"},"#
+                + #""fcm_options":{"link":"https://example.org/i9"}}}}"#
         )
     }
 
@@ -323,7 +325,7 @@ struct FCMRequestTests {
                 == #"{"message":{"token":"tok\"en","data":{"type":"greeting","retract":"k","#
                 + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","created_at":"2026-11-20T10:00:00.000Z"},"#
                 + #""android":{"priority":"NORMAL","ttl":"86400s"},"#
-                + #""apns":{"headers":{"apns-priority":"5","apns-push-type":"background","apns-expiration":"1795255200"},"#
+                + #""apns":{"headers":{"apns-priority":"5","apns-push-type":"background","apns-expiration":"0"},"#
                 + #""payload":{"aps":{"content-available":1}}}}}"#)
     }
 

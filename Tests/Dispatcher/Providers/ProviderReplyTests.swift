@@ -70,7 +70,6 @@ struct ProviderAdviceTests {
         arguments: [
             ("token_malformed", Provider.apns, "register it again"),
             ("no_subscription", Provider.webpush, "JSON.stringify"),
-            ("silent_push_not_allowed", Provider.webpush, "Safari"),
             ("origin_not_allowed", Provider.webpush, "WEBPUSH_ORIGINS"),
             ("bad_subscription_key", Provider.webpush, "subscribe again"),
             ("private_address", Provider.webpush, "private address"),

@@ -101,24 +101,6 @@ struct WebPushRequestTests {
         #expect(Self.header("ttl", request) == expected)
     }
 
-    @Test("a notification read elsewhere is removed, except where a push must show something")
-    func retraction() async throws {
-        var message = Messages.make { $0.collapseKey = "order 5" }
-        message.purpose = .retract
-        let request = try await Self.request(message)
-        let text = String(decoding: try Self.browser.open(request.body), as: UTF8.self)
-        #expect(
-            text == #"{"retract":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","tag":"order 5","badge":3}"#)
-        #expect(Self.header("urgency", request) == "low")
-        #expect(Self.header("ttl", request) == "86400")
-        #expect(Self.header("topic", request) == nil)
-        let retraction = message
-        await #expect(throws: MessageRefusal("silent_push_not_allowed")) {
-            try await Self.request(
-                retraction, token: Self.subscription(endpoint: "https://web.push.apple.com/x"))
-        }
-    }
-
     @Test("a job may set urgency and options")
     func overrides() async throws {
         let request = try await Self.request(

@@ -58,6 +58,35 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("removes read notifications from phones and webhooks, not from browsers and topics")
+    func holders() async throws {
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a")
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let now = try await database.notifications.clock()
+            var settlement = DeliveryStore.Settlement()
+            var expected: Set<NotificationID> = []
+            for (platform, provider, token, isExpected) in [
+                (.ios, .apns, "iphone", true), (.ios, .fcm, "ipad", true), (.android, .fcm, "robot", true),
+                (.webhook, .webhook, "/topics/room", true), (.web, .webpush, "browser", false),
+                (.web, .fcm, "page", false), (.android, .fcm, "/topics/news", false),
+            ] as [(Platform, Provider, String, Bool)] {
+                var sample = Samples.device(user: "a", token: token, name: token)
+                (sample.platform, sample.provider) = (platform, provider)
+                let device = try await database.devices.register(sample).device
+                if isExpected { expected.insert(device.id) }
+                settlement.attempts.append(
+                    DeliveryStore.Attempt(
+                        at: now, user: "a", notification: notification.id, device: device.id, provider: provider,
+                        kind: "push", attempt: 1, outcome: .accepted))
+            }
+            try await database.deliveries.settle(settlement)
+            let found = try await database.deliveries.holders(user: "a", of: [notification.id])
+            #expect(Set(found.map(\.device)) == expected)
+            #expect(found.count == expected.count)
+        }
+    }
+
     @Test("remembers accepted mail also for a first delivery, as a notification in the inbox stays pending")
     func mailFacts() async throws {
         try await Samples.withStores { database in

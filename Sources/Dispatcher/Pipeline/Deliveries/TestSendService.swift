@@ -150,7 +150,6 @@ package struct TestSendService: Service {
         notification.data = request["data"].map { JSONWriter.bytes(of: $0) }
         notification.expiresAt = now + .seconds(300)
         var message = PushMessage(notification: notification, now: now)
-        message.badge = 1
         // A person waits for it.
         message.lane = .critical
         return message

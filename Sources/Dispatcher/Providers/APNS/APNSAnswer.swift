@@ -11,6 +11,7 @@ package enum APNSAnswer {
 
     private static let wrongKey =
         "check APNS_KEY, APNS_KEY_ID and APNS_TEAM_ID: the key may be revoked or belong to another team"
+    private static let wrongTopic = "check APNS_TOPIC, the app's bundle id"
     private static let wrongMessage = "the request is invalid; check the job's platform.apns"
 
     /// The meaning of each of Apple's reasons.
@@ -48,9 +49,11 @@ package enum APNSAnswer {
         AnswerRule("ServiceUnavailable", .retry, "Apple's service is unavailable; no action needed"),
         AnswerRule("Shutdown", .retry, "Apple's server is shutting down; no action needed"),
         AnswerRule("PayloadTooLarge", .refused, "the payload exceeds 4,096 bytes; make platform.apns smaller"),
-        AnswerRule("BadTopic", .refused, "check APNS_TOPIC, the app's bundle id"),
-        AnswerRule("TopicDisallowed", .refused, "the key may not send to this topic; check APNS_TOPIC"),
-        AnswerRule("MissingTopic", .refused, "check APNS_TOPIC, the app's bundle id"),
+        // The topic is a setting, so every message of the app gets the same answer.
+        AnswerRule("BadTopic", .configuration, wrongTopic),
+        AnswerRule("MissingTopic", .configuration, wrongTopic),
+        AnswerRule(
+            "TopicDisallowed", .configuration, "the key may not send to this topic; check the key and APNS_TOPIC"),
         AnswerRule("BadCollapseId", .refused, wrongMessage),
         AnswerRule("BadExpirationDate", .refused, wrongMessage),
         AnswerRule("BadMessageId", .refused, wrongMessage),

@@ -102,9 +102,7 @@ struct FCMChannel: HTTPProviderChannel {
     var account: String { self.serviceAccount.project }
 
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
-        // Browsers expect each push to show something, and pages read its `notification`.
-        if message.purpose == .retract, device.platform == .web { throw MessageRefusal("silent_push_not_allowed") }
-        return FCMRequest.make(
+        FCMRequest.make(
             message,
             device: device,
             endpoint: self.endpoint,

@@ -322,6 +322,10 @@ struct FCMWriter {
             writer.member("TTL", "\(min(seconds, Self.longestTimeToLive))")
         }
         writer.endObject()
+        writer.key("notification")
+        writer.beginObject()
+        writer.member("tag", self.screenName)
+        writer.endObject()
         if let url = self.message.notification.extras.url, url.hasPrefix("https://") {
             writer.key("fcm_options")
             writer.beginObject()

@@ -65,7 +65,6 @@ struct WebPushChannel: HTTPProviderChannel {
     let now: @Sendable () -> Timestamp
     /// The hosts are strangers; trace headers would link messages of one job.
     let carriesTraces = false
-    let retractionsHaveBadge = true
     let timeout: Duration?
     private let tokens: VAPIDTokens
     private let origins: WebPushOrigins
@@ -106,10 +105,6 @@ struct WebPushChannel: HTTPProviderChannel {
             subscription = try WebPushSubscription(token: device.token)
         } catch {
             throw MessageRefusal("no_subscription")
-        }
-        // Apple ends subscriptions whose pushes show nothing.
-        if message.purpose == .retract, subscription.origin.hasSuffix(".push.apple.com") {
-            throw MessageRefusal("silent_push_not_allowed")
         }
         guard self.origins.allows(subscription.origin) else { throw MessageRefusal("origin_not_allowed") }
         let payload = WebPushPayload.make(message, shape: self.shape, limit: WebPushEncryption.maximumMessageBytes)

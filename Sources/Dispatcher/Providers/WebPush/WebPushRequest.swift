@@ -23,8 +23,7 @@ enum WebPushRequest {
             ("ttl", String(max(1, min(message.secondsToLive ?? .max, Self.longestTimeToLive)))),
             ("urgency", Self.urgency(of: message)),
         ]
-        // A retraction must not replace the message in the service's queue.
-        if message.purpose == .show, message.notification.collapseKey != nil {
+        if message.notification.collapseKey != nil {
             headers.append(("topic", KeyHash.text(message.replacementKey)))
         }
         return ProviderRequest(url: subscription.endpoint, headers: headers, body: body)
@@ -32,7 +31,6 @@ enum WebPushRequest {
 
     /// Phones in battery saver hold back `low` (RFC 8030 section 5.3).
     private static func urgency(of message: PushMessage) -> String {
-        if message.purpose == .retract { return "low" }
         if let own = message.overrides(.webpush)?["urgency"]?.string, PlatformFields.urgencies.contains(own) {
             return own
         }
@@ -52,7 +50,6 @@ enum WebPushPayload {
     ///
     /// Drops data first, then image, options and buttons, then cuts the body; the link goes last.
     static func make(_ message: PushMessage, shape: PushShape, limit: Int) -> [UInt8] {
-        guard message.purpose == .show else { return Self.retraction(message) }
         let content = Content(message, shape: shape)
         var parts = Set(Part.allCases)
         let body = message.notification.body
@@ -67,19 +64,6 @@ enum WebPushPayload {
         let whole = content.encode(parts, body: body)
         return content.encode(
             parts, body: body.shortened(by: whole.count - limit) { JSONWriter.length(of: $0) })
-    }
-
-    /// Makes the page remove the notification.
-    private static func retraction(_ message: PushMessage) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.member("retract", message.notification.id.description)
-        writer.member("tag", message.replacementKey)
-        if let badge = message.badge {
-            writer.member("badge", badge)
-        }
-        writer.endObject()
-        return writer.bytes
     }
 
     /// The shortest useful rest of a body; below it the link is dropped instead.
@@ -116,7 +100,7 @@ enum WebPushPayload {
             writer.member("severity", notification.severity.rawValue)
             writer.key("created_at")
             notification.createdAt.write(to: &writer)
-            // The page replaces and removes notifications by this tag.
+            // The page replaces notifications by this tag.
             writer.member("tag", self.message.replacementKey)
             if let badge = self.message.badge {
                 writer.member("badge", badge)

@@ -91,7 +91,10 @@ package enum WebhookAnswer {
     package static let rules: [AnswerRule] = [
         AnswerRule("HTTP_400", .refused, "the receiver rejects the request; see its answer"),
         AnswerRule("HTTP_401", .configuration, "the receiver rejects the signature; check the secret and the clock"),
-        AnswerRule("HTTP_403", .configuration, "the receiver rejects the signature; check the secret and the clock"),
+        // It may be about one token, which its user chose; others' deliveries must go on.
+        AnswerRule(
+            "HTTP_403", .partialConfiguration,
+            "the receiver refuses the token or the signature; it should answer 410 if the user may not use the token"),
         AnswerRule("HTTP_404", .refused, "the URL does not exist; the receiver should answer 410 for an unknown token"),
         AnswerRule("HTTP_408", .retry, after: .seconds(10), "the receiver was too slow; check it"),
         AnswerRule("HTTP_410", .deadToken, "the receiver no longer knows the token; register the device again"),

@@ -374,8 +374,11 @@ package struct DeliveryStore: Sendable {
         )
     }
 
-    /// The devices that got these notifications by push and still belong to the user: at most a
-    /// thousand, those of the newest notifications first.
+    /// The devices that got these notifications by push, still belong to the user and can remove
+    /// them: at most a thousand, those of the newest notifications first.
+    ///
+    /// Browsers cannot: Firefox ends a subscription whose pushes show nothing. An FCM topic also
+    /// stands for devices whose users have not read the notification.
     package func holders(
         user: String,
         of ids: [NotificationID]
@@ -385,7 +388,8 @@ package struct DeliveryStore: Sendable {
             SELECT DISTINCT a.notification_id, a.device_id, d.provider
             FROM carillon.delivery_attempts a JOIN carillon.devices d ON d.id = a.device_id
             WHERE a.notification_id = ANY($2) AND a.kind = 'push' AND a.outcome = 'accepted' AND d.active
-                AND d.user_id = $1
+                AND d.user_id = $1 AND d.provider <> 'webpush'
+                AND NOT (d.provider = 'fcm' AND (d.platform = 'web' OR starts_with(d.token, '\(Device.topicPrefix)')))
             ORDER BY a.notification_id DESC
             LIMIT 1000
             """,

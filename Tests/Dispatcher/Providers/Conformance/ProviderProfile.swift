@@ -248,6 +248,7 @@ extension ProviderProfile {
         delayed: ["throttled-", "limited-", "limiteddate-", "unavailable-"],
         nonsense: Self.usualNonsense + ["page-"],
         bareSuccesses: ["huge-", "blank-", "part200-"],
+        takesAway: false,
         wrongFiles: Self.wrongKeys,
         body: { $0["notification"]?["body"]?.string }
     )
@@ -268,6 +269,8 @@ extension ProviderProfile {
             "timeout-": .retry(reason: "HTTP_408", after: .seconds(10)),
             "badgateway-": .retry(reason: "HTTP_502", after: .seconds(10)),
             "crowded-": .slowDown(reason: "HTTP_429", after: .seconds(60)),
+            // A user's token must not stop the deliveries of others.
+            "forbidden-": .configuration(reason: "HTTP_403", concernsAll: false),
             "part400-": .refused(reason: "HTTP_400"),
             "flood404-": .refused(reason: "HTTP_404"),
             "part410-": .deadToken(reason: "HTTP_410", evidence: nil),

@@ -1,8 +1,8 @@
 // Carillon · sw.js
 // SPDX-License-Identifier: Apache-2.0
 
-// The service worker: shows pushes, opens clicked notifications, and closes those that were read
-// elsewhere. A worker that imports this one can set `self.carillon = { icon, badge }` first.
+// The service worker: shows pushes, opens clicked notifications, and closes those that an open page
+// reports as read. A worker that imports this one can set `self.carillon = { icon, badge }` first.
 
 const mostActions = 2;
 /** The cache that holds clicks until a signed-in page reports them, and its limit. */
@@ -22,14 +22,8 @@ self.addEventListener("push", (event) => {
   } catch {
     message = { title: event.data?.text() };
   }
-  event.waitUntil(message.retract ? retract(message) : show(message));
+  event.waitUntil(show(message));
 });
-
-/** Closes a notification that was read elsewhere. A newer one under the same tag stays. */
-async function retract(message) {
-  setBadge(message.badge);
-  await close([message.retract].flat());
-}
 
 async function show(message) {
   const tag = message.tag ?? message.collapse_key ?? message.notification_id;
