@@ -53,19 +53,44 @@ struct DeviceStoreTests {
     }
 
     @Test(
-        "keeps an FCM topic and a webhook's name in several apps",
+        "lets several users and apps have an FCM topic or a webhook's token, each for itself",
         arguments: [(Platform.android, "/topics/news"), (Platform.webhook, "room")])
     func sharedTokens(platform: Platform, token: String) async throws {
         try await Samples.withStores { database in
-            for app in ["default", "news"] {
-                var device = Samples.device(user: "a", token: token)
+            let devices = database.devices
+            func device(_ token: String, _ user: String, _ app: String, at second: Int64) -> Device {
+                var device = Samples.device(user: user, token: token, at: second)
                 device.platform = platform
                 device.provider = platform.provider
                 device.app = app
-                _ = try await database.devices.register(device)
+                return device
             }
-            let stored = try await database.devices.list(user: "a")
-            #expect(stored.map(\.app).sorted() == ["default", "news"])
+            var ids: Set<NotificationID> = []
+            for second: Int64 in [0, 1] {
+                for user in ["a", "b"] {
+                    for app in ["default", "news"] {
+                        ids.insert(try await devices.register(device(token, user, app, at: second)).device.id)
+                    }
+                }
+            }
+            #expect(ids.count == 4)
+            let other = try await devices.register(device(token + "s", "c", "default", at: 2)).device
+            let renamed = try await devices.touch(
+                user: "c", id: other.id, change: .init(token: token), at: Samples.start + .seconds(3))
+            #expect(renamed?.token == token)
+            for user in ["a", "b"] {
+                let stored = try await devices.list(user: user)
+                #expect(stored.filter(\.isActive).map(\.app).sorted() == ["default", "news"])
+            }
+            let audit = try await Self.audit(database)
+            #expect(!audit.contains { $0.hasSuffix("moved") || $0.contains("removed") })
+            // A touch takes a name from a device of the same user and app only.
+            let second = try await devices.register(device(token + "s", "a", "news", at: 4)).device
+            _ = try await devices.touch(
+                user: "a", id: second.id, change: .init(token: token), at: Samples.start + .seconds(5))
+            let left = try await devices.list(user: "a")
+            #expect(left.map { "\($0.app) \($0.token)" } == ["news \(token)", "default \(token)"])
+            #expect(left.first?.id == second.id)
         }
     }
 

@@ -170,6 +170,7 @@ struct TaskDeviceRoutes {
         let title = fields.text("title", limit: JobLimits.title, isRequired: true)
         let message = fields.text("message", limit: JobLimits.body, isRequired: true)
         try fields.finish()
+        try await self.services.base.countOwnSend(of: user)
         let id = try await JobSender(services: self.services)
             .send(type, [("user", user), ("title", title ?? ""), ("body", message ?? ""), ("channels", #"["push"]"#)])
         return Response.object { writer in

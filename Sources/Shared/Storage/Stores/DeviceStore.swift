@@ -19,12 +19,13 @@ package struct DeviceStore: Sendable {
 
     /// Registers a device.
     ///
-    /// A known token moves to this user and, if it is a device's own, to this app. Another device
-    /// of the same user, app and platform is replaced if it has the same `deviceID`, or none but
-    /// the same name: a phone keeps its id when its token changes, while two phones may share a
-    /// name. Beyond the app's limit, the user's least recently used devices of the app are switched
-    /// off; beyond ``mostDevices``, those of all apps. The oldest of these are deleted. Of two
-    /// concurrent registrations of a device, the later one stays, whichever ends first.
+    /// A device's own token moves to this user and app. FCM topics and the tokens of webhooks are
+    /// only names, which several users and apps may have. Another device of the same user, app and
+    /// platform is replaced if it has the same `deviceID`, or none but the same name: a phone keeps
+    /// its id when its token changes, while two phones may share a name. Beyond the app's limit,
+    /// the user's least recently used devices of the app are switched off; beyond ``mostDevices``,
+    /// those of all apps. The oldest of these are deleted. Of two concurrent registrations of a
+    /// device, the later one stays, whichever ends first.
     ///
     /// - Parameter silenced: whether the user silences the device; nil keeps the previous choice.
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
@@ -73,7 +74,7 @@ package struct DeviceStore: Sendable {
                     DELETE FROM carillon.devices o
                     WHERE user_id = $1 AND app = $2 AND platform = $3 AND (provider <> $5 OR token <> $6)
                         AND \(Self.isSame(deviceID: "$8", name: "$4")) AND registered_at <= $7
-                        OR app <> $2 AND provider = $5 AND token = $6 AND \(Self.isOfOneApp)
+                        OR app <> $2 AND provider = $5 AND token = $6 AND \(Self.holder(of: "o")) = ''
                     RETURNING id, user_id, provider
                     """,
                     at: "$7", .removed, reason: Self.loss(to: "$1")),
@@ -136,11 +137,21 @@ package struct DeviceStore: Sendable {
         "(device_id = \(deviceID) OR device_id IS NULL AND name = \(name))"
     }
 
-    /// Whether the token of row `o` is a device's own, and so belongs to one app.
+    /// Stands for the user of an FCM topic or of a webhook's token, which others may have too;
+    /// empty for a device's own token.
     ///
-    /// Several apps may have the same FCM topic or name of a webhook.
-    static let isOfOneApp =
-        "o.provider IN ('fcm', 'apns', 'webpush') AND NOT starts_with(o.token, '\(Device.topicPrefix)')"
+    /// The index `devices_token` has the same expression, hashed to stay within its row's limit.
+    private static func holder(_ user: String, _ provider: String, _ token: String) -> String {
+        """
+        (CASE WHEN \(provider) = '\(Provider.webhook)' OR starts_with(\(token), '\(Device.topicPrefix)') \
+        THEN md5(\(user)) ELSE '' END)
+        """
+    }
+
+    /// The same for `row`.
+    private static func holder(of row: String) -> String {
+        Self.holder("\(row).user_id", "\(row).provider", "\(row).token")
+    }
 
     /// The reason of the removal of device `x` by a registration of `user`.
     private static func loss(to user: String) -> String {
@@ -162,7 +173,8 @@ package struct DeviceStore: Sendable {
         WITH old AS MATERIALIZED (
             SELECT o.id, o.user_id, o.provider, o.active, o.app FROM carillon.devices o
             WHERE o.provider = $4 AND o.token = $7
-                AND (o.app = $5 OR \(Self.isOfOneApp))
+                AND \(Self.holder(of: "o")) = \(Self.holder("$2", "$4", "$7"))
+                AND (o.app = $5 OR \(Self.holder(of: "o")) = '')
             ORDER BY o.id FOR UPDATE
         ),
         stored AS (
@@ -177,7 +189,7 @@ package struct DeviceStore: Sendable {
                     OR app = $5 AND platform = $3 AND \(Self.isSame(deviceID: "$9", name: "$8")))
                 ORDER BY last_used_at DESC, id LIMIT 1
             ) k ON true
-            ON CONFLICT (app, provider, token) DO UPDATE SET
+            ON CONFLICT (token, provider, \(Self.holder("user_id", "provider", "token")), app) DO UPDATE SET
                 user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
                 name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
                 locale = excluded.locale, active = true, deactivated_reason = NULL,
@@ -298,7 +310,8 @@ extension DeviceStore {
                     """
                     DELETE FROM carillon.devices o USING carillon.devices d
                     WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.provider = d.provider AND o.token = $3
-                        AND (o.app = d.app OR \(Self.isOfOneApp))
+                        AND \(Self.holder(of: "o")) = \(Self.holder("d.user_id", "d.provider", "$3"))
+                        AND (o.app = d.app OR \(Self.holder(of: "o")) = '')
                     RETURNING o.id, o.user_id, o.provider
                     """,
                     at: "$4", .removed, reason: Self.loss(to: "$2")),

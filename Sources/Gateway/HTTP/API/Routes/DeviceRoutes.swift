@@ -22,7 +22,7 @@ struct DeviceRoutes {
 
     private static let register = Operation(
         "registerDevice",
-        "Registers or renews a device; another user's token moves to the caller.",
+        "Registers or renews a device; another user's phone or browser moves to the caller.",
         body: .deviceRegistration,
         answers: [.created("The device.", .device)])
 
