@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Synchronization
 import Testing
 
 @testable import Storage
@@ -87,6 +88,25 @@ struct InboxReadsTests {
                 return try await group.reduce(into: [Int: String]()) { $0[$1.0] = $1.1 }
             }
             for index in questions.indices { #expect(found[index] == expected[index]) }
+        }
+    }
+
+    @Test("reads a page of one type, which may look at the whole inbox, apart from the others and from a standby")
+    func pageOfType() async throws {
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let outcomes = Mutex<[StandbyReads.Outcome]>([])
+            let standby = StandbyReads(database.pool) { outcome in outcomes.withLock { $0.append(outcome) } }
+            let inbox = InboxStore(Database(database.pool, standby: standby))
+            for unreadOnly in [false, true] {
+                let filter = InboxStore.Filter(limit: 5, unreadOnly: unreadOnly, type: "other")
+                let page = try await inbox.page(user: "user-8", filter: filter)
+                #expect(page.notifications.count == (unreadOnly ? 2 : 3))
+            }
+            #expect(outcomes.withLock { $0 }.isEmpty)
+            let page = try await inbox.page(user: "user-8", filter: .init(limit: 5))
+            #expect(page.notifications.count == 5)
+            #expect(outcomes.withLock { $0 } == [.served])
         }
     }
 
@@ -243,9 +263,9 @@ struct InboxReadsTests {
                 for index in 0..<60 {
                     group.addTask {
                         // PostgreSQL's text cannot hold U+0000.
-                        let type = index % 10 == 7 ? "a\u{0}" : nil
+                        let user = index % 10 == 7 ? "user-8\u{0}" : "user-8"
                         do throws(PostgresError) {
-                            let page = try await inbox.page(user: "user-8", filter: .init(limit: 3, type: type))
+                            let page = try await inbox.page(user: user, filter: .init(limit: 3))
                             return (index, page.notifications.count)
                         } catch {
                             return (index, error.code == .server ? -1 : -2)

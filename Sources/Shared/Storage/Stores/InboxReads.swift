@@ -21,6 +21,8 @@ struct InboxReads: Sendable {
 
     let states: ReadQueue<String, InboxStore.State>
     let pages: ReadQueue<PageRequest, InboxStore.Page>
+    /// Pages of feeds, each by a statement of its own.
+    let feeds: ReadQueue<PageRequest, InboxStore.Page>
 
     init(pool: PostgresPool) {
         self.states = ReadQueue(
@@ -29,6 +31,16 @@ struct InboxReads: Sendable {
             read: { (users) throws(PostgresError) in try await Self.states(users, pool) }
         )
         self.pages = Self.pageQueue { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
+        self.feeds = ReadQueue(
+            turns: Self.turns,
+            // It may look at a whole inbox, for which no other user's page should wait.
+            mayJoin: { _, _, _ in false },
+            read: { (requests) throws(PostgresError) in
+                var pages: [InboxStore.Page] = []
+                for request in requests { pages.append(try await Self.feed(request, pool)) }
+                return pages
+            }
+        )
     }
 
     /// Returns a queue of reads of pages.
@@ -61,8 +73,7 @@ struct InboxReads: Sendable {
         guard requests.count > 1 else { return [try await Self.page(first, pool)] }
         let result = try await pool.query(
             first.filter.unreadOnly ? InboxSQL.unreadPages : InboxSQL.pages,
-            .texts(requests.map(\.user)), .ids(requests.map(\.filter.end)),
-            .optionalTexts(requests.map(\.filter.type)), .int4(clamping: first.filter.limit)
+            .texts(requests.map(\.user)), .ids(requests.map(\.filter.end)), .int4(clamping: first.filter.limit)
         )
         var pages = [InboxStore.Page](repeating: InboxStore.Page(), count: requests.count)
         for row in result { try pages[try Self.place(row, of: requests.count)].add(row, at: 1) }
@@ -77,7 +88,19 @@ struct InboxReads: Sendable {
         return try InboxStore.Page(
             try await pool.query(
                 filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page,
-                .text(request.user), .id(filter.end), .text(filter.type), .int4(clamping: filter.limit)))
+                .text(request.user), .id(filter.end), .int4(clamping: filter.limit)))
+    }
+
+    private static func feed(
+        _ request: PageRequest,
+        _ pool: PostgresPool
+    ) async throws(PostgresError) -> InboxStore.Page {
+        let filter = request.filter
+        return try InboxStore.Page(
+            try await pool.query(
+                filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
+                .text(request.user), .id(filter.end), .int4(clamping: filter.limit), .text(filter.type),
+                .text(filter.category), .text(filter.org)))
     }
 
     /// Returns the index of a row's request, which its first column numbers from 1.
@@ -120,15 +143,18 @@ enum InboxSQL {
         LEFT JOIN carillon.inboxes b ON b.user_id = u.user_id
         """
 
-    /// $1: user, $2: only ids below this, $3: type or null, $4: limit.
-    static let page = Self.page(where: "x.deleted_at IS NULL", limit: "$4")
-    static let unreadPage = Self.page(where: Self.isUnread("x"), limit: Self.unreadLimit("$4", of: "$1"))
+    /// $1: user, $2: only ids below this, $3: limit.
+    static let page = Self.page(where: "x.deleted_at IS NULL")
+    static let unreadPage = Self.page(where: Self.isUnread("x"), limit: Self.unreadLimit("$3", of: "$1"))
 
-    /// $1 to $4 as in ``page``, $5: category or null, $6: organisation or null.
-    static let feed = Self.page(where: "\(Self.isOfFeed) AND x.deleted_at IS NULL", limit: "$4")
-    static let unreadFeed = Self.page(where: "\(Self.isOfFeed) AND \(Self.isUnread("x"))", limit: "$4")
-    private static let isOfFeed =
-        "($5::text IS NULL OR x.category = $5) AND ($6::text IS NULL OR x.org_id = $6)"
+    /// $1 to $3 as in ``page``, $4: type, $5: category, $6: organisation, each or null.
+    static let feed = Self.page(where: "\(Self.isOfFeed) AND x.deleted_at IS NULL")
+    static let unreadFeed = Self.page(
+        where: "\(Self.isOfFeed) AND \(Self.isUnread("x"))", limit: Self.unreadLimit("$3", of: "$1"))
+    private static let isOfFeed = """
+        ($4::text IS NULL OR x.type = $4) AND ($5::text IS NULL OR x.category = $5) \
+        AND ($6::text IS NULL OR x.org_id = $6)
+        """
 
     /// $1: user, $2: organisation or null.
     static let unreadByCategory = """
@@ -154,10 +180,8 @@ enum InboxSQL {
         "least(\(limit), (SELECT s.unread FROM carillon.inboxes s WHERE s.user_id = \(user)))"
     }
 
-    private static func page(where condition: String, limit: String) -> String {
-        Self.rows(
-            "x.id < $2 AND \(condition) AND ($3::text IS NULL OR x.type = $3) AND x.version > 0",
-            order: "x.id DESC", limit: limit)
+    private static func page(where condition: String, limit: String = "$3") -> String {
+        Self.rows("x.id < $2 AND \(condition) AND x.version > 0", order: "x.id DESC", limit: limit)
     }
 
     /// $1: user, $2: the version after which it begins, $3: limit.
@@ -187,22 +211,21 @@ enum InboxSQL {
 
     /// Several inboxes at once.
     ///
-    /// $1 to $3: for each the user, the upper bound of ids, and the type or null; $4: limit. The
-    /// first column numbers the inboxes from 1.
-    static let pages = Self.pages(where: "x.deleted_at IS NULL", limit: "$4")
-    static let unreadPages = Self.pages(where: Self.isUnread("x"), limit: Self.unreadLimit("$4", of: "u.user_id"))
+    /// $1 and $2: for each the user and the upper bound of ids; $3: limit. The first column numbers
+    /// the inboxes from 1.
+    static let pages = Self.pages(where: "x.deleted_at IS NULL", limit: "$3")
+    static let unreadPages = Self.pages(where: Self.isUnread("x"), limit: Self.unreadLimit("$3", of: "u.user_id"))
 
     private static func pages(where condition: String, limit: String) -> String {
         """
         SELECT u.number, page.*
-        FROM unnest($1, $2, $3) WITH ORDINALITY AS u (user_id, before, type, number)
+        FROM unnest($1, $2) WITH ORDINALITY AS u (user_id, before, number)
         CROSS JOIN LATERAL (
             SELECT \(Self.state(of: "b")), \(InboxRow.nulls)
             FROM (SELECT) AS one LEFT JOIN carillon.inboxes b ON b.user_id = u.user_id
             UNION ALL (
                 SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM carillon.notifications x
                 WHERE x.user_id = u.user_id AND x.id < u.before AND \(condition) AND x.version > 0
-                    AND (u.type IS NULL OR x.type = u.type)
                 ORDER BY x.id DESC LIMIT \(limit)
             )
         ) page

@@ -104,8 +104,8 @@ package struct InboxStore: Sendable {
             self.type = type
         }
 
-        /// Whether it shows one of a page's several feeds.
-        package var isOfFeed: Bool { self.category != nil || self.org != nil }
+        /// Whether it shows a part of the inbox: a page may have a feed for each.
+        package var isOfFeed: Bool { self.type != nil || self.category != nil || self.org != nil }
     }
 
     let pool: PostgresPool
@@ -202,13 +202,16 @@ package struct InboxStore: Sendable {
 
     /// Returns a page of the inbox, the newest first, and the state that it belongs to.
     ///
-    /// Concurrent calls share a statement.
+    /// Concurrent calls for pages of whole inboxes share a statement.
     ///
     /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
     ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
-        if filter.isOfFeed { return try await self.feedPage(user: user, filter: filter, unless: known) }
         let request = InboxReads.PageRequest(user: user, filter: filter)
+        if filter.isOfFeed {
+            if let page = try await self.unchanged(user, since: known) { return page }
+            return try await self.reads.feeds.value(request)
+        }
         if known != nil || self.standby != nil {
             let state = try await self.state(of: user)
             if let known, state.showsSame(as: known) { return Page(state: state) }
@@ -231,19 +234,6 @@ package struct InboxStore: Sendable {
         return try Page(
             try await self.pool.query(
                 InboxSQL.changes, .text(user), .int8(version), .int4(clamping: limit)))
-    }
-
-    private func feedPage(
-        user: String,
-        filter: Filter,
-        unless known: State?
-    ) async throws(PostgresError) -> Page {
-        if let page = try await self.unchanged(user, since: known) { return page }
-        return try Page(
-            try await self.pool.query(
-                filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
-                .text(user), .id(filter.end), .text(filter.type), .int4(clamping: filter.limit),
-                .text(filter.category), .text(filter.org)))
     }
 
     /// Returns the unread count of each category, of the newest 10,000 unread; the key is empty for

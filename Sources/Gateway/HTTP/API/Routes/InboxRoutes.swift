@@ -71,7 +71,7 @@ struct InboxRoutes {
         let known = InboxTag.known(request, of: user)
         if let since { return try await self.changes(user, since: since, known: known) }
         // A client with a tag gets 304, or a page that has changed.
-        let isKept = known == nil && filter.before == nil && filter.type == nil && !filter.isOfFeed
+        let isKept = known == nil && filter.before == nil && !filter.isOfFeed
         let selection = InboxPageCache.Selection(limit: limit, unreadOnly: filter.unreadOnly)
         let kept = isKept ? self.inbox.pages.page(of: user, selection) : nil
         if let kept {
