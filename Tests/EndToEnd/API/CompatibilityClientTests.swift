@@ -392,6 +392,24 @@ struct TaskClientTests {
             #expect(answer.body["error"]?.string == "test sends are off: the catalog has no type push_test")
         }
     }
+
+    @Test("a user who sends too many tests gets 429 with Retry-After, and no job")
+    func testRate() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: try stack.catalog("types: {push_test: {}}"))
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let test = #"{"title":"T","message":"M"}"#
+            var answer = try await ada.send(.post, "/api/push/test/", test)
+            var count = 0
+            while answer.status == 200, count < 1_000 {
+                count += 1
+                answer = try await ada.send(.post, "/api/push/test/", test)
+            }
+            #expect(answer.status == 429 && answer.header("retry-after") == "1" && count >= 60)
+            let jobs = try await stack.connection.send("XLEN", "carillon:jobs").integer()
+            #expect(jobs == Int64(count))
+        }
+    }
 }
 
 /// The news app's client on `/device-token`.

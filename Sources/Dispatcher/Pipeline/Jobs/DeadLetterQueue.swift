@@ -60,15 +60,13 @@ struct DeadLetterQueue: Sendable {
     }
 
     private static func metadata(of letter: DeadLetter) -> Logger.Metadata {
-        // A reason may quote a job's field names, which must not break the line.
-        let reason = String(
-            letter.reason.unicodeScalars.prefix(self.longestReason).map { $0.value < 0x20 ? " " : Character($0) })
+        // A reason may quote a job's field names.
+        let reason = String(letter.reason.unicodeScalars.prefix(Self.longestReason))
         var metadata: Logger.Metadata = [
             "redis.entry": "\(letter.entry)", "redis.stream": "\(letter.stream)", "reason": "\(reason)",
         ]
         if let id = letter.fields.first(where: { $0.name == "id" }) {
-            let plain = id.value.prefix(Self.longestReason).map { $0 < 0x20 ? UInt8(ascii: " ") : $0 }
-            metadata["job.id"] = "\(String(decoding: plain, as: UTF8.self))"
+            metadata["job.id"] = "\(String(decoding: id.value.prefix(Self.longestReason), as: UTF8.self))"
         }
         return metadata
     }

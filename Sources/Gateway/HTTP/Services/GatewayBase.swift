@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import HTTPTypes
 import Logging
 import Operations
 import Storage
@@ -42,4 +43,22 @@ package struct GatewayBase: Sendable {
     /// The current catalog; take it once per request.
     var catalog: Catalog { self.catalogs.current }
     var publisher: FramePublisher { FramePublisher(self.live, presence: self.presence) }
+}
+
+/// The rate of notifications that users send themselves, by snoozes and test sends.
+extension GatewayBase {
+    private static let ownSendsPerSecond = 1
+    private static let ownSendsAtOnce = 60
+
+    /// Counts such a send towards the user's rate.
+    ///
+    /// - Throws: ``Problem`` 429 beyond the rate.
+    func countOwnSend(of user: String) async throws {
+        // As for calls, there is no limit while the user's Redis server is out of reach.
+        let taken = try? await self.live.buckets.takeAvailable(
+            1, kind: "own_sends", user: user, perSecond: Self.ownSendsPerSecond, burst: Self.ownSendsAtOnce)
+        guard taken == 0 else { return }
+        throw Problem(
+            .tooManyRequests, "too many snoozes or test sends; wait as long as Retry-After says", retryAfter: 1)
+    }
 }

@@ -43,8 +43,8 @@ struct TextLogHandler: LogHandler {
     var logLevel: Logger.Level
     var metadata: Logger.Metadata = [:]
 
-    init(label: String, logLevel: Logger.Level) {
-        var output = StreamLogHandler.standardError(label: label)
+    init(label: String, logLevel: Logger.Level, lines: PlainLines = .standardError) {
+        var output = StreamLogHandler(label: label, stream: lines)
         output.logLevel = logLevel
         self.output = output
         self.logLevel = logLevel
@@ -59,6 +59,31 @@ struct TextLogHandler: LogHandler {
         var output = self.output
         output.metadata = self.metadata
         output.log(event: event)
+    }
+}
+
+/// Writes lines with spaces in place of control characters.
+///
+/// Messages and metadata quote jobs and callers, which must not forge a line or control a terminal.
+struct PlainLines: TextOutputStream, Sendable {
+    static let standardError = PlainLines { FileDescriptorOutput.standardError.write(Data($0.utf8)) }
+
+    private let output: @Sendable (String) -> Void
+
+    /// - Parameter output: writes a line, which ends with a line feed.
+    init(_ output: @escaping @Sendable (String) -> Void) { self.output = output }
+
+    /// Writes a line, which ends with a line feed.
+    func write(_ line: String) {
+        var plain = String.UnicodeScalarView()
+        for scalar in line.unicodeScalars.dropLast() {
+            switch scalar.properties.generalCategory {
+            case .control, .lineSeparator, .paragraphSeparator: plain.append(" ")
+            default: plain.append(scalar)
+            }
+        }
+        plain.append("\n")
+        self.output(String(plain))
     }
 }
 

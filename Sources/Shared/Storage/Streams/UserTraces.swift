@@ -31,7 +31,7 @@ package struct UserTraces: Sendable {
     /// - Parameters:
     ///   - caps: the names of all caps, such as `type:news`; counts of other caps expire with their
     ///     windows.
-    ///   - rates: the kinds of all rates.
+    ///   - rates: the kinds of rates; others expire within a minute.
     /// - Returns: the number of counts removed.
     package func eraseUsage(user: String, caps: [String], rates: [String]) async throws(RedisError) -> Int {
         let names = caps.map { self.live.keys.usage($0, user) } + rates.map { self.live.keys.bucket($0, user) }

@@ -10,9 +10,6 @@ import Storage
 struct InboxChangeRoutes {
     /// In days.
     private static let longestSnooze = 366
-    /// The snoozes of a user; each sends a notification.
-    private static let snoozesPerSecond = 1
-    private static let snoozesAtOnce = 60
 
     let inbox: InboxServices
 
@@ -121,7 +118,7 @@ struct InboxChangeRoutes {
             let reason = "is after \(end.rfc3339), when the notification is removed"
             throw Problem(.unprocessableContent, "until \(reason)", faults: [JobFault("until", reason)])
         }
-        try await self.countSnooze(of: user)
+        try await self.inbox.base.countOwnSend(of: user)
         do {
             let change = try await self.inbox.service.snooze(notification, until: until)
             guard !change.isEmpty else { throw Problem.noSuch("notification") }
@@ -129,17 +126,6 @@ struct InboxChangeRoutes {
         } catch let faults as JobFaults {
             throw Problem(.unprocessableContent, "it cannot be sent again: \(faults)", faults: faults.faults)
         }
-    }
-
-    /// Counts a snooze towards the user's rate.
-    ///
-    /// - Throws: ``Problem`` 429 beyond the rate.
-    private func countSnooze(of user: String) async throws {
-        // As for calls, there is no limit while the user's Redis server is out of reach.
-        let taken = try? await self.inbox.base.live.buckets.takeAvailable(
-            1, kind: "snoozes", user: user, perSecond: Self.snoozesPerSecond, burst: Self.snoozesAtOnce)
-        guard taken == 0 else { return }
-        throw Problem(.tooManyRequests, "too many snoozes; wait as long as Retry-After says", retryAfter: 1)
     }
 
     // MARK: Undo
