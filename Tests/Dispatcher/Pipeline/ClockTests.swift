@@ -55,6 +55,26 @@ struct ZoneWatchTests {
             }
         }
     }
+
+    @Test("a dispatcher that starts revives schedules that failed elsewhere for lack of their zone")
+    func revived() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let schedules = dispatcher.database.schedules
+            var schedule = Schedule(
+                id: NotificationID(high: 1, low: 1), fields: [("user", Array("ada".utf8))],
+                dueAt: TestDispatcher.now, createdAt: TestDispatcher.now)
+            schedule.cron = "0 9 * * *"
+            schedule.zone = "Europe/Berlin"
+            _ = try await schedules.add([schedule])
+            let stored = try #require(try await schedules.find(schedule.id))
+            try await schedules.fail(stored, reason: "zone: Europe/Berlin is not in the machine's time-zone data")
+            try await schedules.noteZoneVersion(dispatcher.zones.database.version)
+            var state = ZoneWatch.State()
+            try await ZoneWatch(dispatcher: dispatcher).look(&state)
+            let revived = try #require(try await schedules.find(schedule.id))
+            #expect(revived.state == .waiting && revived.dueAt > TestDispatcher.now)
+        }
+    }
 }
 
 @Suite(.timeLimit(.minutes(10)))

@@ -173,7 +173,7 @@ enum Schedules {
 
     static func later(_ duration: Duration) -> String { (self.now() + duration).rfc3339 }
 
-    /// Waits until a dispatcher has computed all due times anew, as the first one does.
+    /// Waits until the first dispatcher has recomputed all due times.
     private static func waitForZones(_ stack: Stack) async throws {
         try await eventually("the time-zone data are noted") {
             try await !stack.query("SELECT FROM carillon.zone_data").isEmpty

@@ -51,10 +51,12 @@ struct ZoneWatch: Sendable {
         guard !state.isCurrent else { return }
         let version = zones.version
         let isNew = try await schedules.zoneVersion() != version
-        // Another dispatcher may have been first, but this one may have stored schedules and
-        // releases by the old rules since.
+        // Also at every start: a dispatcher with other data of the same version, or one that an
+        // update replaces, may have stored or failed schedules since.
+        try await self.recompute()
+        // Another dispatcher may have been first, but this one may have stored releases by the old
+        // rules since.
         if isNew || state.hasChanged {
-            try await self.recompute()
             try await self.dispatcher.database.followUps.reconsiderReleases(
                 now: self.dispatcher.now(), over: Self.releaseSpan)
         }
