@@ -321,6 +321,21 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("an id that another broadcast takes meanwhile is a conflict")
+    func takenMeanwhile() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let other = Self.broadcast(2, job: "j", title: "Other")
+            let adding = try await database.pool.transaction { transaction in
+                _ = try await transaction.run(BroadcastStore.statements(for: Self.broadcast(1, job: "j")))
+                let adding = Task { try await second.broadcasts.add(other) }
+                try await eventually("the other call waits") { try await Samples.areWaiting(1, database) }
+                return adding
+            }
+            let outcome = try await adding.value
+            #expect(outcome == .conflict)
+        }
+    }
+
     @Test("stores the users of a page as cancelled if the job was cancelled meanwhile")
     func cancelledPage() async throws {
         try await Samples.withStores { database in

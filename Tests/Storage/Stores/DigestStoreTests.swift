@@ -73,6 +73,22 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("gives the same outcome to an item that another call is gathering in a window that is over by now")
+    func repeatedLate() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            let items = Self.items(1...1, Self.rule(0))
+            let again = try await database.pool.transaction { transaction in
+                _ = try await transaction.run(DigestStore.statements(for: items, now: Self.now))
+                let again = Task { try await second.digests.gather(items, now: Self.now + .seconds(61)) }
+                try await eventually("the other call waits") { try await Samples.areWaiting(1, database) }
+                return again
+            }
+            #expect(try await again.value == [.held])
+            let due = try await database.digests.take(now: Self.now + .seconds(61), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [1])
+        }
+    }
+
     @Test("reads held items page by page, without single ones")
     func held() async throws {
         try await Samples.withStores { database in

@@ -568,6 +568,46 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("removes an erased user from the exceptions of a job for another user")
+    func erasureOfException() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let schedule = Self.schedule(1) {
+                $0.fields = [("users", Array(#"["ada"]"#.utf8)), ("except", Array(#"["ben"]"#.utf8))]
+                $0.user = "ada"
+            }
+            _ = try await store.add([schedule])
+            #expect(try await store.erase(user: "ben") == 1)
+            let fields = try await store.find(schedule.id)?.fields.map(\.name)
+            #expect(fields == ["users"])
+            #expect(try await store.erase(user: "ada") == 1)
+            #expect(try await store.page(after: nil, org: nil, limit: 10).isEmpty)
+        }
+    }
+
+    @Test("a snooze goes if its notification was cancelled or replaced meanwhile, and stays if it was deleted")
+    func snoozedMeanwhile() async throws {
+        try await Samples.withStores { database in
+            let tooLate = RecordedReason.cancelledTooLate.rawValue
+            let changes = [
+                ("status = 'cancelled'", false), ("status_reason = '\(tooLate)'", false),
+                ("replaced_by = gen_random_uuid()", false), ("deleted_at = now()", true),
+            ]
+            for (number, (change, stays)) in changes.enumerated() {
+                let notification = Samples.notification(number, user: "ada")
+                _ = try await database.notifications.store([notification], areRepeats: false)
+                let job = "\(ScheduleStore.snoozePrefix(of: notification.id))1"
+                let schedule = Self.schedule(number, job: job) { $0.user = "ada" }
+                _ = try await database.schedules.add([schedule])
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET \(change) WHERE id = $1", .id(notification.id))
+                try await database.schedules.cancelRepeated(schedule.id, of: notification.id, user: "ada")
+                let left = try await database.schedules.find(schedule.id)
+                #expect((left != nil) == stays, "\(change)")
+            }
+        }
+    }
+
     @Test("removes an erased user from schedules behind thousands of others")
     func erasureInPages() async throws {
         try await Samples.withStores { database in

@@ -76,6 +76,7 @@ struct TraceStoreTests {
             #expect(waiting.gathering?.summary == nil)
             let steps = try await database.people.waiting(for: "a")
             #expect(steps.map(\.kind) == ["summary"] && steps.map(\.dueAt) == [Samples.start + .seconds(60)])
+            #expect(steps.map(\.notification) == [batch[0].id])
 
             let over = Samples.start + .seconds(60)
             let due = try #require(try await digests.take(now: over, until: over + .seconds(30), limit: 10).first)

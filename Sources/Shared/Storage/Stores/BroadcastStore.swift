@@ -15,7 +15,18 @@ package struct BroadcastStore: Sendable {
     ///
     /// If it was cancelled before, it is stored as cancelled.
     package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
-        let results = try await self.pool.run([
+        // Without a row, another transaction stored the entry or the job's id meanwhile; the next
+        // call sees which.
+        guard let row = try await self.pool.run(Self.statements(for: broadcast)).last?.first else {
+            return try await self.add(broadcast)
+        }
+        if try row.id(0) == broadcast.id { return .taken }
+        return try row.bool(2) ? .conflict : .duplicate
+    }
+
+    /// The statements of ``add(_:)``, in order, for one transaction.
+    static func statements(for broadcast: Broadcast) -> [PostgresStatement] {
+        [
             CancellationSQL.beforeStoring,
             PostgresStatement(
                 BroadcastSQL.add,
@@ -26,11 +37,7 @@ package struct BroadcastStore: Sendable {
                     .int4(clamping: broadcast.lane.rank), .timestamp(broadcast.createdAt),
                 ]
             ),
-        ])
-        // No row means that another transaction is storing the same broadcast.
-        guard let row = results.last?.first else { return .taken }
-        if try row.id(0) == broadcast.id { return .taken }
-        return try row.bool(2) ? .conflict : .duplicate
+        ]
     }
 
     // MARK: Expanding

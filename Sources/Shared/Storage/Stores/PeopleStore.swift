@@ -129,8 +129,11 @@ package struct PeopleStore: Sendable {
             SELECT notification_id, kind, due_at, reason, NULL::text FROM carillon.follow_ups
             WHERE user_id = $1 AND NOT \(FollowUpStore.isUnderWay)
             UNION ALL
-            SELECT id, 'summary', due_at, 'digest', NULL FROM carillon.digests
-            WHERE user_id = $1 AND state = 'open'
+            SELECT (
+                SELECT i.notification_id FROM carillon.digest_items i WHERE i.digest_id = d.id
+                ORDER BY i.notification_id LIMIT 1
+            ), 'summary', d.due_at, 'digest', NULL FROM carillon.digests d
+            WHERE d.user_id = $1 AND d.state = 'open'
             UNION ALL
             SELECT NULL, 'schedule', due_at, NULL, job_id FROM carillon.schedules
             WHERE user_id = $1 AND state = 'waiting'

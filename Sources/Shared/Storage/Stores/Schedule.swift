@@ -24,7 +24,7 @@ package struct Schedule: Sendable {
     package var jobID: String?
     /// The part of the job; empty for the whole.
     package var part = ""
-    /// The user, if the job is for one alone.
+    /// The user, if the job is for one alone; not stored if the job excepts others.
     package var user: String?
     /// The entry that it came from; without one, a word such as ``api``, which has no slash.
     package var source = Schedule.api
@@ -166,9 +166,13 @@ enum ScheduleColumns {
         """
 
     static func parameters(_ schedules: [Schedule]) -> [PostgresValue] {
-        [
+        // Erasures and exports find by its fields a row that names others, too.
+        let users = schedules.map { schedule in
+            schedule.fields.contains { $0.name == "except" } ? nil : schedule.user
+        }
+        return [
             .ids(schedules.map(\.id)), .texts(schedules.map(\.org)), .optionalTexts(schedules.map(\.jobID)),
-            .texts(schedules.map(\.part)), .optionalTexts(schedules.map(\.user)), .texts(schedules.map(\.source)),
+            .texts(schedules.map(\.part)), .optionalTexts(users), .texts(schedules.map(\.source)),
             .int4s(clamping: schedules.map(\.lane.rank)), .jsons(schedules.map { FieldsColumn.json($0.fields) }),
             .int8s(schedules.map(\.content)), .timestamps(schedules.map(\.dueAt)),
             .optionalTexts(schedules.map(\.cron)), .optionalTexts(schedules.map(\.zone)),

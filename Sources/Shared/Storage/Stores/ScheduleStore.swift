@@ -113,39 +113,6 @@ package struct ScheduleStore: Sendable {
         return others.isEmpty ? .full : .conflict
     }
 
-    // MARK: Snoozed notifications
-
-    /// The start of the job ids of a snoozed notification.
-    package static func snoozePrefix(of notification: NotificationID) -> String { "snooze:\(notification):" }
-
-    /// The notification that a job brings back; nil for a job of another kind.
-    static func snoozed(byJob job: String) -> NotificationID? {
-        let parts = job.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
-        guard parts.count == 3, parts[0] == "snooze" else { return nil }
-        return NotificationID(String(parts[1]))
-    }
-
-    /// Removes a schedule if another one brings the same snoozed notification back.
-    package func cancelRepeated(
-        _ id: NotificationID,
-        of notification: NotificationID,
-        user: String
-    ) async throws(PostgresError) {
-        try await self.pool.run([
-            // Serialises calls of one user, so that one schedule always stays.
-            PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
-            PostgresStatement(
-                """
-                DELETE FROM carillon.schedules d WHERE d.id = $1 AND EXISTS (
-                    SELECT FROM carillon.schedules s
-                    WHERE s.user_id = $2 AND s.id <> $1 AND s.state = 'waiting'
-                        AND \(ScheduleSQL.isSnooze(of: "$3::uuid"))
-                )
-                """,
-                [.id(id), .text(user), .id(notification)]),
-        ])
-    }
-
     // MARK: Firing
 
     /// Claims the due schedules of a lane, earliest first; they are due again after `hold`.

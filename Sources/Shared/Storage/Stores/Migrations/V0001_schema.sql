@@ -284,8 +284,13 @@ CREATE TABLE carillon.devices (
     -- Since when the user's pushes are enqueued for it: it is new, active again or no longer
     -- silenced. Another registration of an active device changes nothing.
     pushed_since timestamptz NOT NULL DEFAULT now(),
-    last_used_at timestamptz NOT NULL,
-    UNIQUE (app, provider, token)
+    last_used_at timestamptz NOT NULL
+);
+-- An FCM topic and the token of a webhook are only names, which several users and apps may have.
+-- All other tokens are a device's own: a registration takes them from other users and apps.
+CREATE UNIQUE INDEX devices_token ON carillon.devices (
+    token, provider,
+    (CASE WHEN provider = 'webhook' OR starts_with(token, '/topics/') THEN md5(user_id) ELSE '' END), app
 );
 CREATE INDEX devices_user ON carillon.devices (user_id) WHERE active;
 CREATE INDEX devices_user_all ON carillon.devices (user_id);
@@ -293,8 +298,6 @@ CREATE INDEX devices_user_all ON carillon.devices (user_id);
 CREATE INDEX devices_stale ON carillon.devices (last_used_at)
     WHERE active AND provider <> 'webhook' AND NOT starts_with(token, '/topics/');
 CREATE INDEX devices_inactive ON carillon.devices (inactive_since) WHERE inactive_since IS NOT NULL;
--- A registration finds its token in every app. A hash index, because a token may be 2 kB long.
-CREATE INDEX devices_token ON carillon.devices USING hash (token);
 
 CREATE FUNCTION carillon.note_device_switched() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -334,29 +337,19 @@ CREATE INDEX delivery_attempts_reports ON carillon.delivery_attempts (at) WHERE 
 CREATE INDEX delivery_attempts_failed ON carillon.delivery_attempts (at)
     WHERE outcome = 'failed' AND kind IN ('push', 'email');
 
--- Creates the partitions of today and the next seven days. A day that already has rows in the
--- default partition stays there. Waits one second for readers: everything queues behind it
--- meanwhile, and a dump reads for minutes.
-CREATE FUNCTION carillon.make_attempt_parts(today date) RETURNS void
-LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
+-- The partitions of today and the next seven days; dispatchers add the later ones.
+DO $$
 DECLARE
     part date;
 BEGIN
-    FOR part IN SELECT today + n FROM generate_series(0, 7) AS n LOOP
-        IF to_regclass('carillon.delivery_attempts_' || to_char(part, 'YYYYMMDD')) IS NULL THEN
-            BEGIN
-                EXECUTE format(
-                    'CREATE TABLE carillon.delivery_attempts_%s PARTITION OF carillon.delivery_attempts '
-                    'FOR VALUES FROM (%L) TO (%L)',
-                    to_char(part, 'YYYYMMDD'), part::timestamp AT TIME ZONE 'UTC',
-                    (part + 1)::timestamp AT TIME ZONE 'UTC');
-            EXCEPTION WHEN check_violation OR duplicate_table THEN
-                NULL;
-            END;
-        END IF;
+    FOR part IN SELECT (now() AT TIME ZONE 'UTC')::date + n FROM generate_series(0, 7) AS n LOOP
+        EXECUTE format(
+            'CREATE TABLE carillon.delivery_attempts_%s PARTITION OF carillon.delivery_attempts '
+            'FOR VALUES FROM (%L) TO (%L)',
+            to_char(part, 'YYYYMMDD'), part::timestamp AT TIME ZONE 'UTC',
+            (part + 1)::timestamp AT TIME ZONE 'UTC');
     END LOOP;
 END $$;
-SELECT carillon.make_attempt_parts((now() AT TIME ZONE 'UTC')::date);
 
 -- Drops the oldest partition that ends before `first_kept`, or else empties the default partition
 -- if all of it is older. Returns the name; null if none is left. Waits one second for readers.
@@ -668,8 +661,9 @@ BEGIN
         ELSIF FOUND THEN
             UPDATE carillon.digests SET state = 'closing' WHERE id = found_digest.id;
         ELSE
+            -- An id of its own, because a repeat of the item may open the next window.
             INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at)
-            VALUES (item.notification_id, item.user_id, item.org_id, item.type, digest_key, 'bulk', item.gathered_at,
+            VALUES (gen_random_uuid(), item.user_id, item.org_id, item.type, digest_key, 'bulk', item.gathered_at,
                 item.gathered_at + span, item.gathered_at + greatest(span, maximum))
             ON CONFLICT DO NOTHING;
         END IF;
