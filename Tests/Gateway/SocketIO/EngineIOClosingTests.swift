@@ -212,6 +212,18 @@ struct EngineIOClosingTests {
         #expect(trace.get(1) == ["#1 200 4reason|1", "over forcedClose"])
     }
 
+    @Test("keeps a ping when packets are discarded, and proves what is sent later")
+    func discardedOnly() {
+        var trace = SessionTrace()
+        _ = trace.send("a", "b")
+        #expect(trace.tick(25_000) == [])
+        trace.session.discardWaiting()
+        _ = trace.send("c")
+        #expect(trace.get(1, at: 25_001) == ["#1 200 2|4c"])
+        _ = trace.get(2, at: 25_002)
+        #expect(trace.session.messagesSent == 1 && trace.session.messagesProven == 1)
+    }
+
     @Test("accepts and delivers nothing while closing, and sends no pings")
     func nothing() {
         var trace = SessionTrace()

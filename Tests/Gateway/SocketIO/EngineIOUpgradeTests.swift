@@ -67,7 +67,7 @@ struct EngineIOWebSocketTests {
     @Test("closes with the code of the owner's reason")
     func close() {
         let table: [(EngineIOCloseReason, Int)] = [
-            (.forcedClose, 1000), (.serverShuttingDown, 1012), (.parseError, 1002), (.tooMuchWaiting, 1013),
+            (.forcedClose, 1000), (.serverShuttingDown, 1012), (.parseError, 1002), (.tooMuchWaiting, 4408),
             (.tryAgainLater, 1013), (.tokenExpired, 4401),
         ]
         for (reason, code) in table {

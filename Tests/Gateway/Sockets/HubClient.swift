@@ -25,6 +25,35 @@ final class ManualClock: Sendable {
     func set(_ seconds: Int64) { self.time.withLock { $0 = Timestamp(seconds: seconds) } }
 }
 
+extension RunningHub {
+    /// Runs `body` with the base URL of a listener whose connections live on this hub's loop.
+    func withListener(
+        _ endpoint: any TransportEndpoint,
+        _ body: (TransferClient, String) async throws -> Void
+    ) async throws {
+        var configuration = TransferConfiguration()
+        configuration.allowPlainHTTP = true
+        let http = try TransferClient(configuration: configuration, logger: TestLog.logger)
+        let door = DoorChannel(
+            responder: { _, _, _ in },
+            endpoints: [endpoint],
+            http: HTTP1Channel.Configuration()
+        )
+        let listener = try await ServerBootstrap(group: self.eventLoop)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: TestLog.logger).map { _ in }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = listener.localAddress?.port ?? 0
+        try await withCleanUp {
+            try? await listener.close().get()
+            await http.shutdown()
+        } _: {
+            try await body(http, "http://127.0.0.1:\(port)")
+        }
+    }
+}
+
 /// A long-polling client of the SignalR hub.
 struct HubClient {
     private let http: TransferClient
@@ -39,26 +68,8 @@ struct HubClient {
         now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime,
         _ body: (TransferClient, String) async throws -> Void
     ) async throws {
-        var configuration = TransferConfiguration()
-        configuration.allowPlainHTTP = true
-        let http = try TransferClient(configuration: configuration, logger: TestLog.logger)
-        let door = DoorChannel(
-            responder: { _, _, _ in },
-            endpoints: [NotificationHub.endpoint(hub: running.hub, backend: backend, now: now)],
-            http: HTTP1Channel.Configuration()
-        )
-        let listener = try await ServerBootstrap(group: running.eventLoop)
-            .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: TestLog.logger).map { _ in }
-            }
-            .bind(host: "127.0.0.1", port: 0).get()
-        let port = listener.localAddress?.port ?? 0
-        try await withCleanUp {
-            try? await listener.close().get()
-            await http.shutdown()
-        } _: {
-            try await body(http, "http://127.0.0.1:\(port)\(NotificationHub.path)")
-        }
+        let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: now)
+        try await running.withListener(endpoint) { http, url in try await body(http, url + NotificationHub.path) }
     }
 
     /// Negotiates, opens the connection by a first poll, and sends the handshake.

@@ -23,6 +23,7 @@ final class RecordingWire: SocketWire {
     var provesReceipt = true
     var isAway = false
     var onDrop: () -> Void = {}
+    var onChange: () -> Void = {}
 
     init(_ dialect: Dialect) {
         self.dialect = dialect
@@ -35,7 +36,10 @@ final class RecordingWire: SocketWire {
         self.unread.append(snapshot.unread)
         self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
     }
-    func change(_ change: LoopFrame) { self.versions.append(change.frame.version) }
+    func change(_ change: LoopFrame) {
+        self.versions.append(change.frame.version)
+        self.onChange()
+    }
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) { self.answers.append(answer) }
     func requestProof(_ sequence: UInt64) {}
     func flush() {}

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import NIOCore
+import NIOEmbedded
 import Testing
 
 @testable import Sockets
@@ -188,5 +190,27 @@ struct SeenVersionTests {
         #expect(seen.version == 31)
         seen.proven(40)
         #expect(seen.version == 40)
+    }
+}
+
+@Suite("Changes that a socket holds", .timeLimit(.minutes(10)))
+struct HeldChangeTests {
+    @Test("keeps no socket that ends while it is written to and holds changes")
+    func endsWhileHolding() throws {
+        let harness = try HubHarness()
+        weak var ended: SocketSession?
+        do {
+            let (session, wire) = harness.open("a", .native)
+            ended = session
+            session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+            harness.deliver([HubHarness.notification("a", 6)])
+            #expect(session.isHolding)
+            wire.onChange = { [weak session] in session?.end() }
+            harness.deliver([HubHarness.notification("a", 0)])
+            #expect(wire.versions == [0] && !session.isHolding)
+        }
+        // The shard's next look at the gaps.
+        harness.eventLoop.advanceTime(by: .milliseconds(50))
+        #expect(ended == nil)
     }
 }

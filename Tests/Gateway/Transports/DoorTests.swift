@@ -189,6 +189,25 @@ struct DoorTimeTests {
         }
     }
 
+    /// Holds writes back until the connection closes, as a full socket does.
+    private final class WriteHolder: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+
+        private var held: [EventLoopPromise<Void>] = []
+
+        func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+            if let promise { self.held.append(promise) }
+        }
+
+        func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+            // First, because a write that fails may close the connection too.
+            let held = self.held
+            self.held = []
+            for write in held { write.fail(ChannelError.ioOnClosedChannel) }
+            context.close(mode: mode, promise: promise)
+        }
+    }
+
     @Test("fails the server's body before the end of its input, also while TLS delays the close")
     func inputEnds() throws {
         let door = try Door()
@@ -259,6 +278,28 @@ struct DoorTimeTests {
             try Self.leave(100_000, at: door)
             door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
             #expect(door.channel.isActive == (added > 4_096))
+        }
+    }
+
+    @Test("closes a stream that has ended at once, or after 5 s if its client does not read the rest")
+    func endedStream() throws {
+        for leavesRest in [false, true] {
+            let door = try Door()
+            try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+            let exchange = try #require(door.lot.oldest)
+            exchange.begin(.ok, headers: [:])
+            if leavesRest {
+                try door.channel.pipeline.syncOperations.addHandler(WriteHolder(), position: .first)
+            }
+            exchange.write(ByteBuffer(repeating: 0x78, count: 1_000_000))
+            exchange.end()
+            door.channel.embeddedEventLoop.run()
+            #expect(door.channel.isActive == leavesRest)
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(4))
+            #expect(door.channel.isActive == leavesRest)
+            door.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
+            #expect(!door.channel.isActive)
+            try? door.channel.close().wait()
         }
     }
 

@@ -103,7 +103,13 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     }
 
     func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) { self.endSession() }
-    func socketIOLeft(_ namespace: String) { self.endSession() }
+
+    func socketIOLeft(_ namespace: String) {
+        // The hub no longer counts the client, so nothing more may wait for its poll. A close by
+        // the gateway keeps what should still arrive.
+        if self.session?.phase != .closing { self.connection?.discardWaiting() }
+        self.endSession()
+    }
 
     private func refuse(_ reason: String) {
         guard let ticket else { return }
@@ -168,7 +174,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     // MARK: To the client
 
-    private func emit(_ event: SocketIODialect.Event, offset: String) {
+    private func emit(_ event: SocketIODialect.Event, offset: String?) {
         let packet = SocketIODialect.packet(event, offset: self.offersRecovery ? offset : nil)
         self.connection?.emit(frame: WebSocketFraming.text(packet))
     }
@@ -220,7 +226,6 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         switch end {
         case .unauthorized(let reason):
             if self.ticket != nil { return self.refuse(reason) }
-            self.connection?.discardWaiting()
             self.expel("unauthorized", reason)
         case .policyViolation(let reason): self.expel("policy_violation", reason)
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
@@ -239,8 +244,12 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     }
 
     /// Sends the reason, disconnects the client so that it does not reconnect, and closes.
+    ///
+    /// Drops the packets that wait for a poll, because the hub no longer counts the client.
     private func expel(_ code: StaticString, _ reason: String) {
-        self.emit(SocketIODialect.error(code, reason), offset: String(self.offset))
+        self.connection?.discardWaiting()
+        // Without an offset: a client that recovers must get what was dropped.
+        self.emit(SocketIODialect.error(code, reason), offset: nil)
         self.connection?.disconnect()
         self.connection?.close(.forcedClose)
     }

@@ -113,6 +113,7 @@ final class SocketSession {
     func end() {
         guard self.wire != nil else { return }
         self.phase = .closing
+        self.held = []
         self.turn?.giveUp()
         self.shard.remove(self)
         self.wire = nil
@@ -471,7 +472,7 @@ final class SocketSession {
         self.readNext()
     }
 
-    var isHolding: Bool { self.heldSince != nil }
+    var isHolding: Bool { self.heldSince != nil && self.phase != .closing }
     var lastVersion: Int64? { self.phase == .open ? self.sequence.last : nil }
 }
 

@@ -144,6 +144,8 @@ package struct DoorTimeouts: Sendable {
     var acknowledgement: Duration = .seconds(60)
     /// Between two requests.
     var idle: Duration = .seconds(75)
+    /// For a client to read the rest of a stream that has ended.
+    var end: Duration = .seconds(5)
 
     package init() {}
 }

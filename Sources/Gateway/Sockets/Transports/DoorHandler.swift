@@ -661,6 +661,8 @@ extension DoorHandler {
     func endStream() {
         guard let context else { return }
         self.exchange = nil
+        // Its endpoint has let go of it, so nothing else bounds the output that waits.
+        self.closeAfter(self.timeouts.end)
         let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
         context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
     }

@@ -61,9 +61,9 @@ package enum EngineIOCloseReason: String, Sendable {
         case .transportClose, .forcedClose: .normal
         case .parseError, .pingFromClient: .protocolError
         case .serverShuttingDown: .serviceRestart
-        case .tooMuchWaiting, .tryAgainLater: .tryAgainLater
+        case .tryAgainLater: .tryAgainLater
         case .tokenExpired: .unauthorized
-        case .pingTimeout: .tooSlow
+        case .tooMuchWaiting, .pingTimeout: .tooSlow
         case .transportError, .overlappingPolls, .overlappingPosts, .invalidContentType: .internalError
         }
     }

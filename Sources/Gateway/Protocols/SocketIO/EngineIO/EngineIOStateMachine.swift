@@ -146,10 +146,11 @@ package struct EngineIOStateMachine: Sendable {
         return webSocket
     }
 
-    /// Drops what no poll has fetched; it was never proven.
+    /// Drops the messages that no poll has fetched, and counts them as never sent.
     package mutating func discardWaiting() {
-        self.waiting = []
-        self.waitingBytes = 0
+        self.waiting = self.waiting.filter { !$0.isMessage }
+        self.waitingBytes = self.waiting.reduce(0) { $0 + Self.cost(of: $1) }
+        self.messagesSent = self.messagesWritten
     }
 
     private mutating func hold(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {

@@ -1,0 +1,103 @@
+// Carillon · SocketIOPollingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import NIOCore
+import Support
+import Testing
+
+@testable import Sockets
+
+/// Polling clients of Socket.IO, on a network, from a hub without stores.
+@Suite("Socket.IO over polling", .timeLimit(.minutes(10)))
+struct SocketIOPollingTests {
+    private static let join = #"40{"token":"ada"}"#
+    private static let separator = "\u{1E}"
+
+    /// A client that fetches nothing unless a test lets it.
+    private struct Client {
+        let hub: RunningHub
+        let http: TransferClient
+        let url: String
+
+        /// Opens a session and joins.
+        static func joined(_ hub: RunningHub, _ http: TransferClient, _ url: String) async throws -> Client {
+            let url = "\(url)\(SocketIOEndpoint.path)/?EIO=4&transport=polling"
+            let opened = try await Client(hub: hub, http: http, url: url).send(.get)
+            // 0{"sid":"…"
+            let parts = opened.split(separator: "\"")
+            try #require(parts.count > 3 && parts[1] == "sid", "\(opened)")
+            let client = Client(hub: hub, http: http, url: "\(url)&sid=\(parts[3])")
+            try await client.join()
+            return client
+        }
+
+        /// Joins, and waits until the sync waits for a poll.
+        func join() async throws {
+            let answer = try await self.send(.post, SocketIOPollingTests.join)
+            #expect(answer == "ok")
+            try await eventually("its sync waits") { try await self.session { $0.lastVersion } != nil }
+        }
+
+        func send(_ method: TransferRequest.Method, _ body: String = "") async throws -> String {
+            let request = TransferRequest(method, url: self.url, body: Array(body.utf8), timeout: .seconds(300))
+            return String(decoding: try await self.http.answer(request).body, as: UTF8.self)
+        }
+
+        /// Calls `body` with the user's session on its loop; nil if the user has none.
+        func session<Answer: Sendable>(
+            _ body: @escaping @Sendable (SocketSession) -> Answer?
+        ) async throws -> Answer? {
+            let (hub, eventLoop) = (self.hub.hub, self.hub.eventLoop)
+            let session = try await eventLoop.submit {
+                hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference
+            }.get()
+            return try await session?.ask(body).get() ?? nil
+        }
+    }
+
+    /// Runs `body` with a client that has joined and has fetched nothing since.
+    private static func withClient(_ body: (Client) async throws -> Void) async throws {
+        let configure = { (configuration: inout SocketConfiguration) in
+            configuration.pingInterval = .seconds(300)
+            configuration.authentication = .seconds(300)
+        }
+        try await RunningHub.with(ScriptedBackend(), configure) { running in
+            try await running.withListener(SocketIOEndpoint.endpoint(hub: running.hub)) { http, url in
+                try await body(Client.joined(running, http, url))
+            }
+        }
+    }
+
+    @Test("a client that is closed for good gets the reason, and nothing that waited for its poll")
+    func expelled() async throws {
+        try await Self.withClient { client in
+            let isClosed = try await client.session { session -> Bool? in
+                session.close(.tooManyConnections)
+                return true
+            }
+            #expect(isClosed == true)
+            let packets = try await client.send(.get).split(separator: Self.separator)
+            #expect(packets.first?.hasPrefix(#"42["error",{"code":"too_many_connections""#) == true, "\(packets)")
+            #expect(packets.dropFirst() == ["41", "1"], "\(packets)")
+        }
+    }
+
+    @Test("a client that leaves, or sends nonsense, gets nothing that waited for its poll")
+    func left() async throws {
+        try await Self.withClient { client in
+            let left = try await client.send(.post, "41")
+            #expect(left == "ok")
+            try await client.join()
+            let packets = try await client.send(.get).split(separator: Self.separator)
+            #expect(packets.count { $0.hasPrefix("40") } == 1, "\(packets)")
+            #expect(packets.count { $0.hasPrefix(#"42["sync""#) } == 1, "\(packets)")
+        }
+        try await Self.withClient { client in
+            let taken = try await client.send(.post, "4nonsense")
+            #expect(taken == "ok")
+            let packets = try await client.send(.get).split(separator: Self.separator)
+            #expect(packets == ["6", "1"], "\(packets)")
+        }
+    }
+}
