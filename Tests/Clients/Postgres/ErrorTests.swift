@@ -92,6 +92,17 @@ struct ErrorTests {
         }
     }
 
+    @Test("an error of class 08, as of a pooler that has lost its server, is a lost connection and no refusal")
+    func lostBehindPooler() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let raise = "DO $$ BEGIN RAISE EXCEPTION 'server conn crashed' USING ERRCODE = '08P01'; END $$"
+            let error = try #require(await database.pool.failure(of: raise))
+            #expect(error.code == .connectionLost)
+            #expect(error.sqlState == "08P01")
+            #expect(error.isTransient && !error.isRefusal)
+        }
+    }
+
     @Test("a value that the server cannot store is a refusal")
     func unstorable() async throws {
         try await TestDatabase.with(isMigrated: false) { database in

@@ -186,6 +186,44 @@ struct PoolTests {
         }
     }
 
+    @Test("a commit that fails ends its call, and the next one gets its own answer")
+    func failedCommit() async throws {
+        try await TestDatabase.with(isMigrated: false) {
+            $0.connections = 1
+        } _: { database in
+            let pool = database.pool
+            try await pool.query("CREATE TABLE kept (number int8 UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+            try await pool.query("INSERT INTO kept VALUES (1)")
+            let error = await pool.failure(of: "INSERT INTO kept VALUES (1)")
+            #expect(error?.sqlState == "23505")
+            let answer = try await pool.number("SELECT 7::int8")
+            #expect(answer == 7)
+        }
+    }
+
+    @Test("a refused connection fails no call that an open one can serve, also if calls do not wait for the server")
+    func refusedConnection() async throws {
+        let sessions = Mutex(0)
+        try await Self.withConnectionHeld {
+            $0.connections = 2
+            $0.waitsForServer = false
+            $0.prepare = { _ throws(PostgresError) in
+                let number = sessions.withLock { sessions in
+                    sessions += 1
+                    return sessions
+                }
+                guard number == 1 else { throw PostgresError(.server, sqlState: "53300") }
+            }
+        } _: { pool, release in
+            let waiting = Task.immediate { try await pool.number("SELECT 7::int8") }
+            // The third attempt follows the failure of the second.
+            try await eventually("a connection was refused") { sessions.withLock { $0 } > 2 }
+            await release.open()
+            let answer = try await waiting.value
+            #expect(answer == 7)
+        }
+    }
+
     @Test("calls beyond the limit are refused at once")
     func overloaded() async throws {
         try await Self.withConnectionHeld {

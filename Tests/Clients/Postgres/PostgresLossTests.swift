@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Glibc
+import Logging
 import Support
 import Synchronization
 import Testing
@@ -51,6 +52,37 @@ struct PostgresLossTests {
             let error = try #require(await task.value)
             #expect(error.code == .connectionLost || error.sqlState == "57P01")
             #expect(!error.isRefusal)
+        }
+    }
+
+    private static let terminateSelf = "SELECT pg_terminate_backend(pg_backend_pid()); SELECT pg_sleep(60)"
+
+    @Test("a script of a terminated session fails as a lost connection, not as a refusal")
+    func terminatedScript() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let error = await #expect(throws: PostgresError.self) {
+                try await database.pool.withScriptConnection { try $0.execute(Self.terminateSelf) }
+            }
+            #expect(error?.code == .connectionLost)
+            #expect(error?.message?.contains("terminating connection") == true)
+        }
+    }
+
+    @Test(
+        "the log and the waiting call learn why a connection failed after the login",
+        arguments: [("SELECT 1 / 0", "SQLSTATE 22012"), (Self.terminateSelf, "terminating connection")])
+    func failsAfterLogin(script: String, reason: String) async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            var configuration = database.configuration()
+            configuration.waitsForServer = false
+            configuration.prepare = { connection throws(PostgresError) in try connection.execute(script) }
+            let lines = LogRecorder(from: .warning) { $0.metadata?["error"]?.description ?? "" }
+            let pool = try PostgresPool(configuration, logger: lines.logger)
+            defer { pool.close() }
+            let error = await pool.failure(of: "SELECT 1")
+            #expect(error?.code == .unavailable)
+            #expect(error?.message?.contains(reason) == true)
+            #expect(lines.all.first?.contains(reason) == true)
         }
     }
 

@@ -128,15 +128,19 @@ package final class BlockingConnection: @unchecked Sendable {
         guard let pointer else { throw PostgresError(.closed) }
         let answer: OpaquePointer? =
             if let deadline { try Self.run(script, on: pointer, by: deadline) } else { PQexec(pointer, script) }
-        guard let result = answer else { throw PostgresError(.connectionLost) }
-        defer { PQclear(result) }
-        switch PQresultStatus(result) {
+        defer { PQclear(answer) }
+        switch PQresultStatus(answer) {
         case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: return []
         case PGRES_TUPLES_OK:
-            return (0..<PQntuples(result)).compactMap { row in
-                PQgetvalue(result, row, 0).map { String(cString: $0) }
+            return (0..<PQntuples(answer)).compactMap { row in
+                PQgetvalue(answer, row, 0).map { String(cString: $0) }
             }
-        default: throw PostgresError(result: result)
+        default:
+            // `PQexec` reports a lost connection as a result too.
+            guard let answer, PQstatus(pointer) == CONNECTION_OK else {
+                throw PostgresError(.connectionLost, Self.reason(pointer))
+            }
+            throw PostgresError(result: answer)
         }
     }
 

@@ -232,14 +232,15 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             self.thread.watch(connection.socket)
             self.dispatch()
         case .failure(let error):
-            let reason = error.message ?? error.code.rawValue
+            let reason = error.message ?? "\(error)"
             if self.lastFailure != reason {
                 self.logger.warning("postgres connection failed; retrying", metadata: ["error": "\(reason)"])
             }
             self.lastFailure = reason
             self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
             self.attempt += 1
-            if !self.configuration.waitsForServer { self.failWaiting { _ in true } }
+            // Open connections still serve the calls, one after another.
+            if !self.configuration.waitsForServer, self.connections.isEmpty { self.failWaiting { _ in true } }
         }
     }
 }

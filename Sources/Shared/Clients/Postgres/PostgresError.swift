@@ -14,7 +14,8 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         case unavailable
         /// Sent, but no answer before the deadline; the transaction may have committed.
         case timeout
-        /// The connection broke after sending; the transaction may have committed.
+        /// The connection broke after sending, here or behind a pooler; the transaction may have
+        /// committed.
         case connectionLost
         /// Too many calls wait; nothing was sent.
         case overloaded
@@ -63,9 +64,11 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         func field(_ code: UInt8) -> String? {
             PQresultErrorField(result, CInt(code)).map { String(cString: $0) }
         }
+        let sqlState = field(UInt8(ascii: "C"))
         self.init(
-            .server,
-            sqlState: field(UInt8(ascii: "C")),
+            // Class 08: a pooler reports that it lost the server, so the commit is unknown.
+            sqlState?.hasPrefix("08") == true ? .connectionLost : .server,
+            sqlState: sqlState,
             constraint: field(UInt8(ascii: "n")),
             table: field(UInt8(ascii: "t")),
             column: field(UInt8(ascii: "c")),

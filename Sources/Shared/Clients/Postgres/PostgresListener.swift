@@ -133,7 +133,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
     private func failed(_ error: PostgresError) {
         self.isOpening = false
         guard !self.isClosed else { return }
-        let reason = error.message ?? error.code.rawValue
+        let reason = error.message ?? "\(error)"
         if self.lastFailure != reason {
             self.logger.warning("postgres listener failed; reconnecting", metadata: ["error": "\(reason)"])
         }

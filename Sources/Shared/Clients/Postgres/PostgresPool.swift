@@ -26,8 +26,8 @@ package struct PostgresConfiguration: Sendable {
     /// Runs first on each new connection; an error rejects the connection.
     package var prepare: (@Sendable (BlockingConnection) throws(PostgresError) -> Void)?
     var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
-    /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
-    /// fails them.
+    /// Whether calls wait for a server that cannot be reached; if not, a failure to connect fails
+    /// them, unless the pool has an open connection.
     package var waitsForServer = true
     /// Whether connections go only to standbys; otherwise they go only to a primary.
     package var wantsStandby = false

@@ -174,6 +174,8 @@ final class ServerConnection {
                 // Null ends a statement's results.
                 guard self.headHasResult else { return }
                 self.headHasResult = false
+                // A failed commit answers the sync with an error; the sync's own result follows.
+                if case .sync = head { continue }
                 self.expected.removeFirst()
                 continue
             }
