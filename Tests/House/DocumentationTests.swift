@@ -157,6 +157,20 @@ struct LinkTests {
     }
 }
 
+@Suite("Swift library", .timeLimit(.minutes(10)))
+struct SwiftLibraryTests {
+    @Test("its pages name the Swift and the systems of Package.swift")
+    func versions() throws {
+        let pattern = #/swift-tools-version: ([\d.]+)[\s\S]*?\.iOS\(\.v(\d+)\), \.macOS\(\.v(\d+)\)/#
+        let package = try House.text("Package.swift")
+        let (_, swift, iOS, macOS) = try #require(package.firstMatch(of: pattern)).output
+        let page = try House.text("docs/clients/ios.md")
+        #expect(page.contains("iOS \(iOS) ") && page.contains("Swift \(swift) "))
+        let library = try House.text("clients/swift/README.md")
+        #expect(library.contains("iOS \(iOS), macOS \(macOS) ") && library.contains("Swift \(swift) "))
+    }
+}
+
 @Suite("Monitoring reference", .timeLimit(.minutes(10)))
 struct OperatingTests {
     /// Names in the first column of the table below a heading, without labels in braces.

@@ -98,6 +98,17 @@ struct GatewayTests {
         #expect(http.requests[1].method == "DELETE" && http.requests[1].url.path == "/v1/devices/current")
     }
 
+    @Test("a device with Firebase is registered with its token as it is")
+    func firebaseDevice() async throws {
+        let device = #"{"id":"d1","platform":"ios","active":true,"enabled":true}"#
+        let http = FakeGateway(answers: [answer(device, status: 201)])
+        _ = try await Self.gateway(http) { _ in "t" }
+            .registerDevice(fcmToken: "a:B", DeviceRegistration(deviceID: "phone"))
+        let body =
+            #"{"device_id":"phone","environment":"production","platform":"ios","provider":"fcm","token":"a:B"}"#
+        #expect(http.requests[0].body == Data(body.utf8))
+    }
+
     @Test("preferences name the channels that change")
     func preferences() async throws {
         let http = FakeGateway(answers: [answer(#"{"types":[],"categories":[],"email_missing":false}"#)])

@@ -135,6 +135,31 @@ struct InboxTests {
         inbox.close()
     }
 
+    @Test("notices the end of a socket while the token provider hangs, and reconnects with its token")
+    func hangingProvider() async throws {
+        let token = Self.token(issue: 1_800_000_000, expiry: 1_800_000_001)
+        let gateway = FakeGateway(.open([sync(0)]), .open([sync(1)]))
+        var timing = self.time.timing
+        timing.now = { Date(timeIntervalSince1970: 1_800_000_000) }
+        let isAsked = Mutex(false)
+        let inbox = try self.inbox(gateway, timing: timing) { [timing] isRefused in
+            guard isRefused else { return token }
+            isAsked.withLock { $0 = true }
+            // The fake time ends this below.
+            try await timing.sleep(.seconds(3_600))
+            return token
+        }
+        inbox.connect()
+        try await inbox.connected()
+        try await self.time.pass(.seconds(1))
+        try await eventually { isAsked.withLock { $0 } }
+        gateway.sockets[0].end(.closed(code: 1006, reason: ""))
+        try await eventually { !inbox.isConnected && inbox.trouble != nil }
+        try await self.time.pass(.seconds(3_600))
+        try await eventually { inbox.isConnected && inbox.version == 1 }
+        inbox.close()
+    }
+
     @Test(
         "keeps a socket whose token ends in a time that no clock reaches",
         arguments: [#""exp":1e300"#, #""iat":2e19,"exp":1800000000"#])

@@ -10,7 +10,7 @@ import Observation
 /// let inbox = Inbox(gateway)
 /// inbox.connect()
 /// for try await notification in inbox.arrivals() {
-///     try await inbox.markRead([notification.id])
+///     try? await inbox.markRead([notification.id])
 /// }
 /// ```
 ///

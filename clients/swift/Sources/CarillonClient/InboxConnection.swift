@@ -122,14 +122,12 @@ actor InboxConnection {
     }
 
     private func serve(_ socket: any Socket, _ token: String) async -> SocketEnd {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.keepAlive(socket) }
-            group.addTask { await self.renew(token, on: socket) }
-            let end = await self.read(socket)
-            group.cancelAll()
-            socket.close()
-            return end
-        }
+        // Not child tasks: the end of the socket must not wait for a token provider that hangs.
+        let helpers = [Task { await self.keepAlive(socket) }, Task { await self.renew(token, on: socket) }]
+        let end = await self.read(socket)
+        for helper in helpers { helper.cancel() }
+        socket.close()
+        return end
     }
 
     private func read(_ socket: any Socket) async -> SocketEnd {

@@ -129,7 +129,7 @@ public struct DeviceRegistration: Encodable, Sendable {
     public var environment: Environment
     /// Identifies this installation, so that a new token replaces the old one.
     public var deviceID: String?
-    /// Replaces a device of the same user, app, platform and name.
+    /// Replaces a device of the same user, app, platform and name that has no `deviceID`.
     public var name: String?
     public var appVersion: String?
     /// The language, such as `de-AT`.
@@ -137,6 +137,7 @@ public struct DeviceRegistration: Encodable, Sendable {
     /// One of the gateway's apps; nil for `default`.
     public var app: String?
     private let platform = "ios"
+    fileprivate var provider: String?
     fileprivate var token = ""
 
     public init(
@@ -152,7 +153,7 @@ public struct DeviceRegistration: Encodable, Sendable {
     }
 
     private enum CodingKeys: String, CodingKey {
-        case platform, token, environment, name, locale, app
+        case platform, provider, token, environment, name, locale, app
         case deviceID = "device_id"
         case appVersion = "app_version"
     }
@@ -188,6 +189,21 @@ extension Gateway {
         var registration = details
         let digits = Array("0123456789abcdef")
         registration.token = String(token.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
+        return try await self.call("POST", ["devices"], registration)
+    }
+
+    /// Registers this device for pushes by Firebase, or renews it; the environment does not matter.
+    ///
+    /// Call it after login and at each start while the user is logged in, since tokens change.
+    ///
+    /// - Parameter fcmToken: the one that Firebase's `Messaging.token()` returns.
+    @discardableResult
+    public func registerDevice(
+        fcmToken: String, _ details: DeviceRegistration = DeviceRegistration()
+    ) async throws(GatewayError) -> Device {
+        var registration = details
+        registration.provider = "fcm"
+        registration.token = fcmToken
         return try await self.call("POST", ["devices"], registration)
     }
 
