@@ -93,7 +93,8 @@ export class Connection extends EventTarget {
     if (event.type === "offline") {
       this.#drop();
       this.#fail();
-    } else if (event.type === "online" || (document.visibilityState === "visible" && this.#state !== "online")) {
+    } else if (event.type === "online" || (document.visibilityState === "visible" && this.#state !== "connecting")) {
+      // Several events report the return to a tab; only the first one connects.
       if (this.#state !== "signedOut") this.retry();
     }
     this.#tellFocus();
@@ -147,11 +148,11 @@ export class Connection extends EventTarget {
     const socket = new WebSocket(address, ["carillon.v1"]);
     this.#socket = socket;
     this.#token = ticket.token;
-    socket.onopen = () => this.#watch();
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code }) => {
       if (socket === this.#socket) this.#closed(code);
     };
+    this.#watch();
   }
 
   #receive(data) {
@@ -216,7 +217,7 @@ export class Connection extends EventTarget {
   }
 
   #ask() {
-    if (!this.send({ type: "unread" })) return;
+    this.send({ type: "unread" });
     this.#probe = setTimeout(() => {
       this.#drop();
       this.#fail();
@@ -250,7 +251,7 @@ export class Connection extends EventTarget {
     const socket = this.#socket;
     this.#socket = null;
     if (!socket) return;
-    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.onmessage = socket.onclose = null;
     socket.close();
   }
 }
