@@ -103,27 +103,6 @@ struct LagReport {
     /// Jobs in the overflows of all organisations.
     var overflow: Int { self.streams.filter(\.isOverflow).reduce(0) { $0 + $1.length } }
 
-    /// Returns how long the oldest entry has been in a stream; nil if it is empty.
-    func age(_ stream: StreamSurvey.Stream) -> Duration? {
-        stream.oldest.map { max(.zero, self.now - $0) }
-    }
-
-    /// Returns how long the oldest pending entry has been in its stream.
-    func pendingAge(_ stream: StreamSurvey.Stream) -> Duration? {
-        stream.oldestPending.map { max(.zero, self.now - $0) }
-    }
-
-    /// Returns how long the first retry is overdue.
-    func overdue(_ stream: StreamSurvey.Stream) -> Duration? {
-        stream.nextRetry.flatMap { $0 < self.now ? self.now - $0 : nil }
-    }
-
-    /// Returns how long the oldest work of a stream has waited, in the stream, for a retry, or held
-    /// back.
-    func waited(_ stream: StreamSurvey.Stream) -> Duration? {
-        stream.waitingSince.map { max(.zero, self.now - $0) }
-    }
-
     /// The longest wait of work that could have been done; only that shrinks with more dispatchers.
     ///
     /// Leaves out retries of an unavailable provider and deliveries held back for an unavailable
@@ -155,13 +134,14 @@ struct LagReport {
                 empty += 1
                 continue
             }
+            let shape = StreamShape(stream, now: self.now)
             table.add([
                 stream.name, "\(stream.length)", stream.lag.map { "\($0)" }, "\(stream.pending)",
-                self.age(stream).map { DisplayText.duration($0) },
-                self.pendingAge(stream).map { DisplayText.duration($0) },
+                shape.age.map { DisplayText.duration($0) },
+                shape.pendingAge.map { DisplayText.duration($0) },
                 "\(stream.consumers)", stream.provider == nil ? nil : "\(stream.retries)",
-                self.overdue(stream).map { DisplayText.duration($0) },
-                self.waited(stream).map { DisplayText.duration($0) },
+                shape.overdue.map { DisplayText.duration($0) },
+                shape.waited.map { DisplayText.duration($0) },
             ])
         }
         return (table, empty)
@@ -171,22 +151,7 @@ struct LagReport {
     func write(to writer: inout JSONWriter) {
         writer.member("at", self.now.rfc3339)
         writer.member("worst_seconds", self.worst.components.seconds)
-        writer.array("streams", self.streams) { writer, stream in
-            writer.beginObject()
-            writer.member("name", stream.name)
-            writer.member("lane", stream.lane.rawValue)
-            writer.member("provider", stream.provider?.rawValue)
-            writer.member("length", stream.length)
-            writer.member("lag", stream.lag)
-            writer.member("pending", stream.pending)
-            writer.member("oldest_seconds", self.age(stream)?.components.seconds)
-            writer.member("oldest_pending_seconds", self.pendingAge(stream)?.components.seconds)
-            writer.member("consumers", stream.consumers)
-            writer.member("retries", stream.retries)
-            writer.member("overdue_seconds", self.overdue(stream)?.components.seconds)
-            writer.member("waited_seconds", self.waited(stream)?.components.seconds)
-            writer.endObject()
-        }
+        writer.array("streams", self.streams) { StreamShape($1, now: self.now).write(to: &$0) }
         writer.member("unconfirmed", self.awaitedProofs)
         writer.member("overflow", self.overflow)
     }

@@ -158,7 +158,8 @@ struct SimulateCommand: AsyncParsableCommand {
         var channels = Table([.text("CHANNEL"), .text("USED"), .wrapped("WHY"), .text("AT")])
         for fate in answer.channels {
             channels.add([
-                fate.channel.rawValue, fate.isUsed ? "yes" : "no", ReasonText.of(fate.reason), fate.at?.rfc3339,
+                fate.channel.rawValue, fate.isUsed ? "yes" : "no", "\(ReasonText.of(fate)) (\(fate.reason))",
+                fate.at?.rfc3339,
             ])
         }
         channels.show()

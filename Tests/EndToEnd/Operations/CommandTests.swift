@@ -289,6 +289,10 @@ struct CommandTests {
             #expect(answer["channels"]?.texts("channel") == ["in_app", "push", "email"])
             #expect(answer["channels"]?.array?.map { $0["used"]?.bool } == [true, true, false])
             #expect(answer["channels"]?.texts("reason") == ["online", "due", "not_asked_for"])
+            #expect(
+                answer["channels"]?.texts("text") == [
+                    "the user is online", "no rule holds it back", "it is off unless the user switches it on",
+                ])
 
             let faulty = try await simulate(["--type", "offer", "--field", "vars={}"])
             #expect(faulty.code == 65)

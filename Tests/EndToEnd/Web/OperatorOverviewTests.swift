@@ -110,11 +110,11 @@ struct OperatorOverviewTests {
                 """
                 const { fetch } = window;
                 const since = new Date(Date.now() - 60_000).toISOString();
-                const name = "carillon:{fcm}:deliveries:normal";
+                const stream = { name: "carillon:{fcm}:deliveries:normal", lane: "normal", provider: "fcm" };
                 const changes = {
                   "/v1/admin/statistics": { since, complete: false, channels: [], types_since: since },
                   "/v1/admin/streams": { streams: [
-                    { name, length: 1, lag: 0, pending: 1, retries: 0, oldest_waiting_seconds: 300 },
+                    { ...stream, length: 1, lag: 0, pending: 1, retries: 0, waited_seconds: 300 },
                   ] },
                 };
                 window.fetch = async (address, options) => {

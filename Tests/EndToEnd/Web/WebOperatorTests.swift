@@ -193,6 +193,7 @@ struct WebOperatorTests {
             try await browser.click("document.querySelector('.simulate-form .primary')")
             try await browser.wait(
                 for: "the steps are there", "document.querySelector('.timeline')?.textContent.includes('Store')")
+            try await page.wait("[aria-label=Channels]", shows: "it waits in the inbox")
             #expect(try await stack.texts(user: "ada").isEmpty)
             #expect(try await page.complaints() == [])
         }

@@ -62,9 +62,7 @@ struct StatisticsStoreTests {
         return reach
     }
 
-    @Test(
-        "counts every outcome of a job, its type and a broadcast"
-    )
+    @Test("counts every outcome of a job and of its type")
     func reach() async throws {
         try await Samples.withStores { database in
             try await Self.store("j", in: database)
@@ -142,43 +140,6 @@ struct StatisticsStoreTests {
                 "EXPLAIN ANALYZE " + StatisticsSQL.failures, .timestamp(since), .int4(20)
             ).map { try $0.text(0) }
             #expect(!lines.contains { $0.contains("Rows Removed") }, "\(lines.joined(separator: "\n"))")
-        }
-    }
-
-    @Test("counts all notifications of a large broadcast")
-    func broadcast() async throws {
-        try await Samples.withStores { database in
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.broadcasts
-                    (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state, created_at)
-                VALUES (gen_random_uuid(), '', 'b', 'jobs/1-0', 'jobs', '[["all","true"],["type","offer"]]', 'bulk', 2,
-                    'expanding', now())
-                """)
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.broadcast_pages
-                    (broadcast, part, number, selected, stored, counted, at)
-                SELECT b.id, part, 0, 2000, 1906 + part, '{}', now()
-                FROM carillon.broadcasts b, generate_series(0, 15) part
-                """)
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.notifications
-                    (user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title,
-                    body, status, status_reason, sent_via, created_at)
-                SELECT 'u' || n, gen_random_uuid(), 1, 'jobs/1-0', '', 'b', 'offer', 'info', 'push', 'bulk', 3, 't', '',
-                    'sent', CASE WHEN n > 10506 THEN 'no_device' END, CASE WHEN n > 10506 THEN 'inbox' ELSE 'fcm' END,
-                    now()
-                FROM generate_series(1, 30506) n
-                """, timeout: .seconds(60))
-            let broadcasts = try await database.statistics.broadcasts()
-            #expect(broadcasts.map(\.job) == ["b"])
-            #expect(broadcasts.map(\.type) == ["offer"])
-            #expect(broadcasts.map(\.stored) == [16 * 1_906 + 120])
-            #expect(broadcasts.first?.reach?.stored == 30_506)
-            #expect(broadcasts.first?.reach?.noDevice == 20_000)
-            #expect(broadcasts.first?.reach?.accepted == 10_506)
         }
     }
 }

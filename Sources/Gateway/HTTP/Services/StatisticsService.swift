@@ -14,7 +14,6 @@ struct StatisticsService {
     private static let typesSpan: Duration = .seconds(86_400)
 
     private let summaries: SharedReading<Everything, StatisticsStore.Summary>
-    private let reaches: SharedReading<Everything, [StatisticsStore.BroadcastReach]>
 
     init(store: StatisticsStore, now: @escaping @Sendable () -> Timestamp) {
         self.summaries = SharedReading { _ in
@@ -23,13 +22,9 @@ struct StatisticsService {
             return try await store.summary(
                 since: minute - .seconds(60 * (Self.minutes - 1)), typesSince: end - Self.typesSpan)
         }
-        self.reaches = SharedReading { _ in try await store.broadcasts() }
     }
 
     /// Returns the sends of the last hour by minute, including the current one, and of the last day
     /// by type.
     func summary() async throws -> StatisticsStore.Summary { try await self.summaries.value(Everything()) }
-
-    /// Counts the reach of the newest broadcasts.
-    func broadcasts() async throws -> [StatisticsStore.BroadcastReach] { try await self.reaches.value(Everything()) }
 }

@@ -1,6 +1,8 @@
 // Carillon · ReasonText.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// The reasons of a simulation in words.
 package enum ReasonText {
     private static let words = [
@@ -39,6 +41,9 @@ package enum ReasonText {
         "not_needed": "not needed",
     ]
 
-    /// Returns a reason in words, followed by the reason itself.
-    package static func of(_ reason: String) -> String { self.words[reason].map { "\($0) (\(reason))" } ?? reason }
+    /// Returns why a channel is used, or not, in words.
+    package static func of(_ fate: ChannelFate) -> String {
+        if fate.isUsed, fate.reason == Reason.quietHours.rawValue { return "quiet hours hold it back until they end" }
+        return self.words[fate.reason] ?? fate.reason
+    }
 }

@@ -45,6 +45,7 @@ package struct SimulationAnswer: Sendable {
             writer.member("channel", fate.channel.rawValue)
             writer.member("used", fate.isUsed)
             writer.member("reason", fate.reason)
+            writer.member("text", ReasonText.of(fate))
             writer.member("at", fate.at?.rfc3339)
             writer.endObject()
         }

@@ -136,12 +136,13 @@ package enum BroadcastShape {
 
 /// The progress of notifications as JSON.
 package enum ReachShape {
-    /// Writes the outcomes of notifications; null where they could not be counted.
-    package static func write(_ reach: Reach?, to writer: inout JSONWriter) {
-        let counts: [(StaticString, Int64?)] = [
-            ("no_device", reach?.noDevice), ("accepted", reach?.accepted), ("failed", reach?.failed),
-            ("delivered", reach?.delivered), ("opened", reach?.opened), ("read", reach?.read),
-        ]
-        for (name, count) in counts { writer.member(name, count) }
+    /// Writes the outcomes of notifications.
+    package static func write(_ reach: Reach, to writer: inout JSONWriter) {
+        writer.member("no_device", reach.noDevice)
+        writer.member("accepted", reach.accepted)
+        writer.member("failed", reach.failed)
+        writer.member("delivered", reach.delivered)
+        writer.member("opened", reach.opened)
+        writer.member("read", reach.read)
     }
 }

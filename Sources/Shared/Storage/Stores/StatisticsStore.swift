@@ -17,18 +17,6 @@ package struct StatisticsStore: Sendable {
         package let count: Int64
     }
 
-    /// A broadcast and the progress of its notifications.
-    package struct BroadcastReach: Sendable {
-        package let id: NotificationID
-        package let org: String
-        package let job: String
-        package let type: String
-        /// The notifications that its pages stored.
-        package let stored: Int64
-        /// Nil if counting took too long.
-        package var reach: Reach?
-    }
-
     /// All counts of a summary.
     package struct Summary: Sendable {
         /// The first minute of all counts; incomplete if it is the only one that is left.
@@ -55,7 +43,6 @@ package struct StatisticsStore: Sendable {
 
     /// The number of rows that a query reads at most.
     private static let mostRows: Int32 = 200_000
-    private static let mostBroadcasts: Int32 = 10
     /// The number of types that a summary has at most.
     package static let mostTypes: Int32 = 100
     private static let patience: Duration = .seconds(5)
@@ -108,35 +95,6 @@ package struct StatisticsStore: Sendable {
             types: try results[2].map { (row) throws(PostgresError) in (try row.text(0), try Reach(row, at: 1)) },
             typesStart: typesStart
         )
-    }
-
-    /// The newest broadcasts, newest first, with all of their notifications counted as long as time
-    /// permits.
-    package func broadcasts() async throws(PostgresError) -> [BroadcastReach] {
-        let deadline = ContinuousClock.now + Self.patience
-        let result = try await self.pool.query(
-            StatisticsSQL.broadcasts, .int4(Self.mostBroadcasts), timeout: Self.patience)
-        var broadcasts = try result.map { (row) throws(PostgresError) in
-            BroadcastReach(
-                id: try row.id(0),
-                org: try row.text(1),
-                job: try row.text(2),
-                type: try row.optionalText(3) ?? "",
-                stored: try row.int8(4)
-            )
-        }
-        for index in broadcasts.indices {
-            let left = deadline - .now
-            guard left > .zero else { break }
-            do throws(PostgresError) {
-                let counted = try await self.pool.query(
-                    StatisticsSQL.reach, .text(broadcasts[index].org), .text(broadcasts[index].job), timeout: left)
-                broadcasts[index].reach = try counted.first.map { (row) throws(PostgresError) in try Reach(row) }
-            } catch  where error.code == .timeout || error.code == .unavailable || error.sqlState == "57014" {
-                break
-            }
-        }
-        return broadcasts
     }
 
     /// The newest failed attempts since a moment, newest first.
@@ -236,20 +194,6 @@ enum StatisticsSQL {
             SELECT type, stored_at, \(Reach.source) FROM carillon.notifications
             WHERE stored_at >= $1 ORDER BY stored_at DESC LIMIT $2
         ) n GROUP BY n.type ORDER BY 2 DESC, 1 LIMIT $3
-        """
-
-    /// $1: limit.
-    static let broadcasts = """
-        SELECT b.id, b.org_id, b.job_id,
-            (SELECT f ->> 1 FROM jsonb_array_elements(b.fields) f WHERE f ->> 0 = 'type' LIMIT 1),
-            (SELECT coalesce(sum(stored), 0)::int8 FROM carillon.broadcast_pages WHERE broadcast = b.id)
-        FROM carillon.broadcasts b ORDER BY b.id DESC LIMIT $1
-        """
-
-    /// $1: organisation, $2: job id.
-    static let reach = """
-        SELECT \(Reach.columns) FROM carillon.notifications n
-        WHERE n.org_id = $1 AND n.job_id = $2 AND n.job_id IS NOT NULL
         """
 
     /// The literals let the index `delivery_attempts_failed` serve it.

@@ -105,7 +105,7 @@ extension Schema {
                 "deferred": .count,
                 "cancelled": .count,
             ]).orNull("The number of notifications by status; null if those of a broadcast are not counted."),
-            "reach": .object(["stored": .count("Stored notifications.")] + Schema.reach(.count)).orNull(
+            "reach": .object(["stored": .count("Stored notifications.")] + Schema.reach).orNull(
                 "The reach of the notifications; one may count in several places. Those held for a digest are "
                     + "not included."
             ),

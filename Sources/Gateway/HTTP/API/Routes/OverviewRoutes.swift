@@ -8,12 +8,36 @@ import Storage
 
 /// The state of the installation over a span of time, for admins: `/v1/admin/overview`.
 struct OverviewRoutes {
-    let base: GatewayBase
-    private let overview: OverviewService
+    /// Counts that several callers may share.
+    private struct Question: Hashable {
+        let span: Span
+        /// Nil for all organisations.
+        let org: String?
+    }
+
+    /// The spans that an overview covers.
+    private enum Span: String, CaseIterable {
+        case hour = "1h"
+        case day = "24h"
+        case week = "7d"
+
+        var duration: Duration {
+            switch self {
+            case .hour: .seconds(3_600)
+            case .day: .seconds(86_400)
+            case .week: .seconds(7 * 86_400)
+            }
+        }
+    }
+
+    private let counts: SharedReading<Question, OverviewStore.Summary>
 
     init(base: GatewayBase) {
-        self.base = base
-        self.overview = OverviewService(store: base.database.overviews, now: base.now)
+        self.counts = SharedReading { question in
+            let end = base.now()
+            let since = end - question.span.duration
+            return try await base.database.overviews.summary(since: since, org: question.org, now: end)
+        }
     }
 
     func add(to routes: Routes) {
@@ -22,35 +46,22 @@ struct OverviewRoutes {
 
     private static let show = Operation(
         "getOverview",
-        "Returns counts, rates and latencies over a span that ends now, and the running processes.",
+        "Returns counts, rates and latencies over a span that ends now.",
         "Counted from the newest 200,000 notifications and attempts, and cached for at least five seconds.",
         scope: .admin,
         query: [
-            "span?": .cases(of: OverviewService.Span.self)("Defaults to `1h`."),
+            "span?": .cases(of: Span.self)("Defaults to `1h`."),
             "org?": .text(JobLimits.org)("Counts and latencies of this organisation only."),
         ],
         answers: [.ok("The overview.", .overview)])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.show)
-        let span = query.choice("span", of: OverviewService.Span.self) ?? .hour
+        let span = query.choice("span", of: Span.self) ?? .hour
         let org = query.text("org", limit: JobLimits.org)
         try query.finish()
-        let summary = try await self.overview.summary(OverviewService.Question(span: span, org: org))
-        let nodes = try await self.base.live.survey.nodes()
-        let dispatchers = try await self.base.live.survey.dispatchers()
-        return Response.object(capacity: 4_096) { writer in
-            Self.write(summary, to: &writer)
-            writer.key("processes")
-            writer.beginArray()
-            for node in nodes {
-                Self.write("gateway", node.id, isAlive: node.isAlive, node.process, to: &writer)
-            }
-            for dispatcher in dispatchers {
-                Self.write("dispatcher", dispatcher.name, isAlive: dispatcher.isAlive, dispatcher.process, to: &writer)
-            }
-            writer.endArray()
-        }
+        let summary = try await self.counts.value(Question(span: span, org: org))
+        return Response.object(capacity: 4_096) { Self.write(summary, to: &$0) }
     }
 
     private static func write(_ summary: OverviewStore.Summary, to writer: inout JSONWriter) {
@@ -91,22 +102,6 @@ struct OverviewRoutes {
         writer.member("p99", latency.p99)
         writer.endObject()
     }
-
-    private static func write(
-        _ role: String,
-        _ name: String,
-        isAlive: Bool,
-        _ process: ProcessNote?,
-        to writer: inout JSONWriter
-    ) {
-        writer.beginObject()
-        writer.member("role", role)
-        writer.member("name", name)
-        writer.member("version", process?.version)
-        writer.member("started_at", process?.startedAt.rfc3339)
-        writer.member("alive", isAlive)
-        writer.endObject()
-    }
 }
 
 extension Schema {
@@ -116,7 +111,7 @@ extension Schema {
             "since": .time("The earliest time of the counts."),
             "complete": .bool("False if rows exceeded the limit; `since` is then later than requested."),
             "stored": .count("All notifications."),
-        ] + Schema.reach(.count) + [
+        ] + Schema.reach + [
             "latency": .object([
                 "socket": Schema.latency.orNull("From the job to the proof of an open socket within two minutes."),
                 "push": Schema.latency.orNull(
@@ -130,14 +125,6 @@ extension Schema {
             "dead_letters": .count("Up to 200,000."),
             "organisations": .list(
                 of: .object(["org_id": .string, "stored": .count]), max: 20)("The largest, of all notifications."),
-            "processes": .list(
-                of: .object([
-                    "role": .choice("gateway", "dispatcher"),
-                    "name": .string,
-                    "version": .string.orNull,
-                    "started_at": .time.orNull,
-                    "alive": .bool,
-                ]), max: 200_000),
         ])
 
     private static let latency = Schema.object([

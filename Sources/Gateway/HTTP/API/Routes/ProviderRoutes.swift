@@ -31,12 +31,6 @@ struct ProviderRoutes {
                     "providers": .list(
                         of: .object([
                             "provider": .string,
-                            "waiting": .integer,
-                            "retries": .integer,
-                            "oldest_waiting_seconds": .integer.orNull(
-                                "The age of the oldest delivery since it was first appended, whether queued, "
-                                    + "waiting for a retry or held back. Null without deliveries."
-                            ),
                             "ways": .list(
                                 of: .object([
                                     "app": .string,
@@ -72,22 +66,10 @@ struct ProviderRoutes {
 
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
         let report = try await self.base.live.providerBoard.report(now: self.base.now())
-        let providers = Provider.wellKnown
-        let streams = try await self.base.live.survey.streams()
-        let now = try await self.base.live.survey.time()
         return Response.object { writer in
-            writer.array("providers", providers) { writer, provider in
-                let own = streams.filter { $0.provider == provider }
+            writer.array("providers", Provider.wellKnown) { writer, provider in
                 writer.beginObject()
                 writer.member("provider", provider.rawValue)
-                writer.member("waiting", own.reduce(0) { $0 + $1.length })
-                writer.member("retries", own.reduce(0) { $0 + $1.retries })
-                writer.key("oldest_waiting_seconds")
-                if let oldest = own.compactMap(\.waitingSince).min() {
-                    writer.integer(max(0, (now - oldest).components.seconds))
-                } else {
-                    writer.null()
-                }
                 writer.array("ways", report.states.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
                 writer.array("counts", report.counts.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
                 writer.endObject()

@@ -101,8 +101,13 @@ extension Schema {
                 "The cap that the user has reached, or in quiet hours will have reached at their end."),
             "quiet_until": .string.orNull,
             "channels": .list(
-                of: .object(["channel": .channel, "used": .bool, "reason": .string, "at": .time.orNull]), max: 3)(
-                    "Whether each channel is used, and why."),
+                of: .object([
+                    "channel": .channel,
+                    "used": .bool,
+                    "reason": .string,
+                    "text": .string("The reason in words."),
+                    "at": .time.orNull,
+                ]), max: 3)("Whether each channel is used, and why."),
             "steps": .list(
                 of: .object([
                     "at": .time,

@@ -33,7 +33,6 @@ struct StatisticsRoutes {
 
     private func statistics(_ request: Request, _ context: APIContext) async throws -> Response {
         let summary = try await self.statistics.summary()
-        let broadcasts = try await self.statistics.broadcasts()
         return Response.object(capacity: 16_384) { writer in
             writer.member("since", summary.since.rfc3339)
             writer.member("complete", summary.isComplete)
@@ -49,16 +48,6 @@ struct StatisticsRoutes {
                 writer.endObject()
             }
             writer.endArray()
-            writer.array("broadcasts", broadcasts) { writer, broadcast in
-                writer.beginObject()
-                writer.member("id", broadcast.id.description)
-                writer.member("org", broadcast.org)
-                writer.member("job_id", broadcast.job)
-                writer.member("type", broadcast.type)
-                writer.member("stored", broadcast.stored)
-                ReachShape.write(broadcast.reach, to: &writer)
-                writer.endObject()
-            }
         }
     }
 
@@ -196,16 +185,14 @@ struct StatisticsRoutes {
 
 extension Schema {
     /// The counts of a reach, after `stored`.
-    static func reach(_ count: Schema) -> Fields {
-        [
-            "no_device": count("The recipient has no reachable device: it stays in the inbox, or has failed."),
-            "accepted": count("A push provider or the mail relay accepted it."),
-            "failed": count("It could not be sent."),
-            "delivered": count("A client confirmed it."),
-            "opened": count("The user opened it."),
-            "read": count("The user read it."),
-        ]
-    }
+    static let reach: Fields = [
+        "no_device": .count("The recipient has no reachable device: it stays in the inbox, or has failed."),
+        "accepted": .count("A push provider or the mail relay accepted it."),
+        "failed": .count("It could not be sent."),
+        "delivered": .count("A client confirmed it."),
+        "opened": .count("The user opened it."),
+        "read": .count("The user read it."),
+    ]
 
     static let statistics = Schema(
         "Statistics",
@@ -229,19 +216,7 @@ extension Schema {
             "types_since": .time.orNull(
                 "The first notification that `types` counts; null if they count all of the last 24 hours."),
             "types": .list(
-                of: .object(["type": .string, "stored": .count] + Schema.reach(.count)), max: 100),
-            "broadcasts": .list(
-                of: .object(
-                    [
-                        "id": .uuid,
-                        "org": .string,
-                        "job_id": .string,
-                        "type": .string,
-                        "stored": .count("All notifications that it stored."),
-                    ] + Schema.reach(.count.orNull)), max: 10)(
-                    "The newest broadcasts. Null if counting takes longer than five seconds; use GET "
-                        + "/v1/jobs/{id} then."
-                ),
+                of: .object(["type": .string, "stored": .count] + Schema.reach), max: 100),
         ])
 
     static let failure = Schema(

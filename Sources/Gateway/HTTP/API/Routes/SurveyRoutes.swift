@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// Backlogs and live processes, for admins: `/v1/admin/streams` and `/v1/admin/nodes`.
@@ -25,12 +26,18 @@ struct SurveyRoutes {
                     "streams": .list(
                         of: .object([
                             "name": .string,
+                            "lane": .lane,
+                            "provider": .string.orNull("Null for jobs."),
                             "length": .count,
                             "lag": .count.orNull,
                             "pending": .count,
+                            "oldest_seconds": .count.orNull("The age of the oldest entry."),
                             "oldest_pending_seconds": .count.orNull,
+                            "consumers": .count,
                             "retries": .count,
-                            "oldest_waiting_seconds": .count.orNull(
+                            "overdue_seconds": .count.orNull(
+                                "How long the first delivery that waits for a retry or is held back has been due."),
+                            "waited_seconds": .count.orNull(
                                 "The age of the oldest entry since it was first appended, whether queued, in "
                                     + "flight, waiting for a retry or held back. Null without entries."
                             ),
@@ -42,22 +49,8 @@ struct SurveyRoutes {
         let streams = try await self.base.live.survey.streams()
         let now = try await self.base.live.survey.time()
         return Response.object { writer in
-            writer.array("streams", streams) { writer, stream in
-                writer.beginObject()
-                writer.member("name", stream.name)
-                writer.member("length", stream.length)
-                writer.member("lag", stream.lag)
-                writer.member("pending", stream.pending)
-                writer.member("oldest_pending_seconds", stream.oldestPending.map { Self.seconds(since: $0, now) })
-                writer.member("retries", stream.retries)
-                writer.member("oldest_waiting_seconds", stream.waitingSince.map { Self.seconds(since: $0, now) })
-                writer.endObject()
-            }
+            writer.array("streams", streams) { StreamShape($1, now: now).write(to: &$0) }
         }
-    }
-
-    private static func seconds(since oldest: Timestamp, _ now: Timestamp) -> Int64 {
-        max(0, (now - oldest).components.seconds)
     }
 
     private static let nodes = Operation(
@@ -71,6 +64,8 @@ struct SurveyRoutes {
                     "gateways": .list(
                         of: .object([
                             "id": .string,
+                            "version": .string.orNull,
+                            "started_at": .time.orNull,
                             "alive": .bool,
                             "connections": .count.orNull(
                                 "Sockets and event streams at the last lease renewal, every five seconds; null "
@@ -78,7 +73,13 @@ struct SurveyRoutes {
                             ),
                         ]), max: 100_000),
                     "dispatchers": .list(
-                        of: .object(["name": .string, "alive": .bool, "pending": .count]), max: 100_000),
+                        of: .object([
+                            "name": .string,
+                            "version": .string.orNull,
+                            "started_at": .time.orNull,
+                            "alive": .bool,
+                            "pending": .count,
+                        ]), max: 100_000),
                 ]))
         ])
 
@@ -89,6 +90,8 @@ struct SurveyRoutes {
             writer.array("gateways", nodes) { writer, node in
                 writer.beginObject()
                 writer.member("id", node.id)
+                writer.member("version", node.process?.version)
+                writer.member("started_at", node.process?.startedAt.rfc3339)
                 writer.member("alive", node.isAlive)
                 writer.member("connections", node.connections)
                 writer.endObject()
@@ -96,6 +99,8 @@ struct SurveyRoutes {
             writer.array("dispatchers", dispatchers) { writer, dispatcher in
                 writer.beginObject()
                 writer.member("name", dispatcher.name)
+                writer.member("version", dispatcher.process?.version)
+                writer.member("started_at", dispatcher.process?.startedAt.rfc3339)
                 writer.member("alive", dispatcher.isAlive)
                 writer.member("pending", dispatcher.pending)
                 writer.endObject()

@@ -10,11 +10,9 @@ import { h, readable } from "./dom.js";
 export function deliveries(page) {
   const failures = h("div");
   const types = h("div");
-  const casts = h("div");
   const reports = h("div");
   const element = h("div", { class: "view" }, card("Outcomes by type, last 24 hours", types),
-    card("Outcomes of the newest broadcasts", casts), card("Recent failures", failures),
-    card("Reports from browsers and phones", reports));
+    card("Recent failures", failures), card("Reports from browsers and phones", reports));
 
   async function update() {
     const [statistics, failed, reported] = await Promise.all([
@@ -24,23 +22,20 @@ export function deliveries(page) {
     const start = statistics?.types_since;
     fill(types, [statistics?.types ?? null, start], () => [
       start ? countNote({ since: start }) : null,
-      rates("Types", "Type", statistics?.types, ({ type }) => readable(type)),
+      rates(statistics?.types),
     ].filter(Boolean));
-    fill(casts, statistics?.broadcasts ?? null, () =>
-      rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org, type }) =>
-        [readable(type), " ", h("code", null, org ? `${org}/${job_id}` : job_id)]));
     fill(failures, failed, () => failureTable(failed));
     fill(reports, reported, () => reportTables(reported));
   }
   return { element, update, every: 15_000 };
 }
 
-function rates(caption, column, rows, name) {
+function rates(rows) {
   if (!rows) return h("p", { class: "hint empty" }, "Not available from this gateway.");
-  const share = (row, part, kind) => (row[part] === null ? "–" : bar(row[part], row.stored, kind));
-  const columns = [column, "#Stored", "#No device", "Accepted by a provider", "Delivered", "Opened", "Read", "#Failed"];
-  return table(caption, columns, rows.map((row) => [
-    name(row), number(row.stored), number(row.no_device), share(row, "accepted", "good"), share(row, "delivered", "good"),
+  const share = (row, part, kind) => bar(row[part], row.stored, kind);
+  const columns = ["Type", "#Stored", "#No device", "Accepted by a provider", "Delivered", "Opened", "Read", "#Failed"];
+  return table("Types", columns, rows.map((row) => [
+    readable(row.type), number(row.stored), number(row.no_device), share(row, "accepted", "good"), share(row, "delivered", "good"),
     share(row, "opened"), share(row, "read"), row.failed ? h("span", { class: "bad" }, number(row.failed)) : number(row.failed),
   ]), "No notifications.");
 }

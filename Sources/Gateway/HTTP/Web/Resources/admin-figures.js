@@ -88,20 +88,14 @@ export function organisationTable(counts, chosen, hrefOf, choose) {
   ].filter(Boolean);
 }
 
-/** Merges the processes of the overview with the nodes, by program and name; null if both are. */
-export function mergeProcesses(counts, survey) {
-  if (!counts && !survey) return null;
-  const merged = new Map();
-  const add = (role, name, facts) => {
-    const key = `${role}/${name}`;
-    merged.set(key, { role, name, ...merged.get(key), ...facts });
-  };
-  for (const { role, name, ...facts } of counts?.processes ?? []) add(role, name, facts);
-  for (const { id, ...facts } of survey?.gateways ?? []) add("gateway", id, facts);
-  for (const { name, ...facts } of survey?.dispatchers ?? []) add("dispatcher", name, facts);
-  const order = (one, other) => other.role.localeCompare(one.role) || Number(other.alive) - Number(one.alive)
-    || one.name.localeCompare(other.name);
-  return [...merged.values()].sort(order);
+/** The gateways and dispatchers as processes, the living ones of each first; null if unknown. */
+export function processesOf(survey) {
+  if (!survey) return null;
+  const order = (one, other) => Number(other.alive) - Number(one.alive) || one.name.localeCompare(other.name);
+  return [
+    ...survey.gateways.map((node) => ({ role: "gateway", name: node.id, ...node })).sort(order),
+    ...survey.dispatchers.map((dispatcher) => ({ role: "dispatcher", ...dispatcher })).sort(order),
+  ];
 }
 
 /** The processes with version, uptime and load. */

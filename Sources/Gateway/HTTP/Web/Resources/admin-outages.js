@@ -6,16 +6,17 @@ import { channelName } from "./admin-words.js";
 import { h } from "./dom.js";
 
 /** Whether a stream has jobs rather than a provider's deliveries. */
-export const isJobs = ({ name }) => !name.includes(":deliveries:");
+export const isJobs = ({ provider }) => !provider;
 
-/**
- * The provider of a stream: `fcm` of `carillon:{fcm}:deliveries:bulk`, and in a cluster of
- * `carillon:{a}:fcm:deliveries:bulk`.
- */
-const providerOf = ({ name }) => /(\w+)\}?:deliveries:/.exec(name)?.[1];
+/** Counts the deliveries that wait in their streams or for a retry; null if unknown. */
+export const deliveriesIn = (streams) => (streams
+  ? streams.reduce((sum, stream) => sum + (isJobs(stream) ? 0 : stream.length + stream.retries), 0) : null);
 
-/** Counts a provider's deliveries that wait: in its streams, for a retry, or held back. */
-export const deliveriesOf = (provider) => provider.waiting + provider.retries;
+/** The streams of a provider's deliveries; undefined if unknown. */
+export const streamsOf = (name, streams) => streams?.filter(({ provider }) => provider === name);
+
+/** How many seconds the oldest work of some streams has waited; 0 without work. */
+export const oldestIn = (streams) => Math.max(0, ...streams.map((stream) => stream.waited_seconds ?? 0));
 
 const count = (value, one, many) => `${number(value)} ${value === 1 ? one : many}`;
 
@@ -28,8 +29,8 @@ export function outages({ counts, processes, streams, providers, dispatchers, st
     ...errors.map(([name, error]) => ({
       key: `unread-${name}`, kind: "bad", title: `The gateway cannot tell ${name}.`, text: [`${error.message}.`.replace(/\.\.$/, ".")],
     })),
-    ...deadPrograms(processes, counts),
-    ...breakers(providers ?? []),
+    ...deadPrograms(processes),
+    ...breakers(providers ?? [], streams),
     ...lateStreams(streams ?? [], providers ?? [], statistics),
     ...lateSteps(counts),
     ...deadLetters(counts),
@@ -44,13 +45,9 @@ export function bannerOf({ key, kind, title, text, provider }) {
     h("strong", null, title), " ", text);
 }
 
-function deadPrograms(processes, counts) {
+function deadPrograms(processes) {
   if (!processes) return [];
-  const isGone = (role) => {
-    const known = processes.filter((process) => process.role === role);
-    // Without the overview's list, a dispatcher is unknown until it has taken a job.
-    return (counts || known.length) && !known.some((process) => process.alive);
-  };
+  const isGone = (role) => !processes.some((process) => process.role === role && process.alive);
   return [
     isGone("dispatcher") ? { key: "no-dispatcher", kind: "bad", title: "No dispatcher is running.",
       text: ["Jobs wait in their streams until you start one. Nothing is lost."] } : null,
@@ -60,19 +57,20 @@ function deadPrograms(processes, counts) {
 }
 
 /** The providers and apps whose circuit breaker is open or probing on some dispatcher. */
-function breakers(providers) {
+function breakers(providers, streams) {
   return providers.flatMap((provider) => {
+    const own = streamsOf(provider.provider, streams);
+    const waiting = deliveriesIn(own);
     const out = provider.ways.filter((way) => way.breaker !== "closed");
     return [...new Set(out.map((way) => way.app))].map((app) => {
       const ways = out.filter((way) => way.app === app);
       const next = ways.map((way) => way.open_until).filter(Boolean).sort()[0];
-      const waiting = deliveriesOf(provider);
       return {
         key: `breaker-${provider.provider}-${app}`, kind: "bad", provider: provider.provider,
         title: `${channelName(provider.provider)} is unavailable for app ${app}.`,
         text: [
-          waiting ? `${count(waiting, "delivery waits", "deliveries wait")}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
-            : "Nothing is waiting. ",
+          waiting ? `${count(waiting, "delivery waits", "deliveries wait")}, the oldest for ${span(oldestIn(own))}. `
+            : waiting === 0 ? "Nothing is waiting. " : "",
           ...(next ? ["Next attempt ", until(next), ". "] : ["Test calls are checking whether it is back. "]),
           h("a", { href: "#deliveries" }, "Show failures"),
         ],
@@ -84,25 +82,23 @@ function breakers(providers) {
 /** The streams that an alert would name, except those of a provider that is unavailable. */
 function lateStreams(streams, providers, statistics) {
   const isOut = (name) => providers.some(({ provider, ways }) => provider === name && ways.some(({ breaker }) => breaker !== "closed"));
-  const late = streams.filter((stream) => isLate(stream, streams, statistics) && !isOut(providerOf(stream)));
+  const late = streams.filter((stream) => isLate(stream, streams, statistics) && !isOut(stream.provider));
   if (!late.length) return [];
   const names = late.flatMap((stream, index) =>
-    [index ? ", " : "", h("code", null, stream.name), ` (oldest ${span(stream.oldest_waiting_seconds)})`]);
+    [index ? ", " : "", h("code", null, stream.name), ` (oldest ${span(stream.waited_seconds)})`]);
   return [{ key: "late-streams", kind: "bad", title: `Work is late in ${count(late.length, "stream", "streams")}:`,
     text: [...names, ". Start dispatchers, or see in their log what they retry."] }];
 }
 
-const isBulk = ({ name }) => /:(bulk|\{overflow\})$/.test(name);
+const isBulk = ({ lane }) => lane === "bulk";
 
 /** Whether a stream's oldest entry waits too long; the rules are those of the alerts. */
 export function isLate(stream, streams, statistics) {
   const limit = isBulk(stream) ? 3_600 : isJobs(stream) ? 60 : 120;
-  if ((stream.oldest_waiting_seconds ?? 0) <= limit) return false;
+  if ((stream.waited_seconds ?? 0) <= limit) return false;
   if (isJobs(stream)) return true;
-  const provider = providerOf(stream);
-  const lanes = streams.filter((other) => providerOf(other) === provider && isBulk(other) === isBulk(stream));
-  const waiting = lanes.reduce((sum, { length, retries }) => sum + length + retries, 0);
-  return waiting > 20 || (!isBulk(stream) && !acceptsNow(provider, statistics));
+  const lanes = streamsOf(stream.provider, streams).filter((other) => isBulk(other) === isBulk(stream));
+  return deliveriesIn(lanes) > 20 || (!isBulk(stream) && !acceptsNow(stream.provider, statistics));
 }
 
 /** Whether a provider accepted something in the last ten minutes. */

@@ -3,10 +3,10 @@
 
 import { chart } from "./admin-charts.js";
 import {
-  countNote, countTiles, latencyTable, mergeProcesses, organisationTable, processTable, tile, waitingTiles,
+  countNote, countTiles, latencyTable, organisationTable, processesOf, processTable, tile, waitingTiles,
 } from "./admin-figures.js";
 import { address, Field, segments } from "./admin-forms.js";
-import { bannerOf, deliveriesOf, isJobs, isLate, outages } from "./admin-outages.js";
+import { bannerOf, deliveriesIn, isJobs, isLate, oldestIn, outages, streamsOf } from "./admin-outages.js";
 import { card, dateTime, fill, number, pill, span, table, until } from "./admin-parts.js";
 import { channelIDs, channelName } from "./admin-words.js";
 import { h } from "./dom.js";
@@ -66,7 +66,7 @@ export function overview(page, _, query) {
     fault.textContent = isInput ? page.explain(counts.error) : "";
     const names = [[isInput ? {} : counts, "the counts"], [survey, "which processes run"], [waiting, "how long the streams are"],
       [statistics, "the last hour"], [known, "the state of providers"]];
-    const all = mergeProcesses(counts.value, survey.value);
+    const all = processesOf(survey.value);
     const found = outages({
       counts: counts.value, processes: all, streams: waiting.value?.streams, providers: known.value?.providers,
       dispatchers: known.value?.dispatchers, statistics: statistics.value, errors: names.filter(([answer]) => answer.error).map(([answer, name]) => [name, answer.error]),
@@ -82,12 +82,12 @@ export function overview(page, _, query) {
       organisationTable(counts.value, chosen.org, (org) => hrefOf({ ...chosen, org }), (org) => choose({ org })));
     form.offer(counts.value?.organisations ?? []);
     const { since, complete, channels } = statistics.value ?? {};
-    fill(nowTiles, [counts, survey, waiting, known, since, complete, channels], () => [
-      ...waitingTiles(counts.value), ...stateTiles(survey.value, waiting.value, known.value, statistics.value),
+    fill(nowTiles, [counts, survey, waiting, since, complete, channels], () => [
+      ...waitingTiles(counts.value), ...stateTiles(survey.value, waiting.value, statistics.value),
     ]);
     fill(processes, [all, Math.floor(Date.now() / 30_000)], () => processTable(all));
     fill(streams, waiting, () => streamTable(waiting.value, statistics.value));
-    fill(providers, known, () => providerTable(known.value));
+    fill(providers, [known, waiting], () => providerTable(known.value, waiting.value?.streams));
     fill(charts, [since, complete, channels], () => chartRow(statistics.value));
   }
 
@@ -145,10 +145,10 @@ class ChoiceForm {
 }
 
 /** The tiles of what waits now; whatever could not be read is null. */
-function stateTiles(survey, waiting, known, statistics) {
+function stateTiles(survey, waiting, statistics) {
   const sumOf = (list, value) => (list ? list.reduce((total, one) => total + (value(one) ?? 0), 0) : null);
   const lagging = sumOf(waiting?.streams, (stream) => (isJobs(stream) ? stream.lag : 0));
-  const oldest = waiting ? Math.max(0, ...waiting.streams.map((stream) => stream.oldest_waiting_seconds ?? 0)) : null;
+  const oldest = waiting ? oldestIn(waiting.streams) : null;
   const isBehind = (waiting?.streams ?? []).some((stream) => isLate(stream, waiting.streams, statistics));
   const counts = (statistics?.channels ?? []).flatMap(({ outcomes }) => outcomes);
   const sent = sumOf(counts.filter(({ outcome }) => ["accepted", "delivered"].includes(outcome)).flatMap((one) => one.counts), Number);
@@ -156,7 +156,7 @@ function stateTiles(survey, waiting, known, statistics) {
   return [
     isCounted ? tile("connections", number(sumOf(survey.gateways, (node) => node.connections))) : null,
     tile("jobs waiting", number(lagging), { kind: lagging > 10_000 ? "warn" : "" }),
-    tile("deliveries waiting", number(sumOf(known?.providers, deliveriesOf)), { kind: isBehind ? "warn" : "" }),
+    tile("deliveries waiting", number(deliveriesIn(waiting?.streams)), { kind: isBehind ? "warn" : "" }),
     tile("oldest waiting", span(oldest), { kind: isBehind ? "warn" : "" }),
     statistics ? sentTile(number(sent), statistics) : null,
   ].filter(Boolean);
@@ -172,8 +172,8 @@ function streamTable(waiting, statistics) {
   return table("Streams", columns, waiting.streams.map((stream) => [
     h("code", null, stream.name), number(stream.length), number(stream.lag), number(stream.pending),
     isJobs(stream) ? "–" : number(stream.retries),
-    isLate(stream, waiting.streams, statistics) ? h("span", { class: "bad" }, span(stream.oldest_waiting_seconds))
-      : span(stream.oldest_waiting_seconds),
+    isLate(stream, waiting.streams, statistics) ? h("span", { class: "bad" }, span(stream.waited_seconds))
+      : span(stream.waited_seconds),
   ]), "No streams yet.");
 }
 
@@ -181,7 +181,7 @@ function streamTable(waiting, statistics) {
 const breakers = { closed: "good", probing: "warn", open: "bad" };
 
 /** A row for each provider and app, with the worst of its dispatchers' breakers. */
-function providerTable(known) {
+function providerTable(known, streams) {
   if (!known) return none();
   const rank = Object.keys(breakers);
   const rows = (known.providers ?? []).flatMap((provider) => [...Map.groupBy(provider.ways, (way) => way.app)].map(([app, ways]) => {
@@ -191,7 +191,8 @@ function providerTable(known) {
     const part = those.length < ways.length ? h("div", { class: "hint" }, `on ${number(those.length)} of ${number(ways.length)}`) : null;
     return [
       channelName(provider.provider), app, [pill(worst, breakers[worst]), part].filter(Boolean), next ? until(next) : "",
-      number(ways.length), number(ways.reduce((sum, way) => sum + way.in_flight, 0)), number(deliveriesOf(provider)),
+      number(ways.length), number(ways.reduce((sum, way) => sum + way.in_flight, 0)),
+      number(deliveriesIn(streamsOf(provider.provider, streams))),
     ];
   }));
   const columns = ["Provider", "App", "Breaker", "Open until", "#Dispatchers", "#In flight", "#Waiting"];

@@ -3,7 +3,7 @@
 
 import { address, Field, offer, select, showFaults, typeChoices } from "./admin-forms.js";
 import { card, dateTime, detailsOf, facts, number, pill, table, timeline } from "./admin-parts.js";
-import { channelName, fateWords, stepName } from "./admin-words.js";
+import { channelName, stepName } from "./admin-words.js";
 import { h } from "./dom.js";
 
 const presences = { actual: "as now", offline: "offline", online: "online and looking", idle: "online, but away" };
@@ -113,7 +113,7 @@ function view(found) {
 function channelTable(channels) {
   return table("Channels", ["Channel", "Used", "Why"], channels.map((fate) => [
     channelName(fate.channel), pill(fate.used ? "yes" : "no", fate.used ? "good" : "neutral"),
-    [fateWords(fate), fate.at ? h("div", { class: "hint" }, "at ", dateTime(fate.at)) : ""],
+    [fate.text, fate.at ? h("div", { class: "hint" }, "at ", dateTime(fate.at)) : ""],
   ]));
 }
 

@@ -84,36 +84,6 @@ const reasons = {
 /** Returns a reason in words, or as it is if it is a provider's own. */
 export const reasonWords = (reason) => (Object.hasOwn(reasons, reason) ? reasons[reason] : reason);
 
-/** The reasons of a simulation, which looks ahead. */
-const fates = {
-  delivery_in_app: "the delivery is to the inbox, which does not interrupt",
-  due: "no rule holds it back",
-  excepted: "the job leaves the user out",
-  expired: "it expires before then",
-  no_device: "the user has no active device, or none that a dispatcher has a provider for",
-  not_asked_for: "it is off unless the user switches it on",
-  not_named: "the job is for other users",
-  not_needed: "not needed",
-  not_of_job: "the job's channels leave it out",
-  not_of_type: "the type has no such channel",
-  not_subscribed: "the user is not subscribed to the topic",
-  offline: "the user is offline",
-  online: "the user is online",
-  online_silently: "the user is online; clients are asked not to ring in quiet hours",
-  presence_unknown: "presence is unknown",
-  proven_by_socket: "a socket proves receipt, so no push is needed",
-  refused: "the user's preferences switch it off for this type",
-  unproven: "on sockets; no proof is expected",
-  unread: "it is still unread at that time",
-  waits_in_inbox: "it waits in the inbox",
-};
-
-/** Returns why a simulated channel is used, or not, in words. */
-export function fateWords({ used, reason }) {
-  if (used && reason === "quiet_hours") return "quiet hours hold it back until they end";
-  return Object.hasOwn(fates, reason) ? fates[reason] : reasonWords(reason);
-}
-
 const ways = {
   client: "confirmed by the client", email: "by e-mail", inbox: "in the inbox", socket: "on sockets", summary: "in a summary",
 };
