@@ -1,6 +1,8 @@
 // Carillon · DocumentationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Foundation
 import Support
 import Testing
@@ -95,6 +97,8 @@ struct TourTests {
                 let reasons = try await stack.deadReasons().values
                 return reasons.contains { $0.contains("type: is not in the catalog") && $0.contains("colour") }
             }
+            let settings = try await bench.gateway.call(.get, "/v1/settings", token: Stack.token(user: "ada"))
+            #expect(settings.body["quiet_hours"] == .null, "the next pages send pushes to the same user")
 
             let other = try await Self.start(bench, snippets, "python", containing: "socketio.Client")
             _ = try await other?.waitForLine("unread: ")

@@ -288,8 +288,8 @@ extension Schema {
             "token": .deviceToken("Hexadecimal for `apns`; the JSON of the browser's PushSubscription for `webpush`."),
             "app?": .text(64).orNull.with("default", .string("default")),
             "environment?": .environment.orNull.with("default", .string("production")),
-            "name?": .text(Device.longestName).orNull("Replaces a device with the same user, app, platform and name."),
-            "device_id?": .text(Device.longestName).orNull,
+            "name?": .text(Device.longestName).orNull("Identifies a device that was registered without `device_id`."),
+            "device_id?": .text(Device.longestName).orNull("Identifies the app's installation, also with a new token."),
             "app_version?": .text(64).orNull,
             "locale?": .locale.orNull,
         ], isClosed: true)
