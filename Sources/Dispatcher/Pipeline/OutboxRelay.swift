@@ -264,7 +264,8 @@ package struct OutboxRelay: Service {
                 continue
             }
             do throws(JSONFault) {
-                jobs.append((row.id, self.job(try JSONParser.parse(text), id: id, at: row.at)))
+                let job = try JSONParser.parse(text)
+                jobs.append((row.id, self.job(job, id: id, entry: "\(row.at.milliseconds)-\(row.id)")))
             } catch {
                 setAside("job: is \(error)", [("job", text[...])])
             }
@@ -276,7 +277,7 @@ package struct OutboxRelay: Service {
     ///
     /// A time of day means the day on which the job was enqueued, however late the relay moves it,
     /// so the row counts as the entry that such a job comes from.
-    private func job(_ value: JSONValue, id: String, at: Timestamp) -> LaneJob {
+    private func job(_ value: JSONValue, id: String, entry: String) -> LaneJob {
         var fields = JobFields.flat(value.object ?? [])
         if !fields.contains(where: { $0.name == "id" }) { fields.append(("id", Array(id.utf8))) }
         let own = value["lane"]?.string.flatMap { Lane(rawValue: $0) }
@@ -284,7 +285,7 @@ package struct OutboxRelay: Service {
         let lane = own ?? type?.lane ?? .normal
         if fields.contains(where: { $0.name == "deliver_local" }) {
             let stream = self.dispatcher.live.jobs.stream(for: lane, fields)
-            fields.append((JobOrigin.movedField, Array("\(stream)/\(at.milliseconds)-\(id)".utf8)))
+            fields.append((JobOrigin.movedField, Array("\(stream)/\(entry)".utf8)))
         }
         return (lane, fields)
     }

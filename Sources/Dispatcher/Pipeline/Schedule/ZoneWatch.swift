@@ -51,12 +51,13 @@ struct ZoneWatch: Sendable {
         guard !state.isCurrent else { return }
         let version = zones.version
         let isNew = try await schedules.zoneVersion() != version
+        let haveRulesChanged = isNew || state.hasChanged
         // Also at every start: a dispatcher with other data of the same version, or one that an
         // update replaces, may have stored or failed schedules since.
-        try await self.recompute()
+        try await self.recompute(haveRulesChanged: haveRulesChanged)
         // Another dispatcher may have been first, but this one may have stored releases by the old
         // rules since.
-        if isNew || state.hasChanged {
+        if haveRulesChanged {
             try await self.dispatcher.database.followUps.reconsiderReleases(
                 now: self.dispatcher.now(), over: Self.releaseSpan)
         }
@@ -67,7 +68,10 @@ struct ZoneWatch: Sendable {
     }
 
     /// Recomputes the due times of all schedules that follow a zone, page by page.
-    private func recompute() async throws {
+    ///
+    /// - Parameter haveRulesChanged: whether a recurring schedule whose zone is missing fails now;
+    ///   otherwise this machine may be the only one that lacks it.
+    private func recompute(haveRulesChanged: Bool) async throws {
         let now = self.dispatcher.now()
         var last: NotificationID?
         var count = 0
@@ -77,7 +81,9 @@ struct ZoneWatch: Sendable {
             last = end.id
             var steps: [ScheduleStore.Step] = []
             for schedule in page {
-                guard let moment = try await self.moment(schedule, now: now), moment != schedule.dueAt else { continue }
+                guard let moment = try await self.moment(schedule, now: now, haveRulesChanged: haveRulesChanged),
+                    moment != schedule.dueAt
+                else { continue }
                 steps.append(
                     ScheduleStore.Step(schedule, to: moment, wall: schedule.wall, firedAt: nil, wakeAt: moment))
             }
@@ -89,7 +95,11 @@ struct ZoneWatch: Sendable {
     }
 
     /// Returns when a schedule is due by the current rules; nil to leave it.
-    private func moment(_ schedule: Schedule, now: Timestamp) async throws -> Timestamp? {
+    private func moment(
+        _ schedule: Schedule,
+        now: Timestamp,
+        haveRulesChanged: Bool
+    ) async throws -> Timestamp? {
         if let wall = schedule.wall, let day = wall.day, !schedule.isRecurring {
             guard let rules = schedule.zone.flatMap({ self.dispatcher.zones.database.rules($0) }) else { return nil }
             return rules.instant(CivilDate(daysSinceEpoch: day), minutes: wall.time.minutes)
@@ -99,10 +109,13 @@ struct ZoneWatch: Sendable {
         do throws(ScheduleFault) {
             recurrence = try schedule.recurrence(self.dispatcher.zones.database)
         } catch {
-            if schedule.state == .waiting { try await self.dispatcher.fail(schedule, error) }
+            if haveRulesChanged, schedule.state == .waiting { try await self.dispatcher.fail(schedule, error) }
             return nil
         }
-        if schedule.state == .waiting { return recurrence.moved(schedule.wall, now: now) }
+        if schedule.state == .waiting {
+            // It may have fired since the scan began.
+            return recurrence.moved(schedule.wall, now: max(now, schedule.lastFiredAt ?? now))
+        }
         // Occurrences that it missed meanwhile are dropped.
         if let next = recurrence.next(after: now)?.at, schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true {
             try await self.dispatcher.database.schedules.revive(schedule.id, at: next)

@@ -133,7 +133,7 @@ package struct PeopleStore: Sendable {
                 SELECT i.notification_id FROM carillon.digest_items i WHERE i.digest_id = d.id
                 ORDER BY i.notification_id LIMIT 1
             ), 'summary', d.due_at, 'digest', NULL FROM carillon.digests d
-            WHERE d.user_id = $1 AND d.state = 'open'
+            WHERE d.user_id = $1 AND d.state = 'open' AND d.count > 0
             UNION ALL
             SELECT NULL, 'schedule', due_at, NULL, job_id FROM carillon.schedules
             WHERE user_id = $1 AND state = 'waiting'

@@ -148,11 +148,17 @@ package enum ScheduleShape {
 /// Reads and writes rows of schedules.
 enum ScheduleColumns {
     /// The columns that ``read(_:)`` reads, in order, of the alias `s`.
-    static let list = """
-        s.id, s.number, s.org_id, s.job_id, s.part, s.user_id, s.source, s.lane::int4, s.fields, s.content, s.due_at,
+    static let list = Self.list(fields: "s.fields")
+    /// The same without the job's fields, which may name a thousand users.
+    static let listWithoutFields = Self.list(fields: "NULL::jsonb")
+
+    private static func list(fields: String) -> String {
+        """
+        s.id, s.number, s.org_id, s.job_id, s.part, s.user_id, s.source, s.lane::int4, \(fields), s.content, s.due_at,
         s.cron, s.zone, s.wall_day, s.wall_minutes::int4, s.starts_at, s.ends_at, s.state, s.state_reason,
         s.last_fired_at, s.attempts::int4, s.created_at
         """
+    }
 
     /// Inserts the rows of ``parameters(_:)``; leaves existing ones alone.
     static let insert = """

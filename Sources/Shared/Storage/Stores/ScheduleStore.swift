@@ -692,7 +692,7 @@ enum ScheduleSQL {
 
     /// $1: last id, $2: now, $3: limit.
     static let zoned = """
-        SELECT \(ScheduleColumns.list) FROM carillon.schedules s
+        SELECT \(ScheduleColumns.listWithoutFields) FROM carillon.schedules s
         WHERE s.zone IS NOT NULL AND s.zone <> 'recipient' AND s.id > $1 AND (s.due_at > $2 OR s.state = 'failed')
         ORDER BY s.id LIMIT $3
         """

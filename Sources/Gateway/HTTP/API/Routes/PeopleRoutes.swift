@@ -138,7 +138,7 @@ extension Schema {
                     "reason": .string.orNull,
                     "job_id": .string.orNull("Of a scheduled job."),
                 ]), max: 100)(
-                    "Postponed steps, digests, and jobs that are scheduled for this user alone, the first ones due."),
+                    "Postponed steps, digests, and jobs scheduled for this user alone, the first ones due."),
         ])
 
     static let personNotification = Schema("PersonNotification", Self.operatorNotification)

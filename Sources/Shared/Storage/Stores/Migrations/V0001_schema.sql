@@ -416,7 +416,7 @@ CREATE TABLE carillon.schedules (
     job_id text COLLATE "C",
     -- The part of a job that was split by time zones.
     part text NOT NULL,
-    -- Null for a job with several recipients, and for a page of a broadcast.
+    -- Null for a job with several recipients or exceptions, and for a page of a broadcast.
     user_id text COLLATE "C",
     -- The job's entry, or `api`.
     source text NOT NULL,
