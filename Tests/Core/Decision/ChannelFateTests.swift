@@ -55,6 +55,10 @@ struct ChannelFateTests {
             ])
         #expect(
             Self.fates(isProven: false) { $0.presence = .online([Facts.connection]) }[1] == "push true due")
+        let stream = ConnectionPresence(
+            connection: "c2", node: "n1", dialect: .sse, state: .active, since: Facts.now)
+        #expect(Self.fates { $0.presence = .online([stream]) }[1] == "push true due")
+        #expect(Self.fates { $0.presence = .online([stream, Facts.connection]) }[1] == "push false proven_by_socket")
         #expect(Self.fates { $0.deviceCount = 0 }[1] == "push false no_device")
         #expect(Self.fates { $0.cap = .type }[1] == "push false capped_by_type")
         #expect(
@@ -84,5 +88,9 @@ struct ChannelFateTests {
         let events = hindered.run()
         #expect(hindered.fates(events).last == ChannelFate(.email, isUsed: false, reason: "no_address"))
         #expect(!events.contains { $0.step == .email })
+        var late = facts
+        late.type.emailDelay = .seconds(3_600)
+        let expiring = Simulation(late, isProven: true)
+        #expect(expiring.fates(expiring.run()).last == ChannelFate(.email, isUsed: false, reason: "expired"))
     }
 }

@@ -139,6 +139,20 @@ struct HoldingBackTests {
         #expect(inherited == own)
     }
 
+    @Test("the user's quiet hours apply to a type that has become required, whatever was set for it before")
+    func requiredOverride() {
+        func steps(_ own: QuietOverride, of user: QuietHours?) -> [Step] {
+            Self.steps {
+                $0.type.isRequired = true
+                $0.settings.quietHours = user
+                $0.preference.quietHours = own
+            }
+        }
+        #expect(steps(.hours(Self.quiet), of: nil) == [.push])
+        let postponed = [Step.postpone(.release, until: Self.quietEnd, reason: .quietHours)]
+        #expect(steps(QuietOverride.none, of: Self.quiet) == postponed)
+    }
+
     @Test("a release pushes, or waits again if it is still quiet")
     func release() {
         #expect(Self.steps(.due(.release)) { _ in } == [.push])

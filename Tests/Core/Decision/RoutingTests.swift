@@ -26,7 +26,7 @@ struct RoutingTests {
             ([.push], Self.online, 1, [.push]),
             ([.push], Self.online, 0, Self.failed(.noDevice)),
             ([.email], Self.online, 1, [.email]),
-            ([.inApp, .email], Self.online, 1, [.publish(isSilent: false), .email]),
+            ([.inApp, .email], Self.online, 1, [.publish(isSilent: false), Self.settled(.unproven), .email]),
             ([.inApp, .email], .offline, 1, Self.inbox(.offline) + [.email]),
             ([.inApp, .push], .offline, 1, [.push]),
             ([.inApp, .push], .offline, 3, [.push]),
@@ -77,7 +77,7 @@ struct RoutingTests {
         .settle(status: .sent, reason: reason, via: socketWay)
     }
 
-    @Test("socket-only notifications settle when no proof can come or none came; otherwise they wait")
+    @Test("notifications without push settle when no proof can come, none came or they have mail; others wait")
     func unprovable() {
         let stream = ConnectionPresence(
             connection: "c2", node: "n1", dialect: .sse, state: .active, since: Facts.now)
@@ -94,8 +94,9 @@ struct RoutingTests {
                     $0.presence = row.presence
                     $0.isRepeat = row.isRepeat
                 }
-                let settled = row.isSettled ? [Self.settled(.unproven)] : []
-                let mail: [Step] = channels.contains(.email) ? [.email] : []
+                let hasMail = channels.contains(.email)
+                let settled = row.isSettled || hasMail ? [Self.settled(.unproven)] : []
+                let mail: [Step] = hasMail ? [.email] : []
                 #expect(decide(facts) == [.publish(isSilent: false)] + settled + mail, "\(row) \(channels)")
             }
         }

@@ -66,6 +66,34 @@ struct RoutedCapTests {
     }
 }
 
+@Suite("Mail of routed notifications", .timeLimit(.minutes(10)))
+struct RoutedMailTests {
+    @Test("goes out once to a user who is online, although no socket proves receipt")
+    func once() async throws {
+        try await TestDispatcher.with(FakeChannel(provider: .email)) { dispatcher, database in
+            let connection = ConnectionPresence(
+                connection: "c1", node: "n", dialect: .signalr, state: .active, since: TestDispatcher.now)
+            _ = try await dispatcher.presence.register([("ada", connection)])
+            try await dispatcher.redis.send("SET", .text(dispatcher.keys.nodeLease("n")), "gateway")
+            let notification = TestDispatcher.notification(channels: [.inApp, .email])
+            let store = dispatcher.database.notifications
+            _ = try await store.store([notification], areRepeats: false)
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'ada@example.com')")
+            try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)])
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET stored_at = now() - interval '10 minutes'")
+            try await database.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await SweepService(dispatcher: dispatcher).sweep()
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.email, .normal))
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 1)
+            let rows = try await database.pool.query(
+                "SELECT concat_ws(' ', status, status_reason, sent_via) FROM carillon.notifications")
+            #expect(try rows.map { try $0.text(0) } == ["sent unproven socket"])
+        }
+    }
+}
+
 @Suite("Frames of routed notifications", .timeLimit(.minutes(10)))
 struct RoutedFrameTests {
     /// Stores two notifications of a user who has a socket.

@@ -192,7 +192,9 @@ struct SweepServiceTests {
         try await Self.with(logger: lines.logger) { scene in
             var inApp = TestDispatcher.notification(2, channels: [.inApp])
             inApp.jobEntry = "jobs/2-0"
-            _ = try await scene.dispatcher.database.notifications.store([inApp], areRepeats: false)
+            var mailed = TestDispatcher.notification(3, channels: [.inApp, .email])
+            mailed.jobEntry = "jobs/3-0"
+            _ = try await scene.dispatcher.database.notifications.store([inApp, mailed], areRepeats: false)
             try await scene.pool.query(
                 "UPDATE carillon.notifications SET status_reason = NULL, stored_at = now() - interval '10 minutes'")
             try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
@@ -200,7 +202,7 @@ struct SweepServiceTests {
             try await scene.sweeper.sweep()
             let stored = try await scene.dispatcher.database.notifications.load([("ada", inApp.id)])
             #expect(stored.first?.status == .sent)
-            #expect(found() == ["found unowned notifications; routed them again, 1"])
+            #expect(found() == ["found unowned notifications; routed them again, 2"])
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(found().dropFirst() == ["found queued notifications; enqueued them again, 1"])

@@ -263,6 +263,12 @@ struct SettingsRestTests {
                 let reasons = answer.body["errors"]?.texts("reason")
                 #expect(reasons == ["is required and cannot \(rule)"], "\(change)")
             }
+            // Set before the type became required.
+            try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('ada') ON CONFLICT DO NOTHING")
+            try await stack.query(
+                "INSERT INTO carillon.preferences (user_id, type, quiet_off) VALUES ('ada', 'fire', true)")
+            let shown = try await gateway.call(.get, "/v1/preferences", token: token)
+            #expect(shown.body["types"]?.array?.first?["quiet_hours"] == .null)
         }
     }
 

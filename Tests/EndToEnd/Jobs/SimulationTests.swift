@@ -139,6 +139,10 @@ struct SimulationTests {
             // A time in the past is sent at once.
             let late = try await steps(#""deliver_at":"2026-11-19T08:00:00Z""#, at: arrival)
             #expect(late.compactMap { $0["step"]?.string } == ["store", "push"])
+            // A local time on a past day is the job's time, so it may have expired.
+            let past = try await steps(#""deliver_local":"2026-11-18T09:00""#, at: arrival)
+            #expect(past.compactMap { $0["step"]?.string } == ["store"])
+            #expect(past.first?["reason"]?.string == "expired")
 
             let replacing = try await steps(#""collapse_key":"score""#, at: arrival)
             #expect(replacing.compactMap { $0["step"]?.string } == ["replace", "store", "push"])

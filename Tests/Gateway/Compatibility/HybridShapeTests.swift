@@ -112,6 +112,8 @@ struct HybridShapeTests {
         #expect(try value(TypePreference(quietHours: .inherited), night)["quiet_hours_start"]?.string == "22:00:00")
         type.isRequired = true
         #expect(try value(TypePreference(push: false))["push_enabled"]?.bool == true)
+        let required = try value(TypePreference(quietHours: QuietOverride.none), night)
+        #expect(required["quiet_hours_start"]?.string == "22:00:00")
         // A channel that the type does not have is off.
         type.channels = [.inApp]
         #expect(try value(TypePreference(push: true))["push_enabled"]?.bool == false)

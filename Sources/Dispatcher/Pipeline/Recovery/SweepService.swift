@@ -200,18 +200,14 @@ package struct SweepService: Service {
                 try await router.route(
                     reachable.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) },
                     within: fence)
+                // Those that only sockets can get stay unowned in normal operation if none proves
+                // receipt.
                 self.note(
                     "found unowned notifications; routed them again",
-                    reachable.count { !Self.isLeftToSweep($0.notification.channels) })
+                    reachable.count { $0.notification.channels != .inApp })
             }
             try await self.holdTurn()
         }
-    }
-
-    /// Whether the sweep settles notifications on these channels in normal operation: without push,
-    /// nothing waits for the proof of a socket.
-    private static func isLeftToSweep(_ channels: Channels) -> Bool {
-        channels.contains(.inApp) && !channels.contains(.push)
     }
 
     /// Counts and logs rows that were enqueued again.

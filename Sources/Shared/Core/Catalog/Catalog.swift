@@ -183,16 +183,13 @@ extension Catalog {
         try JobDecoder.decode(entry, isKnown: { self[$0] != nil }, check: self.faults)
     }
 
-    /// Decodes the fields of a job as ``job(_:)`` does.
-    ///
-    /// Also checks that its type is in the catalog, and that its texts can be rendered in every
-    /// locale.
+    /// Decodes the fields of a job as ``job(_:)`` does, and checks that its texts can be rendered
+    /// in every locale.
     ///
     /// - Throws: `JobFaults` with every fault.
     package func checkedJob(_ fields: [(name: String, value: [UInt8])]) throws(JobFaults) -> Job {
         let job = try self.job(fields.map { ($0.name, $0.value[...]) })
         guard case .notification(let content) = job.payload else { return job }
-        guard self[content.type] != nil else { throw JobFaults([JobFault("type", JobFault.notInCatalog)]) }
         let faults = self.variableFaults(content)
         guard faults.isEmpty else { throw JobFaults(faults) }
         return job

@@ -186,9 +186,9 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     let quietEnd = facts.quietEnd
     let publish = Step.publish(isSilent: quietEnd != nil)
     guard channels.contains(.push) else {
-        // A proof settles it with one write. Without one, settle here, or the sweeper finds it
-        // again and again.
-        let isOver = facts.isRepeat || !facts.mayBeProven
+        // A proof settles it with one write. If none can come, settle here, or the sweeper finds it
+        // again and again. If it has mail, settle here too, or the sweeper repeats the mail.
+        let isOver = facts.isRepeat || !facts.mayBeProven || channels.contains(.email)
         return [publish] + (isOver ? [onSockets(.unproven)] : []) + mail
     }
     // Settled now: a later look would push it as soon as the cap has room or quiet hours are over.

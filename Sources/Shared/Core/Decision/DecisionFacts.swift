@@ -91,6 +91,8 @@ package struct DecisionFacts: Sendable {
     /// The quiet hours that apply to this notification; nil for none.
     private var quietHours: QuietHours? {
         if self.type.quietHours == .ignore, self.notification.severity == .alert { return nil }
+        // The type's own may be from before it became required; the user cannot remove them.
+        if self.type.isRequired { return self.settings.quietHours }
         switch self.preference.quietHours {
         case .some(QuietOverride.none): return nil
         case .hours(let own): return own

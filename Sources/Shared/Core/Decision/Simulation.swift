@@ -18,7 +18,7 @@ package struct Simulation: Sendable {
 
     /// - Parameters:
     ///   - facts: those of the notification's arrival; their progress is ignored.
-    ///   - isProven: whether sockets prove receipt.
+    ///   - isProven: whether sockets that can prove receipt do.
     ///   - mailObstacle: why no mail can be sent, as routing records it; nil if it can.
     package init(_ facts: DecisionFacts, isProven: Bool, mailObstacle: String? = nil) {
         self.facts = facts
@@ -48,7 +48,8 @@ package struct Simulation: Sendable {
                 if step == .email, self.mailObstacle != nil { continue }
                 events.append(Event(at: facts.now, step: step))
                 switch step {
-                case .awaitProof(let deadline) where !self.isProven: later.append((facts.now + deadline, .unproven))
+                case .awaitProof(let deadline) where !(self.isProven && facts.mayBeProven):
+                    later.append((facts.now + deadline, .unproven))
                 case .push: isPushed = true
                 case .postpone(let kind, let until, _): later.append((until, .due(kind)))
                 default: break
@@ -114,7 +115,8 @@ package struct Simulation: Sendable {
             default: break
             }
         }
-        return ChannelFate(.email, isUsed: false, reason: postponed ?? "not_needed")
+        // Only an expiry ends the wait of mail that can go out.
+        return ChannelFate(.email, isUsed: false, reason: postponed == nil ? "not_needed" : Reason.expired.rawValue)
     }
 }
 

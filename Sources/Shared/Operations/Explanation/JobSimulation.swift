@@ -109,9 +109,12 @@ package struct JobSimulation: Sendable {
             return try self.answer(question, facts, devices, at: arrival, channels: channels, holds: [], steps: [])
         }
         var holds: [SimulatedHold] = []
-        if let hold = self.scheduling(question.content, facts) {
-            holds.append(hold)
-            facts = try await self.facts(question, type, devices, now: hold.until ?? arrival)
+        if let (moment, field) = self.scheduling(question.content, facts) {
+            if moment > arrival {
+                holds.append(SimulatedHold(kind: .schedule, at: arrival, until: moment, what: field))
+            }
+            // A local time on a past day is the job's time all the same.
+            facts = try await self.facts(question, type, devices, createdAt: moment, now: max(moment, arrival))
         }
         if let hold = try await self.gathering(question, type, facts) {
             holds.append(hold)
@@ -165,8 +168,9 @@ package struct JobSimulation: Sendable {
         }
     }
 
-    /// Returns the scheduled delivery, which comes before all other rules.
-    private func scheduling(_ content: JobContent, _ facts: DecisionFacts) -> SimulatedHold? {
+    /// Returns the moment of the scheduled delivery, which comes before all other rules, and the
+    /// field that sets it.
+    private func scheduling(_ content: JobContent, _ facts: DecisionFacts) -> (moment: Timestamp, field: String)? {
         if let wall = content.deliverLocal {
             let delivery = LocalDelivery(
                 [(user: facts.notification.user, zone: facts.settings.zone)],
@@ -175,11 +179,10 @@ package struct JobSimulation: Sendable {
                 defaultZone: "",
                 rules: { $0.isEmpty ? self.defaultZone : self.zones.rules($0) }
             )
-            guard let moment = delivery.parts.first?.at, moment > facts.now else { return nil }
-            return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_local")
+            return delivery.parts.first.map { ($0.at, "deliver_local") }
         }
         guard let moment = content.deliverAt, moment > facts.now + JobContent.scheduleTolerance else { return nil }
-        return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_at")
+        return (moment, "deliver_at")
     }
 
     /// Returns the hold of a digest.
@@ -209,16 +212,18 @@ package struct JobSimulation: Sendable {
         return (message.title, message.body)
     }
 
+    /// - Parameter createdAt: the time of the job; now if nil.
     private func facts(
         _ question: Question,
         _ type: NotificationType,
         _ devices: [SimulatedDevice],
+        createdAt: Timestamp? = nil,
         now: Timestamp
     ) async throws -> DecisionFacts {
         let user = question.user
         let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
         let preferences = try await self.recipients.preferences([key]).first ?? RecipientStore.Preferences()
-        let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: now)
+        let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: createdAt ?? now)
         var facts = DecisionFacts(
             draft.notification(id: NotificationID(high: 0, low: 0), user: user),
             type: type,

@@ -172,7 +172,7 @@ struct EffectivePreferences {
         self.writeChoices(type.name, to: &writer)
         writer.endObject()
         writer.key("quiet_hours")
-        switch self.preferences[type.name]?.quietHours {
+        switch type.isRequired ? nil : self.preferences[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")
         case .hours(let hours): SettingsShape.write(hours, to: &writer)
         case .inherited, nil: writer.null()

@@ -62,7 +62,7 @@ enum HybridShape {
     static func quietHours(of type: NotificationType, preferences: [String: TypePreference], settings: UserSettings)
         -> QuietHours?
     {
-        switch preferences[type.name]?.quietHours {
+        switch type.isRequired ? nil : preferences[type.name]?.quietHours {
         case .hours(let hours): hours
         case .some(QuietOverride.none): nil
         case .inherited, nil: settings.quietHours
