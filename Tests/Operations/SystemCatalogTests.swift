@@ -61,6 +61,7 @@ struct SystemCatalogTests {
                 #expect(type.channels == [.inApp, .push, .email])
                 #expect(type.timeToLive == .seconds(30 * 86_400))
                 #expect(type.badge == .number(1))
+                #expect(type.pushPriority == .high)
                 #expect(type.isPushedWhenOnline && type.attentionDelay == .seconds(1))
                 #expect(catalog.templates(of: name) != nil)
                 count += 1

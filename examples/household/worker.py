@@ -6,10 +6,6 @@ Carillon handles tokens, buttons, the limit of five, the summary, time zones and
 """
 
 import json
-import uuid
-
-#: Makes schedule ids stable, so that setting a schedule again changes nothing.
-NAMESPACE = uuid.UUID("6f8f1d4e-5d0f-4c1c-9f6e-5a5f5a3d7c10")
 
 
 def task_job(user_id, type, title, task, *, id=None):
@@ -35,9 +31,9 @@ def handle_overdue_reminder(redis, tasks_by_user, day):
     return redis.xadd_many("carillon:jobs", jobs)
 
 
-def schedule_digest(api, user_id, statistics):
-    """Replaces Asynq's entry for DAILY_DIGEST_HOUR: eleven o'clock in the user's time zone."""
-    return api("POST", "/v1/schedules", {
-        "id": str(uuid.uuid5(NAMESPACE, f"digest:{user_id}")), "cron": "0 11 * * *", "zone": "recipient",
-        "job": {"user": str(user_id), "type": "task_digest", "title": "Your day", "body": statistics},
+def send_digest(redis, user_id, statistics, day):
+    """`HandleDailyDigest`: a job for each day, held until eleven o'clock where the user is."""
+    return redis.xadd("carillon:jobs", {
+        "id": f"digest:{user_id}:{day}", "user": str(user_id), "type": "task_digest", "title": "Your day",
+        "body": statistics, "deliver_local": "11:00",
     })

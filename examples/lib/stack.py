@@ -113,6 +113,15 @@ class Stack:
             raise Refusal(f"{method} {path}", status, answer)
         return answer
 
+    def is_scheduled(self, job, *, token):
+        """Returns whether a job waits for its time; false until a dispatcher has stored it."""
+        try:
+            return self.call("GET", f"/v1/jobs/{job}", token=token)["scheduled"] == 1
+        except Refusal as refusal:
+            if refusal.status != 404:
+                raise
+            return False
+
     def import_users(self, lines):
         """Imports users from JSON lines and returns the summary."""
         return self.program("gateway", "import", "-", input=lines)

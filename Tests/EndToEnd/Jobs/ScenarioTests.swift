@@ -44,16 +44,17 @@ struct SystemScenarioTests {
         }
     }
 
-    @Test("family finance: an Android phone rings with the default sound")
+    @Test("family finance: an Android phone rings with the default sound, also for a summary in the bulk lane")
     func allowanceSound() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             let child = CompatibilityClient(gateway, user: "child")
             #expect(try await child.send(.post, "/api/v1/devices", #"{"token":"phone","platform":2}"#).status < 300)
-            try await stack.append([
-                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
-            ])
-            try await eventually("it is pushed") { stack.pushed()["phone"] == ["Allowance Received!"] }
+            let summary = [
+                ("user", "child"), ("type", "WeeklySummary"), ("vars", #"{"income":"$30","spending":"$12"}"#),
+            ]
+            try await stack.append(summary, stream: "carillon:jobs:bulk")
+            try await eventually("it is pushed") { stack.pushed()["phone"] == ["Your Weekly Summary"] }
             let message = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)["message"]
             #expect(message?["android"]?["notification"]?["sound"]?.string == "default")
             #expect(message?["android"]?["priority"]?.string == "HIGH")
