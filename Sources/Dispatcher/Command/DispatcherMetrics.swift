@@ -26,7 +26,7 @@ enum DispatcherMetrics {
                 "times that a broadcast waited because too many deliveries of its lane waited"),
             MetricFamily(
                 "carillon_broadcasts_waiting", .gauge, by: ["state"],
-                "broadcasts that wait for an operator: awaiting_confirmation, paused; counts at most 10,000"),
+                "broadcasts that wait for an operator: awaiting_confirmation, paused, failed; counts at most 10,000"),
             MetricFamily(
                 "carillon_followups_postponed", .counter,
                 "follow-ups scheduled: end of quiet hours, idle users, e-mail about unread notifications"),
@@ -39,7 +39,9 @@ enum DispatcherMetrics {
             MetricFamily(
                 "carillon_schedules_fired", .counter, "scheduled jobs and occurrences of recurring schedules that fired"
             ),
-            MetricFamily("carillon_schedules_failed", .counter, "recurring schedules whose time zone no longer exists"),
+            MetricFamily(
+                "carillon_schedules_failed", .gauge,
+                "recurring schedules that have stopped because their time zone is missing; counts at most 10,000"),
             MetricFamily(
                 "carillon_zones_unknown", .counter,
                 "times that a user's time zone was unknown and the default applied"),

@@ -35,8 +35,8 @@ enum PipelineMetrics {
     static let faultySummaries = Counter(label: "carillon.summaries.faulty")
     /// Scheduled jobs and occurrences that fired.
     static let fired = Counter(label: "carillon.schedules.fired")
-    /// Recurring schedules that can no longer fire.
-    static let failedSchedules = Counter(label: "carillon.schedules.failed")
+    /// Recurring schedules that have stopped because of a fault.
+    static let failedSchedules = Gauge(label: "carillon.schedules.failed")
     /// Users whose zone does not exist, so that the default counted.
     static let unknownZones = Counter(label: "carillon.zones.unknown")
 

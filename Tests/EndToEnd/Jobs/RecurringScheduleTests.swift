@@ -164,11 +164,17 @@ struct RecurringScheduleTests {
             try await eventually("the recurring schedule has failed, the other keeps its time") {
                 try await moments() == ["02:15 waiting", "06:15 failed"]
             }
+            func shown(by dispatcher: ChildProcess) async throws -> Double? {
+                let url = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+                return try await MetricsText.page("\(url)/metrics", stack).samples["carillon_schedules_failed"]
+            }
+            try await eventually("the gauge shows the failed one") { try await shown(by: third) == 1 }
             #expect(try await third.stop() == .code(0))
 
             try install("Asia/Tokyo", version: "4")
-            _ = try await start("fourth")
+            let fourth = try await start("fourth")
             try await eventually("both are back") { try await moments() == ["23:00 waiting", "03:00 waiting"] }
+            try await eventually("the gauge shows none") { try await shown(by: fourth) == 0 }
         }
     }
 

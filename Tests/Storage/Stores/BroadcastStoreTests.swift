@@ -175,7 +175,7 @@ struct BroadcastStoreTests {
         try await Samples.withStores { database in
             let store = database.broadcasts
             let states: [(UInt64, Broadcast.State)] = [
-                (1, .awaitingConfirmation), (2, .paused), (3, .done), (4, .paused),
+                (1, .awaitingConfirmation), (2, .paused), (3, .done), (4, .paused), (5, .failed), (6, .cancelled),
             ]
             for (number, state) in states {
                 let broadcast = Self.broadcast(number)
@@ -184,7 +184,7 @@ struct BroadcastStoreTests {
                     "UPDATE carillon.broadcasts SET state = $2 WHERE id = $1", .id(broadcast.id), .text(state.rawValue))
             }
             let counts = try await store.waiting()
-            #expect(counts == [.awaitingConfirmation: 1, .paused: 2])
+            #expect(counts == [.awaitingConfirmation: 1, .paused: 2, .failed: 1])
             let paused = try await store.list(before: nil, state: .paused, limit: 10)
             #expect(paused.map(\.broadcast.id.high) == [4, 2])
             let older = try await store.list(before: paused.first?.broadcast.id, state: .paused, limit: 10)

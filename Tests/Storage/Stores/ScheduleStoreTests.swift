@@ -482,6 +482,42 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("fails a schedule once, and counts those that have not ended among 20,000 by index")
+    func failed() async throws {
+        try await Samples.withStores { database in
+            let store = database.schedules
+            let schedule = Self.schedule(1) { $0.cron = "* * * * *" }
+            let ending = Self.schedule(2) {
+                $0.cron = "* * * * *"
+                $0.endsAt = Self.now + .seconds(60)
+            }
+            _ = try await store.add([schedule, ending])
+            let found = try #require(try await store.find(schedule.id))
+            let other = try #require(try await store.find(ending.id))
+            #expect(try await store.failed(now: Self.now) == 0)
+            #expect(try await store.fail(found, reason: "zone: gone"))
+            #expect(try await store.fail(found, reason: "zone: gone") == false)
+            try await store.fail(other, reason: "zone: gone")
+            #expect(try await store.failed(now: Self.now) == 2)
+            #expect(try await store.failed(now: Self.now + .seconds(60)) == 1)
+            try await store.revive(schedule.id, at: Self.now)
+            #expect(try await store.failed(now: Self.now + .seconds(60)) == 0)
+
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at,
+                    created_at)
+                SELECT gen_random_uuid(), '', '', 'api', n % 3, '[]', n, now(), now() + n * interval '1 second', now()
+                FROM generate_series(1, 20000) n
+                """)
+            try await database.pool.query("ANALYZE carillon.schedules")
+            let plan = try await database.pool.query(
+                "EXPLAIN " + ScheduleSQL.failed, .timestamp(Self.now), .int4(clamping: 10_000)
+            ).map { try $0.text(0) }
+            #expect(plan.contains { $0.contains("schedules_due") }, "\(plan.joined(separator: "\n"))")
+        }
+    }
+
     @Test("does not move a cancelled job, which waits no longer")
     func advanceCancelled() async throws {
         try await Samples.withStores { database in

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import CoreMetrics
 import Logging
 import Operations
 import ServiceLifecycle
@@ -122,13 +121,12 @@ extension Schedule {
 }
 
 extension Dispatcher {
-    /// Records that a schedule can no longer fire.
+    /// Records that a schedule can no longer fire, unless another dispatcher has.
     func fail(_ schedule: Schedule, _ fault: ScheduleFault) async throws {
+        guard try await self.database.schedules.fail(schedule, reason: fault.description) else { return }
         self.logger.error(
             "recurring schedule failed; update tzdata, or cancel it and send it again",
             metadata: ["schedule.id": "\(schedule.id)", "reason": "\(fault)"]
         )
-        try await self.database.schedules.fail(schedule, reason: fault.description)
-        PipelineMetrics.failedSchedules.increment()
     }
 }

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import CoreMetrics
 import Logging
 import Operations
 import ServiceLifecycle
 import Storage
 
-/// Recomputes due times when the machine's time-zone data changes.
+/// Recomputes due times when the machine's time-zone data changes, and shows how many schedules
+/// have failed.
 struct ZoneWatch: Sendable {
     private static let interval: Duration = .seconds(60)
     private static let pageSize = 500
@@ -30,9 +32,11 @@ struct ZoneWatch: Sendable {
         while isRunning {
             do {
                 try await self.look(&state)
+                let failed = try await self.dispatcher.database.schedules.failed(now: self.dispatcher.now())
+                PipelineMetrics.failedSchedules.record(failed)
             } catch {
                 self.dispatcher.logger.warning(
-                    "cannot recompute due times; retrying every minute", metadata: ["error": "\(error)"])
+                    "cannot check the due times of schedules; retrying every minute", metadata: ["error": "\(error)"])
             }
             // A package update sends no signal, so poll the files.
             await pause(for: Self.interval)

@@ -313,7 +313,8 @@ enum BroadcastSQL {
     /// $1: bound.
     static let waiting = """
         SELECT w.state, count(*) FROM (
-            SELECT state FROM carillon.broadcasts WHERE state IN ('awaiting_confirmation', 'paused') LIMIT $1
+            SELECT state FROM carillon.broadcasts
+            WHERE state IN ('awaiting_confirmation', 'paused', 'failed') LIMIT $1
         ) w GROUP BY w.state
         """
 

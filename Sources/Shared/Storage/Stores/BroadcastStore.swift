@@ -239,10 +239,10 @@ package struct BroadcastStore: Sendable {
         return try result.map { (row) throws(PostgresError) in try BroadcastColumns.progress(row) }
     }
 
-    /// The number of broadcasts that wait for an operator, by state: awaiting confirmation, and
-    /// paused; at most 10,000 in all.
+    /// The number of broadcasts that wait for an operator, by state: awaiting confirmation, paused,
+    /// and failed; at most 10,000 in all.
     package func waiting() async throws(PostgresError) -> [Broadcast.State: Int64] {
-        var counts: [Broadcast.State: Int64] = [.awaitingConfirmation: 0, .paused: 0]
+        var counts: [Broadcast.State: Int64] = [.awaitingConfirmation: 0, .paused: 0, .failed: 0]
         for row in try await self.pool.query(BroadcastSQL.waiting, .int4(clamping: 10_000)) {
             if let state = Broadcast.State(rawValue: try row.text(0)) { counts[state] = try row.int8(1) }
         }

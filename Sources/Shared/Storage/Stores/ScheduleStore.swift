@@ -256,15 +256,23 @@ package struct ScheduleStore: Sendable {
         return Set(try result.ids())
     }
 
-    /// Stops a schedule for good, with a reason.
-    package func fail(_ schedule: Schedule, reason: String) async throws(PostgresError) {
+    /// Stops a waiting schedule, with a reason.
+    ///
+    /// - Returns: whether it was waiting.
+    @discardableResult
+    package func fail(_ schedule: Schedule, reason: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
             """
             UPDATE carillon.schedules SET state = 'failed', state_reason = $3, wake_at = NULL
-            WHERE id = $1 AND number = $2
+            WHERE id = $1 AND number = $2 AND state = 'waiting' RETURNING id
             """,
             .id(schedule.id), .int8(schedule.number), .text(reason)
-        )
+        ).first != nil
+    }
+
+    /// The number of failed schedules that have not ended; at most 10,000.
+    package func failed(now: Timestamp) async throws(PostgresError) -> Int64 {
+        try await self.pool.query(ScheduleSQL.failed, .timestamp(now), .int4(clamping: 10_000)).first?.int8(0) ?? 0
     }
 
     /// The zones of users who have set one.
@@ -695,6 +703,20 @@ enum ScheduleSQL {
         SELECT \(ScheduleColumns.listWithoutFields) FROM carillon.schedules s
         WHERE s.zone IS NOT NULL AND s.zone <> 'recipient' AND s.id > $1 AND (s.due_at > $2 OR s.state = 'failed')
         ORDER BY s.id LIMIT $3
+        """
+
+    /// Counts the failed schedules that have not ended, up to a bound.
+    ///
+    /// No others lack `wake_at`, by which the index `schedules_due` finds them.
+    ///
+    /// $1: now, $2: bound.
+    static let failed = """
+        SELECT count(*) FROM (
+            SELECT FROM carillon.schedules
+            WHERE lane IN (\(Lane.allCases.map { "\($0.rank)" }.joined(separator: ", "))) AND wake_at IS NULL
+                AND \(Self.isJob) AND state = 'failed' AND (ends_at IS NULL OR ends_at > $1)
+            LIMIT $2
+        ) f
         """
 
     /// Makes the waiting rows of a page of a job due now.
