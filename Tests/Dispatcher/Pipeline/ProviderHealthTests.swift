@@ -228,6 +228,27 @@ struct ProviderHealthTests {
         #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
     }
 
+    @Test(
+        "logs a pause once for all calls in flight, and again when a probe gets the same answer",
+        arguments: [
+            ("error", .noCredential(reason: "no key")),
+            ("warning", .answered(.slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(60)))),
+        ] as [(String, ProviderReply.Result)])
+    func callsInFlight(level: String, result: ProviderReply.Result) {
+        let lines = LogRecorder { $0.level.rawValue }
+        let health = ProviderHealth(.fcm, calls: 512, logger: lines.logger)
+        for _ in 0..<3 { #expect(health.admit("app", isShared: false, now: Self.now) == .yes) }
+        for delay in 0..<3 {
+            health.note(
+                ProviderReply(result), app: "app", since: Self.now, now: Self.now + .microseconds(delay))
+        }
+        #expect(lines.all == [level])
+        let probing = Self.now + .seconds(61)
+        #expect(health.admit("app", isShared: false, now: probing) == .yes)
+        health.note(ProviderReply(result), app: "app", since: probing, now: probing)
+        #expect(lines.all == [level, level])
+    }
+
     @Test("an app is unavailable when all its services are, not when one is")
     func overview() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)

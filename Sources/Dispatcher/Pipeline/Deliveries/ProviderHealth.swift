@@ -163,7 +163,13 @@ final class ProviderHealth: Sendable {
         let scope = Scope(app: app, service: service)
         let (before, after) = self.breakers.withLock { $0.note(verdict, scope, since: start, now: now) }
         let isReported = reply.concernsConfigurationInPart && self.isReportDue(app, now: now)
-        guard before != after || isReported else { return }
+        let hasChanged =
+            switch (before, after) {
+            // Calls that were in flight when it opened end with the same answer.
+            case (.open(let until), .open) where until > now: false
+            default: before != after
+            }
+        guard hasChanged || isReported else { return }
         var metadata = self.metadata(scope)
         metadata["answer"] = "\(reply.summary)"
         if isReported {
@@ -172,7 +178,7 @@ final class ProviderHealth: Sendable {
                 "provider rejected the configuration for some devices; their deliveries retry",
                 metadata: metadata.merging(["tries": "\(self.tries)"]) { $1 })
         }
-        guard before != after else { return }
+        guard hasChanged else { return }
         switch after {
         case .open(let until) where verdict == .misconfigured:
             Self.misconfigured(self.provider, app: app).increment()
