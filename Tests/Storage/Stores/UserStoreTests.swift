@@ -30,6 +30,33 @@ struct UserStoreTests {
         }
     }
 
+    @Test(
+        "a call during an erasure waits for it and makes the user anew",
+        arguments: ["settings", "preferences", "device", "topic"])
+    func duringErasure(call: String) async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            _ = try await database.users.put([UserRecord(user: "ada")])
+            let storing = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT FROM carillon.users WHERE user_id = 'ada' FOR UPDATE")
+                let storing = Task {
+                    switch call {
+                    case "settings": try await second.preferences.set(user: "ada", settings: UserSettings())
+                    case "preferences":
+                        try await second.preferences.set(user: "ada", preferences: ["x": TypePreference(push: false)])
+                    case "device": _ = try await second.devices.register(Samples.device(user: "ada", token: "t"))
+                    default: _ = try await second.topics.subscribe(user: "ada", topic: "news")
+                    }
+                }
+                try await eventually("the call waits") { try await Samples.areWaiting(1, database) }
+                try await transaction.query("DELETE FROM carillon.users WHERE user_id = 'ada'")
+                return storing
+            }
+            try await storing.value
+            let users = try await database.pool.query("SELECT user_id FROM carillon.users").texts()
+            #expect(users == ["ada"])
+        }
+    }
+
     @Test("lists at most 1,000 topics of a user")
     func manyTopics() async throws {
         try await Samples.withStores { database in

@@ -93,11 +93,18 @@ package struct AddressList: Sendable {
         guard !self.networks.isEmpty, self.contains(client) else { return client }
         let hops = head.headers[canonicalForm: "x-forwarded-for"].reversed().prefix(Self.longestChain)
         for hop in hops {
-            guard let address = ClientAddress(hop) else { break }
+            guard let address = ClientAddress(Self.withoutPort(hop)) else { break }
             client = address
             guard self.contains(address) else { break }
         }
         return client
+    }
+
+    /// Cuts the port that some proxies write: `192.0.2.1:443` or `[2001:db8::1]:443`.
+    private static func withoutPort(_ hop: Substring) -> Substring {
+        if hop.first == "[" { return hop.dropFirst().prefix { $0 != "]" } }
+        let parts = hop.split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 2 ? parts[0] : hop
     }
 }
 

@@ -31,7 +31,7 @@ package struct DeviceStore: Sendable {
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
         let statements = Self.registration(
             of: device, limit: self.limits.limit(of: device.app), silenced: silenced)
-        let results = try await self.pool.run(Self.lock(user: device.user) + statements)
+        let results = try await self.pool.run([UserStore.lock(user: device.user)] + statements)
         return try Self.registration(results[...])
     }
 
@@ -42,14 +42,6 @@ package struct DeviceStore: Sendable {
         else { throw PostgresError(.decoding, "a registration returned no row") }
         let switchedOff = try last.map { (row) throws(PostgresError) in try DeviceColumns.read(row) }
         return Registration(device: try DeviceColumns.read(stored), switchedOff: switchedOff)
-    }
-
-    /// Creates the user and serialises registrations of one user, so that the limit holds.
-    static func lock(user: String) -> [PostgresStatement] {
-        [
-            PostgresStatement("INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(user)]),
-            PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(user)]),
-        ]
     }
 
     static let statementsOfRegistration = 3

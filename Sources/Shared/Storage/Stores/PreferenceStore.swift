@@ -8,8 +8,6 @@ import Core
 package struct PreferenceStore: Sendable {
     let pool: PostgresPool
 
-    private static let makeUser = "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING"
-
     /// The user's preferences by type; those for a category have its ``PreferenceKey``.
     package func preferences(user: String) async throws(PostgresError) -> [String: TypePreference] {
         let result = try await self.pool.query(
@@ -61,7 +59,7 @@ package struct PreferenceStore: Sendable {
         categories: [String: String] = [:]
     ) async throws(PostgresError) {
         try await self.pool.run(
-            [PostgresStatement(Self.makeUser, [.text(user)])]
+            [UserStore.lock(user: user)]
                 + Self.statements(user: user, preferences: preferences, categories: categories)
         )
         if preferences.values.contains(where: { $0.quietHours != nil }) {
@@ -190,7 +188,7 @@ package struct PreferenceStore: Sendable {
         keeping kept: KeptSettings = []
     ) async throws(PostgresError) -> UserSettings {
         let results = try await self.pool.run(
-            [PostgresStatement(Self.makeUser, [.text(user)])]
+            [UserStore.lock(user: user)]
                 + Self.statements(user: user, settings: settings, keeping: kept)
         )
         guard let row = results[1].first else { throw PostgresError(.decoding, "settings returned no row") }

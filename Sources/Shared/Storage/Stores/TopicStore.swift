@@ -17,7 +17,8 @@ package struct TopicStore: Sendable {
     package func subscribe(user: String, topic: String, limit: Int? = nil) async throws(PostgresError) -> Bool {
         let results = try await self.pool.run(
             // The lock serialises subscriptions of one user, so that the limit holds.
-            DeviceStore.lock(user: user) + [
+            [
+                UserStore.lock(user: user),
                 PostgresStatement(
                     """
                     INSERT INTO carillon.subscriptions (topic, user_id) SELECT $1, $2

@@ -25,6 +25,19 @@ package struct UserStore: Sendable {
     let pool: PostgresPool
     let limits: DeviceLimits
 
+    /// Creates a user or locks the row, which changes nothing else.
+    ///
+    /// It serialises calls for one user, so that limits hold, and waits for an erasure, which ends
+    /// with this row.
+    static func lock(user: String) -> PostgresStatement {
+        PostgresStatement(
+            """
+            INSERT INTO carillon.users AS u (user_id) VALUES ($1)
+            ON CONFLICT (user_id) DO UPDATE SET user_id = u.user_id WHERE false
+            """,
+            [.text(user)])
+    }
+
     /// Stores records as one transaction in one round trip.
     ///
     /// - Parameter timeout: the time limit; nil means the configuration's.
@@ -40,7 +53,7 @@ package struct UserStore: Sendable {
         let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
         for index in order {
             let record = records[index]
-            statements += DeviceStore.lock(user: record.user)
+            statements.append(Self.lock(user: record.user))
             if let settings = record.settings {
                 statements += PreferenceStore.statements(
                     user: record.user, settings: settings, keeping: record.keptSettings)
