@@ -249,6 +249,18 @@ struct ProviderHealthTests {
         #expect(lines.all == [level, level])
     }
 
+    @Test("logs a much longer pause although the app is paused already")
+    func longerPause() {
+        let lines = LogRecorder { $0.level.rawValue }
+        let health = ProviderHealth(.fcm, calls: 512, logger: lines.logger)
+        #expect(health.admit("app", isShared: false, now: Self.now) == .yes)
+        Self.fail(health, nil)
+        let before = lines.all.count
+        let answer = ProviderReply(.answered(.slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(3_600))))
+        health.note(answer, app: "app", since: Self.now, now: Self.now)
+        #expect(before > 0 && lines.all.count == before + 1)
+    }
+
     @Test("an app is unavailable when all its services are, not when one is")
     func overview() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)

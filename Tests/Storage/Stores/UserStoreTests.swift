@@ -31,7 +31,7 @@ struct UserStoreTests {
     }
 
     @Test(
-        "a call during an erasure waits for it and makes the user anew",
+        "a call during an erasure waits for it and creates the user again",
         arguments: ["settings", "preferences", "device", "topic"])
     func duringErasure(call: String) async throws {
         try await Samples.withStoresOfTwoPools { database, second in

@@ -166,7 +166,7 @@ final class ProviderHealth: Sendable {
         let hasChanged =
             switch (before, after) {
             // Calls that were in flight when it opened end with the same answer.
-            case (.open(let until), .open) where until > now: false
+            case (.open(let until), .open(let later)) where until > now && later < until + .seconds(10): false
             default: before != after
             }
         guard hasChanged || isReported else { return }

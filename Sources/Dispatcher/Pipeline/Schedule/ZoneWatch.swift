@@ -8,8 +8,8 @@ import Operations
 import ServiceLifecycle
 import Storage
 
-/// Recomputes due times when the machine's time-zone data changes, and shows how many schedules
-/// have failed.
+/// Recomputes due times at the start and when the machine's time-zone data changes, and shows how
+/// many schedules have failed.
 struct ZoneWatch: Sendable {
     private static let interval: Duration = .seconds(60)
     private static let pageSize = 500
@@ -120,9 +120,12 @@ struct ZoneWatch: Sendable {
             // It may have fired since the scan began.
             return recurrence.moved(schedule.wall, now: max(now, schedule.lastFiredAt ?? now))
         }
-        // Occurrences that it missed meanwhile are dropped.
-        if let next = recurrence.next(after: now)?.at, schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true {
+        guard schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true else { return nil }
+        // Occurrences that it missed meanwhile are dropped; they may have been its last.
+        if let next = recurrence.next(after: now)?.at {
             try await self.dispatcher.database.schedules.revive(schedule.id, at: next)
+        } else {
+            try await self.dispatcher.database.schedules.remove([schedule])
         }
         return nil
     }

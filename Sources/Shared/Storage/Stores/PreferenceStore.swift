@@ -135,7 +135,7 @@ package struct PreferenceStore: Sendable {
             try await self.pool.query(
                 """
                 INSERT INTO carillon.preferences (user_id, type, email)
-                SELECT u.user_id, $2, false FROM carillon.users u WHERE u.user_id = $1
+                SELECT u.user_id, $2, false FROM carillon.users u WHERE u.user_id = $1 FOR UPDATE
                 ON CONFLICT (user_id, type) DO UPDATE SET email = false
                 """,
                 .text(user), .text(type)
@@ -144,7 +144,7 @@ package struct PreferenceStore: Sendable {
             try await self.pool.query(
                 """
                 INSERT INTO carillon.user_settings (user_id, email_opted_out)
-                SELECT u.user_id, true FROM carillon.users u WHERE u.user_id = $1
+                SELECT u.user_id, true FROM carillon.users u WHERE u.user_id = $1 FOR UPDATE
                 ON CONFLICT (user_id) DO UPDATE SET email_opted_out = true
                 """,
                 .text(user)

@@ -25,10 +25,9 @@ package struct UserStore: Sendable {
     let pool: PostgresPool
     let limits: DeviceLimits
 
-    /// Creates a user or locks the row, which changes nothing else.
+    /// Creates a user, or locks the row and leaves it as it is.
     ///
-    /// It serialises calls for one user, so that limits hold, and waits for an erasure, which ends
-    /// with this row.
+    /// It serialises calls for one user, so that limits hold, and waits for an erasure.
     static func lock(user: String) -> PostgresStatement {
         PostgresStatement(
             """
@@ -141,11 +140,12 @@ package struct UserStore: Sendable {
     ///
     /// The tables come from the database, so that a new one is not forgotten.
     package func erase(user: String) async throws(PostgresError) -> Erasure {
-        let tables = try await self.tables().filter { $0.name != Self.kept }
+        let all = try await self.tables().filter { $0.name != Self.kept }
+        // The user's row goes first: calls for the user wait, or keep the row that they make.
+        let tables = all.filter { $0.name == "users" } + all.filter { $0.name != "users" }
         var statements = [
             // Every writer of an inbox locks it first.
             PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
-            PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(user)]),
             PostgresStatement(
                 "SELECT id, lane FROM carillon.notifications WHERE user_id = $1 AND status = 'pending'", [.text(user)]),
         ]
