@@ -91,7 +91,7 @@ struct InboxReadsTests {
         }
     }
 
-    @Test("reads a page of one type, which may look at the whole inbox, apart from the others and from a standby")
+    @Test("reads a page of one type from the primary, apart from pages of whole inboxes")
     func pageOfType() async throws {
         try await Samples.withStores { database in
             try await Self.fill(database)

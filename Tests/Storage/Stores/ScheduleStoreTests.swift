@@ -482,7 +482,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("fails a schedule once, and counts those that have not ended among 20,000 by index")
+    @Test("fails a schedule once, and counts failed ones that have not ended by an index")
     func failed() async throws {
         try await Samples.withStores { database in
             let store = database.schedules
@@ -637,7 +637,7 @@ struct ScheduleStoreTests {
                 _ = try await database.schedules.add([schedule])
                 try await database.pool.query(
                     "UPDATE carillon.notifications SET \(change) WHERE id = $1", .id(notification.id))
-                try await database.schedules.cancelRepeated(schedule.id, of: notification.id, user: "ada")
+                try await database.schedules.cancelNeedless(schedule.id, of: notification.id, user: "ada")
                 let left = try await database.schedules.find(schedule.id)
                 #expect((left != nil) == stays, "\(change)")
             }

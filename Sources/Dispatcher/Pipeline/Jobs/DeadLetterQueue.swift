@@ -60,7 +60,7 @@ struct DeadLetterQueue: Sendable {
     }
 
     private static func metadata(of letter: DeadLetter) -> Logger.Metadata {
-        // A reason may quote a job's field names.
+        // A reason may quote a job's field names, which may be long.
         let reason = String(letter.reason.unicodeScalars.prefix(Self.longestReason))
         var metadata: Logger.Metadata = [
             "redis.entry": "\(letter.entry)", "redis.stream": "\(letter.stream)", "reason": "\(reason)",

@@ -1,7 +1,6 @@
 // Carillon · ReplayService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Logging
 import ServiceLifecycle

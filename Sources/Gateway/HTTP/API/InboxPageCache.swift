@@ -17,7 +17,7 @@ import Synchronization
 /// the older one, and the previous older one is evicted. A request makes a page recent again. So a
 /// page leaves within ten minutes of its last request, which also removes those of erased users.
 package final class InboxPageCache: Service {
-    /// The query of a page: only newest pages are cached.
+    /// The query of a page: only the newest pages of whole inboxes are cached.
     struct Selection: Sendable, Hashable {
         let limit: Int
         let unreadOnly: Bool

@@ -81,6 +81,7 @@ struct TaskDeviceRoutes {
         answers: [
             .ok("The id of the job.", .object(["message": .string, "id": .uuid])),
             Answer(404, "The catalog has no type `push_test`."),
+            Answer(429, "The user exceeds the rate limit, or snoozes or sends tests too often."),
         ])
 
     func add(to groups: CompatibilityGroups) {

@@ -148,14 +148,13 @@ struct InboxService: Sendable {
     /// - Throws: errors of the stores; `JobFaults` if it cannot be sent again.
     func snooze(_ notification: Notification, until: Timestamp) async throws -> InboxStore.Change {
         // The schedule comes first, and stays even if another call has deleted the notification
-        // meanwhile, unless that one has snoozed it too: the user sees it twice rather than never
-        // again.
+        // meanwhile: the user sees it twice rather than never again.
         let schedule = try RepeatedJob.schedule(
             of: notification, until: until, now: self.now(), catalog: self.catalogs.current)
         let outcomes = try await self.schedules.add([schedule])
         let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.now())
         if change.isEmpty, outcomes == [.stored] {
-            try await self.schedules.cancelRepeated(schedule.id, of: notification.id, user: notification.user)
+            try await self.schedules.cancelNeedless(schedule.id, of: notification.id, user: notification.user)
         }
         await self.publish(notification.user, .deleted, change, all: nil)
         return change

@@ -35,7 +35,8 @@ package enum LogOutput {
     }
 }
 
-/// swift-log's text format, but metadata is formatted only when a line is written.
+/// swift-log's text format without control characters; metadata is formatted only for a line that
+/// is written.
 ///
 /// Every request sets metadata, and few requests log.
 struct TextLogHandler: LogHandler {

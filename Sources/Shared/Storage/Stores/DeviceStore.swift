@@ -47,7 +47,7 @@ package struct DeviceStore: Sendable {
     static let statementsOfRegistration = 3
 
     /// Registers a device while its user is locked: stores it, removes devices that it replaces and
-    /// its token's rows of other apps, and switches off surplus devices.
+    /// other apps' rows of a device's own token, and switches off surplus devices.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         let token = Device.canonicalToken(device.token, of: device.provider)
         return [
@@ -117,7 +117,7 @@ package struct DeviceStore: Sendable {
         """
 
     /// The reason of a registration, from the stored row `x`, the row `o` that it updated, and the
-    /// token's previous rows in all apps, `old`.
+    /// token's previous rows, `old`.
     private static let reason = """
         CASE WHEN EXISTS (SELECT FROM old q WHERE q.user_id <> x.user_id) THEN '\(DeviceAudit.Reason.moved.rawValue)'
             WHEN o.id IS NULL THEN '\(DeviceAudit.Reason.new.rawValue)'
@@ -283,9 +283,10 @@ extension DeviceStore {
         }
     }
 
-    /// Records that a device was seen, with its changes; a previous holder of a new token loses it.
+    /// Records that a device was seen, with its changes.
     ///
     /// A new token switches the device on, like a registration: the old one may just have died.
+    /// Other users and apps lose it if it is a device's own.
     ///
     /// - Returns: the device after the change; nil if the user has none with this id.
     package func touch(

@@ -291,6 +291,8 @@ package struct ScheduleStore: Sendable {
 extension ScheduleStore {
     /// A page of schedules that follow a zone's local time, by id, without those being fired.
     ///
+    /// The fields of their jobs are left out.
+    ///
     /// - Parameter last: the last id of the previous page.
     package func zoned(
         after last: NotificationID?,

@@ -18,7 +18,7 @@ extension ScheduleStore {
 
     /// Removes a schedule if another one brings the same snoozed notification back, or if the
     /// notification was cancelled or replaced meanwhile.
-    package func cancelRepeated(
+    package func cancelNeedless(
         _ id: NotificationID,
         of notification: NotificationID,
         user: String

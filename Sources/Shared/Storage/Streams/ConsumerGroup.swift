@@ -160,10 +160,11 @@ package struct ConsumerGroup: Sendable {
         return Set(try reply.strings())
     }
 
-    /// Takes over one entry of a dead consumer.
+    /// Takes over one entry that a consumer still has.
     ///
     /// - Parameters:
-    ///   - consumer: the dead consumer; an entry that others took over meanwhile stays theirs.
+    ///   - consumer: a dead consumer, or this one for a lost reply; an entry that others took over
+    ///     meanwhile stays theirs.
     ///   - idle: entries delivered more recently stay with their consumer.
     ///   - deliveries: how often it counts as delivered afterwards; nil for once more.
     /// - Returns: the entry; nil if another consumer has it or it was deleted.
@@ -176,12 +177,13 @@ package struct ConsumerGroup: Sendable {
         try await self.claim([id], from: consumer, idle: idle, deliveries: deliveries).first
     }
 
-    /// Takes over entries of a dead consumer in one step.
+    /// Takes over entries that a consumer still has, in one step.
     ///
     /// One that is larger than any job comes with its size only, as ``DeadLetter/cutField``.
     ///
     /// - Parameters:
-    ///   - consumer: the dead consumer; entries that others took over meanwhile stay theirs.
+    ///   - consumer: a dead consumer, or this one for a lost reply; entries that others took over
+    ///     meanwhile stay theirs.
     ///   - idle: entries delivered more recently stay with their consumer.
     ///   - deliveries: how often they count as delivered afterwards; nil for once more.
     /// - Returns: the entries, without those that another consumer has or that were deleted.

@@ -92,7 +92,7 @@ struct InboxChangeRoutes {
         body: .object(["until": .time("When it comes back; at most 366 days from now.")], isClosed: true),
         answers: [
             .ok("The change.", .inboxChange), 404,
-            Answer(429, "The user exceeds the rate limit, or snoozes more than once a second after a burst of 60."),
+            Answer(429, "The user exceeds the rate limit, or snoozes or sends tests too often."),
         ])
 
     private func snooze(_ request: Request, _ context: APIContext) async throws -> Response {

@@ -46,8 +46,8 @@ export class Push {
   }
 
   /**
-   * Registers the service worker, which also closes notifications that were read elsewhere, and
-   * registers the device again if that is due.
+   * Registers the service worker, which also closes notifications that an open page reports as
+   * read, and registers the device again if that is due.
    */
   async start() {
     if (!("serviceWorker" in navigator)) return;
