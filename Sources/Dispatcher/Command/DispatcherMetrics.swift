@@ -41,7 +41,7 @@ enum DispatcherMetrics {
             ),
             MetricFamily(
                 "carillon_schedules_failed", .gauge,
-                "recurring schedules that have stopped, mostly as their time zone is missing; counts at most 10,000"),
+                "stopped recurring schedules, mostly because their time zone is missing; counts at most 10,000"),
             MetricFamily(
                 "carillon_zones_unknown", .counter,
                 "times that a user's time zone was unknown and the default applied"),

@@ -165,7 +165,8 @@ final class ProviderHealth: Sendable {
         let isReported = reply.concernsConfigurationInPart && self.isReportDue(app, now: now)
         let hasChanged =
             switch (before, after) {
-            // Calls that were in flight when it opened end with the same answer.
+            // Calls that were in flight when it opened end with the same answer, which moves the
+            // end a little. A much longer pause is news.
             case (.open(let until), .open(let later)) where until > now && later < until + .seconds(10): false
             default: before != after
             }
