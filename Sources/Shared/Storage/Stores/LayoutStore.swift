@@ -20,7 +20,7 @@ package struct LayoutStore: Sendable {
         case isNoGrowth(parts: Int)
         /// Parts would have the names of former ones, with what is left in them.
         case sharesNames
-        /// Programs with these application names are connected.
+        /// These programs are connected.
         case isRunning([String])
     }
 
@@ -71,9 +71,11 @@ package struct LayoutStore: Sendable {
 
     private static let record = "INSERT INTO carillon.layout (parts) VALUES ($1) ON CONFLICT DO NOTHING"
     private static let read = "SELECT parts, array_to_string(former, ',') FROM carillon.layout"
+    /// A pooler may add a host to the application name.
     private static let running = """
-        SELECT DISTINCT application_name FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name = ANY ($1) ORDER BY 1
+        SELECT DISTINCT program FROM pg_stat_activity
+        JOIN unnest($1) AS program ON starts_with(application_name, program)
+        WHERE datname = current_database() ORDER BY 1
         """
     private static let change = "UPDATE carillon.layout SET former = former || parts, parts = $1"
 }
