@@ -41,6 +41,11 @@ struct DeadCommand: AsyncParsableCommand {
         var until: String?
 
         func filter(id: Int64? = nil) throws -> DeadLetterStore.Filter {
+            let texts = [("reason", self.reason), ("stream", self.stream), ("type", self.type)]
+            // Every reason begins with "", so a script's unset variable would select all letters.
+            for (name, text) in texts where text == "" {
+                throw ValidationError("--\(name) must not be empty")
+            }
             var filter = DeadLetterStore.Filter()
             filter.id = id
             filter.reason = self.reason
@@ -240,8 +245,7 @@ struct DeadCommand: AsyncParsableCommand {
             guard (1...10_000).contains(self.rate) else { throw ValidationError("--rate must be 1 to 10000") }
             let filter = try self.choice.chosen()
             try await DeadCommand.with(self.options) { store in
-                let (count, until) = try await store.replay(
-                    filter, to: Keyspace().takesBack, rate: self.rate, now: .now())
+                let (count, until) = try await store.replay(filter, to: Keyspace().takesBack, rate: self.rate)
                 if count == 0 {
                     try await DeadCommand.checkNumber(filter, store)
                     try await Self.explain(filter, store)

@@ -97,8 +97,7 @@ struct ReplayServiceTests {
             try await add("first", "of the same entry")
             try await add("taken over")
             #expect(try await reasons() == ["first"])
-            _ = try await store.replay(
-                DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
+            try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
             let claimed = try await store.claimReplays(now: TestDispatcher.now, hold: .seconds(60), limit: 10)
             #expect(claimed.count == 1)
             try await add("taken over again")
@@ -110,6 +109,43 @@ struct ReplayServiceTests {
             let due = try await store.claimReplays(
                 now: TestDispatcher.now + .seconds(120), hold: .seconds(60), limit: 10)
             #expect(due.isEmpty)
+        }
+    }
+
+    @Test("a replay begins at once by PostgreSQL's clock, and spreads its letters by the rate")
+    func moments() async throws {
+        try await TestDatabase.with { database in
+            let store = Database(database.pool).deadLetters
+            func add(_ count: Int) async throws {
+                try await store.add(
+                    (1...count).map {
+                        DeadLetter(
+                            stream: "jobs", entry: "\($0)-0", reason: "tried", at: TestDispatcher.now, fields: [])
+                    })
+            }
+            func now() async throws -> Timestamp {
+                let row = try #require(try await database.pool.query("SELECT now()").first)
+                return Timestamp(microseconds: try row.timestamptz(0))
+            }
+            try await add(3)
+            let before = try await now()
+            let (count, until) = try await store.replay(DeadLetterStore.Filter(), to: { _ in true }, rate: 1)
+            let after = try await now()
+            let rows = try await database.pool.query("SELECT replay_at FROM carillon.dead_letters ORDER BY replay_at")
+            let moments = try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) }
+            let first = try #require(moments.first)
+            #expect((before...after).contains(first))
+            let offsets: [Duration] = moments.map { $0 - first }
+            #expect(offsets == [.zero, .seconds(1), .seconds(2)])
+            #expect(count == 3 && until == moments.last)
+
+            try await add(4)
+            let edited = try #require(try await store.list(DeadLetterStore.Filter(), limit: 1).first)
+            let due = try #require(try await store.replay(edited.id, with: [("user", Array("ada".utf8))]))
+            let end = try await now()
+            #expect((after...end).contains(due))
+            let again = try await store.replay(edited.id, with: [])
+            #expect(again == nil)
         }
     }
 
@@ -141,8 +177,7 @@ struct ReplayServiceTests {
                 })
             try await database.pool.query(
                 "UPDATE carillon.dead_letters SET replay_at = '2020-01-01' WHERE entry = '1-0'")
-            let before = TestDispatcher.now + .seconds(-1)
-            #expect(try await stores.retention.dropDeadLetters(before: before, keeping: 2, limit: 10) == 1)
+            #expect(try await stores.retention.dropDeadLetters(keeping: 2, limit: 10) == 1)
             let left = try await database.pool.query("SELECT entry FROM carillon.dead_letters ORDER BY entry")
             #expect(try left.map { try $0.text(0) } == ["1-0", "3-0", "4-0"])
         }

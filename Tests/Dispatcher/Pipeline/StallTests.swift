@@ -175,8 +175,7 @@ struct StallTests {
                     stream: stream, entry: "1-0", reason: "type: is not in the catalog", at: TestDispatcher.now,
                     fields: [("user", Array("ada".utf8)[...])])
             ])
-            _ = try await scene.rival.database.deadLetters.replay(
-                DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
+            try await scene.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
 
             #expect(try await ReplayService(dispatcher: scene.stalled).replay() == 1)
             #expect(try await scene.redis.send("XLEN", .text(stream)).integer() == 0)

@@ -216,16 +216,18 @@ extension DeadLetterStore {
 
     /// Replaces the fields of a dead letter that has no scheduled replay, and schedules one.
     ///
-    /// - Returns: false if there is no such letter.
+    /// - Returns: when it is due; nil if there is no such letter.
     package func replay(
         _ id: Int64,
-        with fields: [(name: String, value: [UInt8])],
-        now: Timestamp
-    ) async throws(PostgresError) -> Bool {
-        let result = try await self.pool.query(
-            "UPDATE carillon.dead_letters SET fields = $2, replay_at = $3 WHERE id = $1 AND replay_at IS NULL",
-            .int8(id), .jsonb(FieldsColumn.json(fields)), .timestamp(now))
-        return result.affectedRows > 0
+        with fields: [(name: String, value: [UInt8])]
+    ) async throws(PostgresError) -> Timestamp? {
+        try await self.pool.query(
+            """
+            UPDATE carillon.dead_letters SET fields = $2, replay_at = now() WHERE id = $1 AND replay_at IS NULL
+            RETURNING replay_at
+            """,
+            .int8(id), .jsonb(FieldsColumn.json(fields))
+        ).first?.timestamp(0)
     }
 
     /// The number of dead letters, and how many of them a replay would return to their streams.
@@ -250,6 +252,8 @@ extension DeadLetterStore {
 
     /// Schedules dead letters for a replay one after the other; earlier schedules stay.
     ///
+    /// They are due by PostgreSQL's clock, as dispatchers claim them by it.
+    ///
     /// - Parameters:
     ///   - takesBack: whether a stream accepts replays; dead letters of other streams stay.
     ///   - rate: replays per second.
@@ -257,8 +261,7 @@ extension DeadLetterStore {
     package func replay(
         _ filter: Filter,
         to takesBack: (String) -> Bool,
-        rate: Int,
-        now: Timestamp
+        rate: Int
     ) async throws(PostgresError) -> (count: Int, until: Timestamp?) {
         let streams = try await self.origins(filter).filter(takesBack)
         guard !streams.isEmpty else { return (0, nil) }
@@ -268,13 +271,13 @@ extension DeadLetterStore {
                 SELECT d.id, row_number() OVER (ORDER BY d.id) AS n FROM carillon.dead_letters d
                 WHERE d.replay_at IS NULL AND d.stream = ANY($7) AND \(Self.condition)
             ), changed AS (
-                UPDATE carillon.dead_letters d SET replay_at = $8 + (w.n - 1) / $9::float8 * interval '1 second'
+                UPDATE carillon.dead_letters d SET replay_at = now() + (w.n - 1) / $8::float8 * interval '1 second'
                 FROM wanted w WHERE d.id = w.id AND d.replay_at IS NULL
                 RETURNING d.replay_at
             )
             SELECT count(*), max(replay_at) FROM changed
             """,
-            filter.parameters + [.texts(streams), .timestamp(now), .float8(Double(rate))]
+            filter.parameters + [.texts(streams), .float8(Double(rate))]
         )
         guard let row = try await self.pool.query(statement, timeout: .seconds(60)).first else { return (0, nil) }
         return (Int(try row.int8(0)), try row.optionalTimestamp(1))

@@ -209,14 +209,13 @@ struct DeadLetterRoutes {
         guard letter.stream == Keyspace.schedules || keys.lane(ofJobs: letter.stream) != nil else {
             throw Problem(.unprocessableContent, "it is no job, so its fields cannot be edited")
         }
-        let now = self.base.now()
         // The first entry of a job that was replayed before, from which its ids follow.
         let origin = letter.fields.filter { $0.name == JobOrigin.replayField }
-        guard try await letters.replay(id, with: fields + origin, now: now) else {
+        guard let due = try await letters.replay(id, with: fields + origin) else {
             guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }
             throw Problem(.conflict, "its replay is under way")
         }
-        return Self.answer((1, now))
+        return Self.answer((1, due))
     }
 
     private static let replayMany = Operation(
@@ -246,8 +245,7 @@ struct DeadLetterRoutes {
     }
 
     private func replay(_ filter: DeadLetterStore.Filter, rate: Int64) async throws -> (count: Int, until: Timestamp?) {
-        try await self.base.database.deadLetters.replay(
-            filter, to: Keyspace().takesBack, rate: Int(rate), now: self.base.now())
+        try await self.base.database.deadLetters.replay(filter, to: Keyspace().takesBack, rate: Int(rate))
     }
 
     private static func answer(_ replayed: (count: Int, until: Timestamp?)) -> Response {
