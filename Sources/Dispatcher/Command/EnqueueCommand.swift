@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Core
+import Foundation
 import Operations
 import Storage
 
@@ -61,7 +62,9 @@ struct EnqueueCommand: AsyncParsableCommand {
     func run() async throws {
         try await DispatcherCommand.run {
             let users = self.users.map { users in
-                let list = users.split(separator: ",").map { JSONValue.string(String($0)) }
+                let list = users.split(separator: ",").map { name in
+                    JSONValue.string(name.trimmingCharacters(in: .whitespaces))
+                }
                 return String(decoding: JSONWriter.bytes(of: .array(list)), as: UTF8.self)
             }
             let submission = try JobSubmission(

@@ -226,6 +226,17 @@ struct CommandTests {
         }
     }
 
+    @Test("spaces around the commas of --users belong to no name")
+    func users() async throws {
+        try await Stack.with { stack in
+            let job = ["--type", "invoice_created", "--title", "t", "--lane", "normal"]
+            let sent = try await stack.command(["enqueue", "--users", "ada , ben b"] + job)
+            #expect(sent.code == 0, "\(sent)")
+            let entries = try await stack.connection.entries(of: "carillon:jobs")
+            #expect(entries.map { $0.texts["users"] } == [#"["ada","ben b"]"#])
+        }
+    }
+
     @Test("catalog check lists faults with their lines, and advice")
     func catalogCheck() async throws {
         try await Stack.with { stack in
@@ -411,6 +422,19 @@ struct CommandTests {
                 #expect(ended.code == 69, "\(arguments): \(ended.errors)")
                 #expect(!ended.errors.contains("hunter2"))
             }
+        }
+    }
+
+    @Test("servers that refuse the login exit with 69")
+    func refusedLogin() async throws {
+        try await Stack.with { stack in
+            let url = try #require(stack.database?.url)
+            let missing = ["DATABASE_URL": url + (url.contains("?") ? "&" : "?") + "dbname=nowhere"]
+            let listed = try await stack.command(["dead", "list"], environment: missing)
+            #expect(listed.code == 69 && listed.errors.contains("nowhere"), "\(listed)")
+            try await stack.connection.send("CONFIG", "SET", "requirepass", "right")
+            let lag = try await stack.command(["lag"])
+            #expect(lag.code == 69 && lag.errors.contains("NOAUTH"), "\(lag)")
         }
     }
 
@@ -653,6 +677,14 @@ struct CommandHelpTests {
             ("gateway", ["token", "--user", "u", "--scope", "x"], "--scope must be", "gateway token [--config"),
             ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
             ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
+            (
+                "dispatcher", ["dead", "replay", "--reason", ""], "--reason must not be empty",
+                "dispatcher dead replay ["
+            ),
+            (
+                "dispatcher", ["dead", "discard", "--reason", ""], "--reason must not be empty",
+                "dispatcher dead discard ["
+            ),
             ("dispatcher", ["simulate", "--user", "u", "--at", "noon"], "--at must be", "dispatcher simulate ["),
             (
                 "dispatcher", ["broadcast", "send", "--all", "--type", "x", "--confirm", "--detach"],
