@@ -135,7 +135,6 @@ struct FindingTests {
         let table: [Row] = [
             ("postgres version", .fail, { $0.version = 130_010 }),
             ("postgres version", .warn, { $0.version = 140_001 }),
-            ("postgres role", .fail, { $0.isReplica = true }),
             ("postgres encoding", .fail, { $0.encoding = "SQL_ASCII" }),
             ("postgres durability", .fail, { $0.syncsToDisk = false }),
             ("postgres standbys", .warn, { $0.standbys = 1 }),

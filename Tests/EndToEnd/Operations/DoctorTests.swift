@@ -64,8 +64,8 @@ struct DoctorTests {
             #expect(gateway.code == code)
             for check in [
                 "settings", "catalog", "redis", "redis version", "redis role", "redis eviction", "redis persistence",
-                "postgres", "postgres version", "postgres role", "postgres encoding", "migrations", "clocks",
-                "time zones", "tls certificate", "web push key",
+                "postgres", "postgres version", "postgres encoding", "migrations", "clocks", "time zones",
+                "tls certificate", "web push key",
             ] { #expect(gateway.outcome(check) == "ok", "\(check) in \(gateway.output)") }
             #expect(gateway.outcome("open files") != nil)
             let dispatcher = try await Self.examine(stack, "dispatcher", stack.mailSettings())
@@ -128,6 +128,17 @@ struct DoctorTests {
             let untrusted = try await Self.examine(stack, "dispatcher", ["PROVIDER_CA": ""])
             #expect(untrusted.outcome("provider") == "fail")
             #expect(untrusted.found("provider").contains("tls"))
+        }
+    }
+
+    @Test("a PostgreSQL that refuses writes fails, and the remedy names the primary")
+    func readOnly() async throws {
+        try await Stack.with { stack in
+            let url = try #require(stack.database?.url)
+            let option = (url.contains("?") ? "&" : "?") + "options=-c%20default_transaction_read_only%3Don"
+            let examined = try await Self.examine(stack, "gateway", ["DATABASE_URL": url + option])
+            #expect(examined.outcome("postgres") == "fail")
+            #expect(examined.output.contains("name the primary"), "\(examined.output)")
         }
     }
 

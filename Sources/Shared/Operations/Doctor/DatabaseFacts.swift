@@ -5,13 +5,11 @@
 struct DatabaseFacts: Sendable, Equatable {
     /// The checks that every PostgreSQL passes or fails.
     static let checks = [
-        "postgres version", "postgres role", "postgres encoding", "postgres durability", "postgres connections",
-        "migrations",
+        "postgres version", "postgres encoding", "postgres durability", "postgres connections", "migrations",
     ]
 
     /// `server_version_num`, such as 150004.
     var version: Int32 = 0
-    var isReplica = false
     var connections: Int64 = 0
     var maximumConnections: Int64 = 0
     var syncsToDisk = true
@@ -35,8 +33,8 @@ struct DatabaseFacts: Sendable, Equatable {
     /// - Parameter needed: connections of one more process.
     func findings(needed: Int) -> [Finding] {
         [
-            self.versionFinding, self.roleFinding, self.encodingFinding, self.durabilityFinding,
-            self.standbyFinding, self.connectionsFinding(needed), self.migrationsFinding, self.auditFinding,
+            self.versionFinding, self.encodingFinding, self.durabilityFinding, self.standbyFinding,
+            self.connectionsFinding(needed), self.migrationsFinding, self.auditFinding,
         ].compactMap(\.self)
     }
 
@@ -49,13 +47,6 @@ struct DatabaseFacts: Sendable, Equatable {
             return Finding(.warn, "postgres version", "\(text) is not tested", fix: "use PostgreSQL 15 or later")
         }
         return Finding(.ok, "postgres version", text)
-    }
-
-    private var roleFinding: Finding {
-        guard self.isReplica else { return Finding(.ok, "postgres role", "primary") }
-        return Finding(
-            .fail, "postgres role", "a standby, which refuses writes",
-            fix: "point DATABASE_URL at the primary, or add target_session_attrs=read-write")
     }
 
     private var encodingFinding: Finding {
@@ -81,7 +72,7 @@ struct DatabaseFacts: Sendable, Equatable {
 
     private var standbyFinding: Finding? {
         let waitsForStandby = self.namesStandbys && !["local", "off"].contains(self.synchronousCommit)
-        if waitsForStandby, self.standbys == 0, !self.isReplica {
+        if waitsForStandby, self.standbys == 0 {
             return Finding(
                 .fail, "postgres standbys", "none connected, and commits wait for one: every write hangs",
                 fix: "start a standby; until then ALTER SYSTEM SET synchronous_standby_names = ''; "

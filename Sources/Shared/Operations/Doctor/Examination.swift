@@ -91,7 +91,11 @@ package enum Examination {
                 try await self.database(pool, needed: needed)
             }
         } catch {
-            let remedy = "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
+            // libpq's words for a server that refuses writes.
+            let remedy =
+                "\(error)".contains("session is read-only")
+                ? "it refuses writes, as a standby does: name the primary, or all servers, in DATABASE_URL"
+                : "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
             let fault = Finding(.fail, "postgres", "\(error)", fix: remedy)
             return DatabaseReport(findings: [fault] + Finding.skipped(DatabaseFacts.checks, needs: "PostgreSQL"))
         }
@@ -135,14 +139,13 @@ package enum Examination {
         var facts = DatabaseFacts()
         if let row = try await pool.query(self.about).first {
             facts.version = try row.int4(0)
-            facts.isReplica = try row.bool(1)
-            facts.connections = try row.int8(2)
-            facts.maximumConnections = try row.int8(3)
-            facts.syncsToDisk = try row.bool(4)
-            facts.synchronousCommit = try row.text(5)
-            facts.encoding = try row.text(6)
-            facts.standbys = try row.int8(7)
-            facts.namesStandbys = try row.bool(8)
+            facts.connections = try row.int8(1)
+            facts.maximumConnections = try row.int8(2)
+            facts.syncsToDisk = try row.bool(3)
+            facts.synchronousCommit = try row.text(4)
+            facts.encoding = try row.text(5)
+            facts.standbys = try row.int8(6)
+            facts.namesStandbys = try row.bool(7)
         }
         let state = try await Migrations.state(of: pool)
         facts.missing = state.missing
@@ -159,7 +162,7 @@ package enum Examination {
 
     // `pg_stat_activity` hides the type of other roles' sessions.
     private static let about = """
-        SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
+        SELECT current_setting('server_version_num')::int4,
             (SELECT sum(numbackends)::int8 FROM pg_stat_database),
             current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
             current_setting('fsync')::bool, current_setting('synchronous_commit'),
