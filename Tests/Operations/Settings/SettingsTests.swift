@@ -145,7 +145,7 @@ struct SettingsTests {
             "METRICS_HOST": "0.0.0.0", "METRICS_PORT": "0", "FCM_CREDENTIALS": "account.json",
             "FCM_ENDPOINT": "https://f", "FCM_CLICK_ACTION": "category",
             "APNS_KEY": "key.p8", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "org.example",
-            "APNS_ENVIRONMENT": "sandbox", "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
+            "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
             "PUSH_SHAPE": "shape.yaml", "APPS": "apps.yaml",
         ])
         #expect(readings.dispatcherFaults.isEmpty)

@@ -49,8 +49,6 @@ package struct DispatcherSettings: Sendable {
             _ = try WebPushOrigins(text)
             return text
         }
-        // Read only to report a malformed value; devices carry their own environment.
-        let _: ProviderEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.allowsPrivateWebPush = reader.isOn("WEBPUSH_PRIVATE", default: false)
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
         self.providerCalls = reader.integer("PROVIDER_CALLS", default: 512, in: 8...4_096)
