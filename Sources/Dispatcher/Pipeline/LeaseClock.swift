@@ -144,6 +144,8 @@ extension Dispatcher {
 package final class LeaseService: Service {
     private let dispatcher: Dispatcher
     private let lease: Lease
+    /// When the last answered look at the register began.
+    private let lookedAt = Mutex(ContinuousClock.now)
 
     package init(dispatcher: Dispatcher) {
         self.dispatcher = dispatcher
@@ -204,10 +206,17 @@ package final class LeaseService: Service {
             isListed: !self.dispatcher.share.isLeaving, timeout: self.lease.patience)
         self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
         guard self.dispatcher.keys.isSpread else { return }
-        let names = try await Lease.holders(
-            in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), lifetime: self.lease.lifetime,
-            connection: self.dispatcher.redis, timeout: self.lease.patience)
-        self.dispatcher.share.update(names)
+        do {
+            let names = try await Lease.holders(
+                in: self.dispatcher.keys.dispatchers, at: self.dispatcher.now(), lifetime: self.lease.lifetime,
+                connection: self.dispatcher.redis, timeout: self.lease.patience)
+            self.dispatcher.share.update(names)
+            self.lookedAt.withLock { $0 = start }
+        } catch {
+            // Leases on the register's master have ended if it is away, and nothing tells whose.
+            if start - self.lookedAt.withLock({ $0 }) >= self.lease.lifetime { self.dispatcher.share.update([]) }
+            throw error
+        }
     }
 
     /// Renews until shutdown, which reaches this service after those that were started later.

@@ -107,7 +107,7 @@ struct StreamRedisTests {
             #expect(try await registry.remove([("ada", "c1")]) == [true])
             #expect(try await registry.lookUp(["ada"]) == [.offline])
             try await lease.release()
-            #expect(try await Lease.isHeld(keys.nodeLease("alive"), connection: connection) == false)
+            #expect(try await Lease.areHeld([keys.nodeLease("alive")], connection: connection) == [false])
         }
     }
 
@@ -432,6 +432,36 @@ struct AbsentServerTests {
             let free = try #require(other)
             let leases = [node, free].map { Self.keys.nodeLease($0) }
             #expect(try await Lease.areHeld(leases, connection: redis) == [true, false])
+            #expect(try await Lease.areHeld([leases[0]], connection: redis) == [true])
+        }
+    }
+
+    @Test("a holder is listed no longer than its lease lasts while the master of its lease is away")
+    func unlisted() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            let register = Self.keys.dispatchers
+            let found = (0..<200).map { "dispatcher-\($0)" }.first { name in
+                cluster.number(ofKey: Self.keys.dispatcherLease(name)) != cluster.number(ofKey: register)
+            }
+            let name = try #require(found)
+            let key = Self.keys.dispatcherLease(name)
+            func renew(at now: Timestamp) async throws {
+                let lease = Lease(
+                    key: key, value: "dispatcher", register: Lease.Register(key: register, name: name) { now },
+                    connection: redis)
+                _ = try await lease.renew()
+            }
+            func holders(at now: Timestamp) async throws -> [String] {
+                try await Lease.holders(in: register, at: now, lifetime: Lease.usualLifetime, connection: redis)
+            }
+            let start = Timestamp(seconds: 1_795_000_000)
+            try await renew(at: start)
+            #expect(try await holders(at: start) == [name])
+            try await cluster.lose(cluster.number(ofKey: key))
+            let end = start + Lease.usualLifetime + .seconds(1)
+            await #expect(throws: RedisError.self) { try await renew(at: end) }
+            #expect(try await holders(at: end).isEmpty)
         }
     }
 

@@ -81,23 +81,29 @@ package final class Lease: Sendable {
         timeout: Duration? = nil
     ) async throws(RedisError) -> Bool {
         let start = self.now()
-        let milliseconds = self.lifetime.inMilliseconds
-        var batch = RedisBatch()
-        batch.append("SET", .text(self.key), .text(value ?? self.value), "PX", .integer(milliseconds), "GET")
+        var listing = RedisBatch()
         if let register, isListed {
             let moment = register.now()
             let end = moment + self.lifetime
             let oldest = (moment - Self.memory).milliseconds
-            batch.append("ZADD", .text(register.key), .integer(end.milliseconds), .text(register.name))
-            batch.append("ZREMRANGEBYSCORE", .text(register.key), "-inf", .integer(oldest))
+            listing.append("ZADD", .text(register.key), .integer(end.milliseconds), .text(register.name))
+            listing.append("ZREMRANGEBYSCORE", .text(register.key), "-inf", .integer(oldest))
         }
-        let wasThere = try await self.connection.send(batch, timeout: timeout)[0].string() != nil
+        let wasThere =
+            try await self.connection.send(
+                "SET", .text(self.key), .text(value ?? self.value), "PX", .integer(self.lifetime.inMilliseconds), "GET",
+                timeout: timeout
+            ).string() != nil
         // An earlier renewal may have found the lease expired and lost its reply.
-        return self.renewedAt.withLock { renewedAt in
+        let isWithoutGap = self.renewedAt.withLock { renewedAt in
             defer { renewedAt = start }
             guard wasThere, let renewedAt else { return wasThere }
             return self.now() - renewedAt < self.lifetime
         }
+        // Afterwards, because the register may be on another master of a cluster: one that lists a
+        // holder without a lease would keep its work from the others.
+        _ = try? await self.connection.send(listing, timeout: timeout, isPatient: false)
+        return isWithoutGap
     }
 
     /// Returns the names of all holders in a register.
@@ -131,19 +137,20 @@ package final class Lease: Sendable {
         try await self.connection.run(batch)
     }
 
-    /// Whether a process holds the lease under `key`.
-    package static func isHeld(_ key: String, connection: RedisClient) async throws(RedisError) -> Bool {
-        try await connection.send("EXISTS", .text(key)).integer() == 1
-    }
-
     /// Whether a process holds the lease under each of `keys`, in one round trip.
     ///
     /// A lease counts as held while its master in a cluster is away.
     package static func areHeld(_ keys: [String], connection: RedisClient) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for key in keys { batch.append("EXISTS", .text(key)) }
+        let replies: [RedisReply]
+        do throws(RedisError) {
+            replies = try await connection.send(batch, isPatient: false)
+        } catch  where error.isOfAbsentServer && connection.isCluster {
+            return keys.map { _ in true }
+        }
         var held: [Bool] = []
-        for reply in try await connection.send(batch, isPatient: false) {
+        for reply in replies {
             if case .error(let error) = reply, error.isOfAbsentServer, connection.isCluster {
                 held.append(true)
             } else {
