@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Logging
 import Support
 import Synchronization
 import Testing
@@ -75,13 +76,16 @@ struct AbsentMasterTests {
         }
     }
 
-    private static func with(_ body: (Scene) async throws -> Void) async throws {
+    private static func with(
+        logger: Logger = TestLog.logger,
+        _ body: (Scene) async throws -> Void
+    ) async throws {
         let cluster = try await TestCluster.start(replicas: false)
         try await TestRedis.with(try cluster.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace(parts: 16)
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()])
+                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()], logger: logger)
                 // The turn of the sweep stays.
                 let absent = (cluster.number(ofKey: keys.sweepTurn) + 1) % 3
                 try await body(
@@ -89,6 +93,87 @@ struct AbsentMasterTests {
                         cluster: cluster, absent: absent, redis: redis, database: database, keys: keys,
                         dispatcher: dispatcher))
             }
+        }
+    }
+
+    @Test("reads all parts while the master that lists the other dispatchers is away for longer than a lease")
+    func register() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            try await TestDatabase.with { database in
+                // The dispatcher can renew its own lease.
+                let found = (0..<100).map { Keyspace(prefix: "test-\($0):", parts: 16) }.first { keys in
+                    cluster.number(ofKey: keys.dispatchers) != cluster.number(ofKey: keys.dispatcherLease("test"))
+                }
+                let keys = try #require(found)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], lease: .seconds(3))
+                for name in (0..<7).map({ "other-\($0)" }) {
+                    let register = Lease.Register(key: keys.dispatchers, name: name) { TestDispatcher.now }
+                    let lease = Lease(
+                        key: keys.dispatcherLease(name), value: "dispatcher", register: register,
+                        lifetime: dispatcher.clock.lease, connection: redis)
+                    _ = try await lease.renew()
+                }
+                let service = LeaseService(dispatcher: dispatcher)
+                try await service.acquire()
+                #expect(dispatcher.share.parts.count < 16)
+                try await cluster.lose(cluster.number(ofKey: keys.dispatchers))
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await service.run() }
+                    try await eventually("it reads all parts") { dispatcher.share.parts.count == 16 }
+                    group.cancelAll()
+                }
+            }
+        }
+    }
+
+    @Test("entries of a dispatcher that died are taken over while a master is away, soon and without a word")
+    func takeover() async throws {
+        let lines = LogRecorder(from: .warning) { "\($0.message)" }
+        try await Self.with(logger: lines.logger) { scene in
+            let kept = try scene.kept
+            let stream = kept.jobs(.normal)
+            func name(_ start: String, isLost: Bool) throws -> String {
+                let found = (0..<1_000).map { "\(start)-\($0)" }.first { name in
+                    (scene.cluster.number(ofKey: scene.keys.dispatcherLease(name)) == scene.absent) == isLost
+                }
+                return try #require(found)
+            }
+            // The first by name may hold its lease, which is on the lost master.
+            let (silent, dead) = (try name("a", isLost: true), try name("b", isLost: false))
+            for consumer in [silent, dead] {
+                try await scene.redis.send(
+                    "XADD", .text(stream), "*", "user", .text(try scene.user(in: kept)), "type", "news",
+                    "title", .text(consumer))
+                let group = ConsumerGroup(stream: stream, consumer: consumer, connection: scene.redis)
+                let entry = try #require(try await group.takeWaiting(count: 1).first)
+                // As if it had been read a minute ago.
+                try await scene.redis.send(
+                    "XCLAIM", .text(stream), "dispatchers", .text(consumer), "0", .text(entry.id), "IDLE", "60000",
+                    "JUSTID")
+            }
+            try await scene.loseMaster()
+            let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [])
+            try await eventually("a look takes less time than one call to the absent master, and logs nothing") {
+                scene.dispatcher.leaseClock.renewed(at: .now)
+                let (start, count) = (ContinuousClock.now, lines.all.count)
+                await claims.claimJobs()
+                return ContinuousClock.now - start < .seconds(4) && lines.all.count == count
+            }
+            #expect(try await scene.titles(in: kept) == [silent])
+        }
+    }
+
+    @Test("an account keeps its rate while the master that counts it is away")
+    func rate() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await TestRedis.with(try cluster.configuration()) { redis in
+            let live = Live(redis, keys: Keyspace(parts: 16))
+            let limiter = AccountRateLimiter(.fcm, limit: live.accountRateLimit, now: { TestDispatcher.now })
+            try await cluster.lose(cluster.number(ofKey: live.keys.bucket("send", "fcm:one")))
+            let until = await limiter.take("default", account: "one", perSecond: 10)
+            #expect(until.map { $0 > TestDispatcher.now } == true)
         }
     }
 
@@ -175,10 +260,9 @@ struct AbsentMasterTests {
             // The first look makes the groups.
             _ = try await dispatcher.live.eventFeed.take(from: scene.keys.parts, count: 10)
             try await scene.loseMaster()
-            var former = WebhookService.FormerSources()
             try await eventually("events of the other master are handed on while the list is new") {
                 await log.append([event], on: scene.redis)
-                try await service.refresh(isCheck: false, &former)
+                try await service.refresh(isCheck: false)
                 return (try? await service.distribute(scene.keys.parts)) ?? 0 > 0
             }
             let queued = try await dispatcher.live.webhookQueues.oldest(of: id, limit: 1)

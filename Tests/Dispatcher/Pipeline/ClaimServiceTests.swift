@@ -132,8 +132,7 @@ struct ClaimServiceTests {
             let events = try await scene.redis.send("XLEN", .text(scene.keys.events)).integer()
             #expect(events == (deliveries == "5" ? 1 : 0))
 
-            _ = try await scene.dispatcher.database.deadLetters.replay(
-                DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
+            try await scene.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
             #expect(try await ReplayService(dispatcher: scene.dispatcher).replay() == 1)
             scene.dispatcher.leaseClock.renewed(at: .now)
             let group = scene.dispatcher.group(scene.stream)

@@ -1,6 +1,7 @@
 // Carillon · ClaimService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Logging
 import ServiceLifecycle
@@ -92,15 +93,17 @@ package struct ClaimService: Service {
         }
     }
 
-    private func claimJobs() async {
+    /// Looks at all streams of jobs.
+    func claimJobs() async {
         let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherSources
         for lane in Lane.allCases {
             for keys in sources where isRunning {
                 await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane)
             }
         }
-        for keys in sources where isRunning {
-            for org in (try? await self.dispatcher.live.with(keys).overflows.orgs()) ?? [] where isRunning {
+        let overflows = (try? await self.dispatcher.live.overflows.orgs(in: sources)) ?? []
+        for (keys, orgs) in zip(sources, overflows) {
+            for org in (try? orgs.get()) ?? [] where isRunning {
                 await self.claimJobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk)
             }
         }
@@ -174,6 +177,9 @@ package struct ClaimService: Service {
             self.dispatcher.share.noteLook(in: group.keys, isClear: isClear)
         } catch {
             self.dispatcher.share.noteLook(in: group.keys, isClear: false)
+            // The readers log once that a master of a cluster is away; this would log it for each
+            // of its streams at every look.
+            if self.dispatcher.redis.isCluster, (error as? RedisError)?.code == .unavailable { return }
             self.dispatcher.logger.warning(
                 "cannot take over entries; retrying",
                 metadata: ["redis.stream": "\(group.stream)", "error": "\(error)"]
@@ -183,12 +189,13 @@ package struct ClaimService: Service {
 
     /// Returns the term in which a consumer's work may be taken over.
     ///
-    /// Nil while its dispatcher holds its lease, because a suspended process may resume, and nil
-    /// while this dispatcher holds none.
+    /// Nil while its dispatcher holds its lease or may hold it, because a suspended process may
+    /// resume, and nil while this dispatcher holds none.
     private func term(toTakeOver consumer: String) async throws -> LeaseClock.Term? {
         guard let term = self.dispatcher.leaseClock.term else { return nil }
         let lease = self.dispatcher.keys.dispatcherLease(consumer)
-        return try await Lease.isHeld(lease, connection: self.dispatcher.redis) ? nil : term
+        let isHeld = try await Lease.areHeld([lease], connection: self.dispatcher.redis).contains(true)
+        return isHeld ? nil : term
     }
 
     /// Takes over a consumer's entries.
