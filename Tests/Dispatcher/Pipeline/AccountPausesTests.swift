@@ -290,6 +290,22 @@ struct AccountRateLimiterTests {
         }
     }
 
+    @Test("an account keeps its rate while Redis has no room to count it")
+    func full() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let passed = Mutex(Duration.zero)
+            let limiter = AccountRateLimiter(
+                .fcm, limit: Live(redis).accountRateLimit, now: { TestDispatcher.now + passed.withLock { $0 } })
+            try await redis.send("CONFIG", "SET", "maxmemory", "1")
+            let until = await limiter.take("default", account: "one", perSecond: 1)
+            #expect(until.map { $0 > TestDispatcher.now } == true)
+            try await redis.send("CONFIG", "SET", "maxmemory", "0")
+            passed.withLock { $0 = .seconds(3) }
+            #expect(await limiter.take("default", account: "one", perSecond: 1) == nil)
+        }
+    }
+
     @Test("holds nothing back for long when the clock has stepped back")
     func steppedBack() async throws {
         try await TestRedis.with { redis, prefix in

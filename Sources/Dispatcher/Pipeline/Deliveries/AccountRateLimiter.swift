@@ -13,8 +13,8 @@ actor AccountRateLimiter {
         /// The next lot may be taken at this moment.
         var emptyUntil: Timestamp?
         var waiting = 0
-        /// Takes the next lot; false without Redis.
-        var taking: Task<Bool, Never>?
+        /// Takes the next lot.
+        var taking: Task<Void, Never>?
     }
 
     /// No bucket is empty for longer.
@@ -41,34 +41,33 @@ actor AccountRateLimiter {
             if let until = self.lots[app]?.emptyUntil, until > now, until <= now + Self.longestWait {
                 return self.postpone(app, from: until, perSecond)
             }
-            // Without Redis, deliveries in flight continue.
-            guard await self.takeLot(app, account: account, perSecond: perSecond) else { return nil }
+            await self.takeLot(app, account: account, perSecond: perSecond)
         }
         self.lots[app, default: Lot()].left -= 1
         return nil
     }
 
-    /// Takes the next lot, once for all concurrent callers; returns false without Redis.
-    private func takeLot(_ app: String, account: String, perSecond: Int) async -> Bool {
+    /// Takes the next lot, once for all concurrent callers.
+    private func takeLot(_ app: String, account: String, perSecond: Int) async {
         if let taking = self.lots[app]?.taking { return await taking.value }
         // An unstructured task: cancelling one caller must not cancel the take for the others.
-        let task = Task<Bool, Never> {
+        let task = Task<Void, Never> {
             // A twentieth of a second at a time leaves turns to other dispatchers.
             let reply = try? await self.limit.take(
                 max(1, perSecond / 20), provider: self.provider, account: account, perSecond: perSecond)
+            // The bucket's server in a cluster may be away or full while the others work, so a
+            // failure counts as an empty bucket.
+            let (taken, wait) = reply ?? (taken: 0, wait: Self.longestWait.inMilliseconds)
             var lot = self.lots[app] ?? Lot()
             lot.taking = nil
-            if let (taken, wait) = reply {
-                lot.left += taken
-                lot.waiting = 0
-                let pause = min(.milliseconds(max(1, wait)), Self.longestWait)
-                lot.emptyUntil = lot.left == 0 ? self.now() + pause : nil
-            }
+            lot.left += taken
+            lot.waiting = 0
+            let pause = min(.milliseconds(max(1, wait)), Self.longestWait)
+            lot.emptyUntil = lot.left == 0 ? self.now() + pause : nil
             self.lots[app] = lot
-            return reply != nil
         }
         self.lots[app, default: Lot()].taking = task
-        return await task.value
+        await task.value
     }
 
     /// Spreads waiting deliveries over the time that they will take.

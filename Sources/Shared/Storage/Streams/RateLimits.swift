@@ -151,6 +151,8 @@ package struct AccountRateLimit: Sendable {
 
     /// Takes the available turns, up to `count`.
     ///
+    /// Fails at once while the bucket's server in a cluster is away.
+    ///
     /// - Parameter perSecond: the account's rate. All callers must pass the same, as the bucket's
     ///   level derives from it.
     /// - Returns: the number of turns taken and the milliseconds until the next one.
@@ -160,11 +162,13 @@ package struct AccountRateLimit: Sendable {
         account: String,
         perSecond: Int
     ) async throws(RedisError) -> (taken: Int, wait: Int64) {
-        let reply = try await self.live.connection.run(
+        var batch = RedisBatch()
+        batch.append(
             StreamScripts.takeTurns,
             keys: [.text(self.live.keys.bucket("send", "\(provider.rawValue):\(account)"))],
             arguments: [.integer(Int64(perSecond)), .integer(Int64(max(1, perSecond / 4))), .integer(Int64(count))]
         )
+        let reply = try await self.live.connection.run(batch, isPatient: false)[0]
         guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }
         return (Int(try cursor.integer()), try cursor.integer())
     }
