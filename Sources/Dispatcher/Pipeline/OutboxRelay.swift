@@ -11,8 +11,9 @@ import Storage
 
 /// Moves the jobs of one database's outbox to their streams, ordered by id within a lane.
 ///
-/// While a lane is full, its jobs stay in the outbox and those of other lanes pass them. While a
-/// master of a cluster is away, its jobs stay, and those of other masters pass them.
+/// While a lane or an organisation's overflow is full, its jobs stay in the outbox and other jobs
+/// pass them. While a master of a cluster is away, its jobs stay, and those of other masters pass
+/// them.
 ///
 /// Any number of dispatchers may relay one outbox; a lock lets one move at a time. A row is deleted
 /// once Redis has its job. A crash in between appends it twice with the same id, which notifies
@@ -133,7 +134,7 @@ package struct OutboxRelay: Service {
         return backlog.count
     }
 
-    /// Moves the rows of lanes that are not full.
+    /// Moves the rows that nothing holds.
     ///
     /// - Throws: also if a master of a cluster did not take its rows; those of the others have
     ///   moved by then.
@@ -191,13 +192,15 @@ package struct OutboxRelay: Service {
             metadata: ["outbox": "\(self.name)", "outbox.row": "\(row)", "error": "\(unreadable)"])
     }
 
-    /// Returns the lanes that are full; nil for none.
+    /// Returns the lanes, and the organisations' overflows, that are full; nil for none.
     private func held() async throws -> OutboxStore.Held? {
         let lengths = try await self.dispatcher.live.jobs.lengths()
         let full = lengths.filter { $0.value >= JobStream.highWaterMark }
-        guard !full.isEmpty else { return nil }
+        // A moved flood never fills its lane.
+        let orgs = try await self.dispatcher.live.overflows.orgs(withAtLeast: JobStream.highWaterMark)
+        guard !full.isEmpty || !orgs.isEmpty else { return nil }
         let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
-        return OutboxStore.Held(lanes: Set(full.keys), typesByLane: types)
+        return OutboxStore.Held(lanes: Set(full.keys), typesByLane: types, orgs: orgs)
     }
 
     /// Appends the jobs of rows to their streams, and stores dead letters of rows that are no jobs.
@@ -314,7 +317,7 @@ private struct WaitingRows {
 
 /// The metrics of one outbox.
 struct OutboxMetrics: Sendable {
-    /// Times that a full lane kept rows in the outbox.
+    /// Times that a full lane or overflow kept rows in the outbox.
     let held: Counter
     /// Rows that wait.
     let waiting: Meter

@@ -139,6 +139,37 @@ struct OutboxRelayTests {
         }
     }
 
+    @Test("rows of an organisation whose overflow is full stay, and others pass them")
+    func fullOverflow() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                try await redis.send("SADD", .text(keys.overflows), "loud")
+                // In parts, because a script holds up the server.
+                for _ in 0..<10 {
+                    let fill = "for n = 1, 100000 do redis.call('XADD', KEYS[1], '*', 'a', 'b') end"
+                    try await redis.send("EVAL", .text(fill), "1", .text(keys.overflow("loud")))
+                }
+                try await database.pool.query(
+                    """
+                    SELECT carillon.enqueue(
+                        jsonb_strip_nulls(
+                            jsonb_build_object('user', 'ada', 'type', 'news', 'title', 'x', 'org', o)))
+                    FROM unnest(ARRAY['loud', 'calm', NULL]) o
+                    """)
+                let registry = PrometheusRegistry()
+                let relay = try Self.make(database, redis, prefix, database.configuration(), registry)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try? await relay.run() }
+                    try await eventually("a round has kept rows") { (Self.value("held", registry) ?? 0) >= 1 }
+                    group.cancelAll()
+                }
+                let left = try await database.pool.query("SELECT fields ->> 'org' FROM carillon.outbox")
+                #expect(try left.map { try $0.text(0) } == ["loud"])
+            }
+        }
+    }
+
     @Test("a job for a time of day means the day on which it was enqueued", arguments: ["user", "topic"])
     func localDay(audience: String) async throws {
         try await TestRedis.with { redis, prefix in

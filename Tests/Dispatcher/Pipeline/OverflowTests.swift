@@ -18,11 +18,17 @@ struct OverflowGuardTests {
     private static func batch(
         _ count: Int, of org: String, in stream: String, _ dispatcher: Dispatcher
     ) -> LaneBatch {
+        Self.batch(count, of: org, in: dispatcher.group(stream), dispatcher)
+    }
+
+    private static func batch(
+        _ count: Int, of org: String, in group: ConsumerGroup, _ dispatcher: Dispatcher
+    ) -> LaneBatch {
         let entries = (0..<count).map { number in
             StreamEntry(id: "1-\(number)", fields: [("org", Array(org.utf8)[...]), ("title", Array("x".utf8)[...])])
         }
         let term = dispatcher.leaseClock.term ?? LeaseClock.Term()
-        return LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries, term: term)
+        return LaneBatch(lane: .normal, group: group, entries: entries, term: term)
     }
 
     @Test("an organisation with jobs in its overflow keeps its turn limited, also while the lane is short")
@@ -84,6 +90,30 @@ struct OverflowGuardTests {
             let count = await OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue).roundOfAll().count
             #expect(count == 20 - Self.share + 2)
             #expect(dispatcher.inFlight.streamCount == 2)
+        }
+    }
+
+    @Test("jobs stay in the lane once the overflow holds its part's share of the limit")
+    func full() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix, parts: 4), [NotificationType(name: "news")])
+                let part = dispatcher.keys.parts[0]
+                var policy = OverflowPolicy(backlog: 0, leastShare: 0)
+                policy.bound = 20
+                let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
+                let group = dispatcher.group(part.jobs(.normal), in: part)
+                func move(_ count: Int) async throws {
+                    let flood = Self.batch(count, of: "loud", in: group, dispatcher)
+                    try await overflow.move(overflow.excess(of: flood), of: group)
+                }
+                try await move(4)
+                try await move(1)
+                let rest = Self.batch(1, of: "loud", in: group, dispatcher)
+                #expect(overflow.excess(of: rest).isEmpty)
+                #expect(try await redis.send("XLEN", .text(part.overflow("loud"))).integer() == 5)
+            }
         }
     }
 
@@ -164,6 +194,28 @@ struct OverflowGuardTests {
                 try await group.waitForAll()
             }
             #expect(try await redis.send("XLEN", moved).integer() == 3)
+        }
+    }
+
+    @Test("finds the jobs in an overflow of which Redis got no more than the first")
+    func cutShort() async throws {
+        var options = RedisServer.Options()
+        options.arguments = ["--proto-max-bulk-len", "1mb"]
+        let server = try await RedisServer.start(options)
+        try await TestRedis.with(try server.configuration()) { redis in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(), [NotificationType(name: "news")])
+                // Redis closes the connection at the second, as if the dispatcher had died there.
+                let jobs = [10, 2_000_000].map { size in
+                    (org: "acme", fields: [(name: "title", value: [UInt8](repeating: 0x78, count: size))])
+                }
+                await #expect(throws: RedisError.self) { _ = try await dispatcher.live.overflows.append(jobs) }
+                dispatcher.leaseClock.renewed(at: .now)
+                let queue = LaneQueue<LaneBatch>(capacity: 8)
+                let reader = OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue)
+                #expect(await reader.roundOfAll().count == 1)
+            }
         }
     }
 

@@ -16,6 +16,8 @@ package struct OverflowPolicy: Sendable {
     /// How many jobs a minute an organisation may have at each dispatcher, however busy the others
     /// are.
     var leastShare: Int
+    /// The number of jobs that an organisation's overflow holds in all parts together.
+    var bound = OverflowStreams.bound
 
     package init(backlog: Int, leastShare: Int = 1_000) {
         self.backlog = backlog
@@ -150,9 +152,10 @@ final class OverflowGuard: Sendable {
             // Redis may have come back with the lane's entries, but without those of the overflow.
         } while self.dispatcher.redis.session != session
         self.dispatcher.alarms.overflows.note(self.dispatcher.now())
+        let bound = self.policy.bound / self.dispatcher.keys.parts.count
         self.state.withLock { state in
             for (org, length) in lengths {
-                if length >= OverflowStreams.bound { state.full.insert(org) }
+                if length >= bound { state.full.insert(org) }
                 state.overflowing.insert(org)
                 state.moved.insert(org)
             }

@@ -22,18 +22,21 @@ package struct OutboxStore: Sendable {
         package let oldest: Timestamp?
     }
 
-    /// Rows that stay because their lanes are full.
+    /// Rows that stay because their lanes, or the overflows of their organisations, are full.
     package struct Held: Sendable {
         package let lanes: Set<Lane>
         fileprivate let typesByLane: [Lane: [String]]
+        fileprivate let orgs: [String]
 
         /// - Parameters:
         ///   - lanes: the full lanes.
         ///   - typesByLane: the types of each lane except ``Lane/normal``, for rows that name no
         ///     lane.
-        package init(lanes: Set<Lane>, typesByLane: [Lane: [String]]) {
+        ///   - orgs: the organisations with a full overflow.
+        package init(lanes: Set<Lane>, typesByLane: [Lane: [String]], orgs: [String]) {
             self.lanes = lanes
             self.typesByLane = typesByLane
+            self.orgs = orgs
         }
     }
 
@@ -180,7 +183,7 @@ package struct OutboxStore: Sendable {
         if let held {
             parameters += [
                 .texts(held.lanes.map(\.rawValue)), .texts(held.typesByLane[.critical] ?? []),
-                .texts(held.typesByLane[.bulk] ?? []),
+                .texts(held.typesByLane[.bulk] ?? []), .texts(held.orgs),
             ]
             conditions.append(Self.isNotHeld)
         }
@@ -214,9 +217,11 @@ package struct OutboxStore: Sendable {
 
     /// The lane is the job's, or its type's.
     ///
-    /// $3: full lanes, $4 and $5: the types of lanes critical and bulk.
+    /// $3: full lanes, $4 and $5: the types of lanes critical and bulk, $6: organisations with a
+    /// full overflow.
     private static let isNotHeld = """
         CASE WHEN lane IN ('critical', 'normal', 'bulk') THEN lane WHEN fields ->> 'type' = ANY ($4) THEN 'critical'
             WHEN fields ->> 'type' = ANY ($5) THEN 'bulk' ELSE 'normal' END <> ALL ($3)
+        AND coalesce(fields ->> 'org', '') <> ALL ($6)
         """
 }

@@ -149,10 +149,11 @@ package struct JobStream: Sendable {
 /// Jobs of a part that were moved aside so that others can pass: one stream per organisation, and
 /// the set of organisations with a stream.
 package struct OverflowStreams: Sendable {
-    /// The number of jobs that an organisation's overflow holds; further jobs stay in their lane.
+    /// The number of jobs that an organisation's overflow holds, its share in each part; further
+    /// jobs stay in their lane.
     ///
     /// A job takes as much memory here as there. The gateway refuses an organisation's jobs long
-    /// before, at ``JobStream/highWaterMark``.
+    /// before, at ``JobStream/highWaterMark``, and the outbox keeps them.
     package static let bound = 20_000_000
 
     let live: Live
@@ -166,11 +167,13 @@ package struct OverflowStreams: Sendable {
         _ jobs: [(org: String, fields: [(name: String, value: [UInt8])])]
     ) async throws(RedisError) -> [ExactText: Int] {
         var batch = RedisBatch()
-        for job in jobs { batch.append(entry: job.fields, to: self.keys(of: job.org).overflow(job.org)) }
         // Redis tells names apart by their bytes.
         let orgs = Array(Set(jobs.map { ExactText($0.org) }))
+        // Before the jobs, so that they are found if Redis gets only the start of the batch.
+        for org in orgs.map(\.text) { batch.append("SADD", .text(self.keys(of: org).overflows), .text(org)) }
+        for job in jobs { batch.append(entry: job.fields, to: self.keys(of: job.org).overflow(job.org)) }
         let first = batch.count
-        // After the jobs, so that no process removes the organisation in between.
+        // After the jobs, too, as another process may have removed the organisation in between.
         for org in orgs.map(\.text) {
             batch.append("SADD", .text(self.keys(of: org).overflows), .text(org))
             batch.append("XLEN", .text(self.keys(of: org).overflow(org)))
@@ -189,11 +192,6 @@ package struct OverflowStreams: Sendable {
     /// The keys of the part that takes an organisation's jobs.
     private func keys(of org: String) -> Keyspace { self.live.keys.overflowPart(of: org) }
 
-    /// The organisations with an overflow, by name.
-    package func orgs() async throws(RedisError) -> [String] {
-        try await self.live.connection.send("SMEMBERS", .text(self.live.keys.overflows)).strings().sorted()
-    }
-
     /// The organisations with an overflow in each of these parts, by name, in one round trip.
     ///
     /// - Returns: a result for each part; one whose server is away fails at once.
@@ -209,6 +207,29 @@ package struct OverflowStreams: Sendable {
             }
         }
         return results
+    }
+
+    /// The organisations with so many jobs in the overflows of all parts together.
+    ///
+    /// Leaves out the overflows on a server of a cluster that is away.
+    package func orgs(withAtLeast count: Int) async throws(RedisError) -> [String] {
+        let sources = self.live.keys.jobSources
+        var batch = RedisBatch()
+        var names: [ExactText] = []
+        for (keys, result) in zip(sources, try await self.orgs(in: sources)) {
+            guard case .success(let orgs) = result else { continue }
+            for org in orgs {
+                batch.append("XLEN", .text(keys.overflow(org)))
+                names.append(ExactText(org))
+            }
+        }
+        guard !batch.isEmpty else { return [] }
+        var lengths: [ExactText: Int] = [:]
+        for (name, reply) in zip(names, try await self.live.connection.send(batch, isPatient: false)) {
+            if case .error(let error) = reply, error.isOfAbsentServer { continue }
+            lengths[name, default: 0] += Int(try reply.integer())
+        }
+        return lengths.filter { $0.value >= count }.map(\.key.text)
     }
 
     /// Removes an organisation's overflow if it is empty.
