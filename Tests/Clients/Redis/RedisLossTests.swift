@@ -154,6 +154,35 @@ struct RedisLossTests {
         }
     }
 
+    @Test("a batch that exceeds the limit is answered")
+    func largeBatch() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.maximumWaitingCommands = 10
+        try await TestRedis.with(configuration) { redis in
+            let words = (0..<11).map { "\($0)" }
+            #expect(await redis.outcome(of: words, timeout: longestWait) == .success(words))
+        }
+    }
+
+    @Test("calls behind a batch that exceeds the limit are refused")
+    func behindLargeBatch() async throws {
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
+        let refusal = RedisError(.overloaded, "too many commands wait")
+        var configuration = RedisConfiguration(address: address, clientName: "test")
+        configuration.maximumWaitingCommands = 10
+        try await TestRedis.with(configuration) { redis in
+            let words = (0..<11).map { "\($0)" }
+            let outcomes = await withTaskGroup(of: Result<[String], RedisError>.self) { group in
+                for _ in 0..<3 {
+                    group.addTask { await redis.outcome(of: words, timeout: .milliseconds(500)) }
+                }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(outcomes.count { $0 == .failure(refusal) } == 2)
+        }
+    }
+
     @Test("bytes beyond the limit are refused")
     func tooManyBytes() async throws {
         let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")

@@ -65,7 +65,10 @@ final class CommandMailbox: Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    /// Adds a call.
+    /// Adds a call, unless those that wait have reached a limit.
+    ///
+    /// A batch of any size is taken until then; one larger than a limit could never be sent
+    /// otherwise.
     ///
     /// - Returns: whether the caller must schedule a drain; nil if the call was refused and its
     ///   waiter failed.
@@ -79,7 +82,7 @@ final class CommandMailbox: Sendable {
         switch self.state.withLock({ state -> Result<Bool, RedisError> in
             if let error = state.closed { return .failure(error) }
             guard
-                state.waitingReplies + waiter.replyCount <= self.maximumCommands,
+                state.waitingReplies < self.maximumCommands,
                 state.bytes.readableBytes <= self.maximumBytes
             else { return .failure(RedisError(.overloaded, "too many commands wait")) }
             let before = state.bytes.writerIndex

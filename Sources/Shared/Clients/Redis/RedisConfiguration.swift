@@ -16,8 +16,10 @@ package struct RedisConfiguration: Sendable {
     package var connectTimeout: Duration = .seconds(5)
     /// The time from a call to its reply.
     package var commandTimeout: Duration = .seconds(5)
-    /// The limit on commands that wait for a connection or a reply; more are refused with
+    /// The limit on commands that wait for a connection or a reply; at it, calls are refused with
     /// `overloaded`.
+    ///
+    /// One batch may exceed it, however large.
     var maximumWaitingCommands = 65_536
     /// The limit on bytes that wait to be written; more are refused with `overloaded`.
     var maximumWaitingBytes = 64 * 1024 * 1024
