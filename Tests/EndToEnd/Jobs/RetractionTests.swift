@@ -101,6 +101,31 @@ struct RetractionTests {
         }
     }
 
+    @Test("a provider with too many deliveries takes no retractions, which are counted")
+    func fullStream() async throws {
+        try await Stack.with { stack in
+            let catalog = try Self.catalog(stack)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            let dispatcher = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "t")])
+            try await eventually("the attempt is recorded") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 1
+            }
+            #expect(try await dispatcher.stop() == .code(0))
+            let stream: RedisArgument = "carillon:{fcm}:deliveries:bulk"
+            // In parts, because a script holds up the server.
+            for _ in 0..<10 {
+                let fill = "for n = 1, 100000 do redis.call('XADD', KEYS[1], '*', 'a', 'b') end"
+                try await stack.connection.send("EVAL", .text(fill), "1", stream)
+            }
+            try await Self.readAll(gateway)
+            #expect(try await stack.connection.send("XLEN", stream).integer() == 1_000_000)
+            let metrics = try await gateway.call(.get, "/metrics", token: nil).response.body
+            #expect(String(decoding: metrics, as: UTF8.self).contains("\ncarillon_retractions_omitted 1\n"))
+        }
+    }
+
     @Test("when many notifications are read at once, the newest are removed and the rest is counted")
     func manyRetractions() async throws {
         try await Stack.with { stack in

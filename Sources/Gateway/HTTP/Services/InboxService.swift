@@ -340,6 +340,9 @@ package final class FrameRetries: Service {
 struct RetractionService: Sendable {
     private static let perSecond = 2
     private static let burst = 20
+    /// The deliveries, in all parts together, with which a provider's stream takes no more: it is
+    /// far behind, or no dispatcher has that provider any more.
+    private static let mostDeliveries = 1_000_000
     private static let omitted = Counter(label: "carillon.retractions.omitted")
 
     private let catalogs: CatalogRegister
@@ -355,7 +358,7 @@ struct RetractionService: Sendable {
     }
 
     /// Queues the removal of notifications from devices that received them, newest first; those
-    /// beyond the user's rate limit stay.
+    /// beyond the user's rate limit stay, and those of a provider with too many deliveries.
     ///
     /// - Parameter isPatient: whether to wait for a Redis server that is away.
     func retract(_ labels: [NotificationLabel], isPatient: Bool) async {
@@ -366,13 +369,15 @@ struct RetractionService: Sendable {
             if !isPatient { try self.live.connection.failIfAway() }
             let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
             guard !holders.isEmpty else { return }
+            let keys = self.live.keys.part(of: user)
+            let open = try await self.open(Set(holders.map(\.provider)), keys)
+            let reachable = holders.filter { open.contains($0.provider) }
             let count = try await self.live.buckets.takeAvailable(
-                holders.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst)
+                reachable.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst)
             if count < holders.count { Self.omitted.increment(by: holders.count - count) }
             guard count > 0 else { return }
             var batch = RedisBatch()
-            let keys = self.live.keys.part(of: user)
-            for holder in holders.prefix(count) {
+            for holder in reachable.prefix(count) {
                 let work = DeliveryWork(
                     notification: holder.notification, device: holder.device, user: user, attempt: 0, isRepeat: false,
                     isRetraction: true)
@@ -382,5 +387,18 @@ struct RetractionService: Sendable {
         } catch {
             self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])
         }
+    }
+
+    /// Returns the providers whose streams have room.
+    private func open(_ providers: Set<Provider>, _ keys: Keyspace) async throws(RedisError) -> Set<Provider> {
+        var batch = RedisBatch()
+        for provider in providers { batch.append("XLEN", .text(keys.deliveries(provider, .bulk))) }
+        let most = Self.mostDeliveries / self.live.keys.parts.count
+        var open: Set<Provider> = []
+        for (provider, reply) in zip(providers, try await self.live.connection.send(batch, isPatient: false)) {
+            // If a server does not answer, the append of its own retractions fails.
+            if (try? reply.integer()) ?? 0 < most { open.insert(provider) }
+        }
+        return open
     }
 }
