@@ -37,6 +37,32 @@ struct SettingsRestTests {
         }
     }
 
+    @Test("a user whose tokens change too often gets 429 with Retry-After; others may register")
+    func tokenChanges() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            func register(_ user: String, _ token: String) async throws -> Gateway.Answer {
+                let body = #"{"platform":"android","token":"\#(token)","device_id":"d"}"#
+                return try await gateway.call(.post, "/v1/devices", token: Stack.token(user: user), json: body)
+            }
+            var count = 0
+            var answer = try await register("ada", "t0")
+            while answer.status == 201, count < 1_000 {
+                count += 1
+                answer = try await register("ada", "t\(count)")
+            }
+            #expect(answer.status == 429 && count >= 100)
+            #expect(answer.header("retry-after") == "3600")
+            let rows = try await stack.query("SELECT FROM carillon.delivery_attempts WHERE kind = 'token'").count
+            #expect((200...202).contains(rows))
+            let row = "/rest/v1/user_push_tokens?device_id=eq.d"
+            let ada = Stack.token(user: "ada")
+            #expect(try await gateway.call(.patch, row, token: ada, json: #"{"token":"new"}"#).status == 429)
+            #expect(try await gateway.call(.patch, row, token: ada, json: #"{"locale":"de"}"#).status == 204)
+            #expect(try await register("eve", "other").status == 201)
+        }
+    }
+
     @Test("a token that APNs cannot have issued is refused by name")
     func apnsTokens() async throws {
         try await Stack.with { stack in

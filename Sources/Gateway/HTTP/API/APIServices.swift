@@ -113,10 +113,25 @@ package struct UserServices: Sendable {
     /// Registers a device, and reports the devices that this switched off to upstream apps.
     ///
     /// - Parameter silenced: whether the user has switched it off; nil keeps the previous choice.
+    /// - Throws: ``Problem`` 429 if the user's tokens have changed too often.
+    // Swift 6.3 crashes when it inlines this into a caller of an optimised build.
+    @inline(never)
     func register(_ device: Device, silenced: Bool? = nil) async throws -> Device {
+        try await self.requireFewChanges(of: device.user)
         let registration = try await self.devices.register(device, silenced: silenced)
         await self.publish([registration])
         return registration.device
+    }
+
+    /// Requires that a user's tokens may change.
+    ///
+    /// - Throws: ``Problem`` 429 if they have changed too often.
+    func requireFewChanges(of user: String) async throws {
+        let areTooMany = try await self.devices.haveChangedTooOften(user: user, at: self.base.now())
+        guard areTooMany else { return }
+        let limit = DeviceStore.mostChangesPerHour
+        throw Problem(
+            .tooManyRequests, "the tokens of a user may change \(limit) times an hour", retryAfter: 3_600)
     }
 
     /// Reports devices that were switched off to upstream apps.

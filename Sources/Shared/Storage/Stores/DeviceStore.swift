@@ -87,6 +87,22 @@ package struct DeviceStore: Sendable {
     /// names of apps.
     private static let mostDevices = 100
 
+    /// The changes of tokens that a user may cause in an hour; each is an audit row.
+    package static let mostChangesPerHour = 200
+
+    /// Whether the user's tokens have changed too often in the hour before a moment.
+    package func haveChangedTooOften(user: String, at moment: Timestamp) async throws(PostgresError) -> Bool {
+        let result = try await self.pool.query(
+            """
+            SELECT count(*) >= $3 FROM (
+                SELECT FROM carillon.delivery_attempts
+                WHERE user_id = $1 AND at > least($2, now()) - interval '1 hour' AND kind = 'token' LIMIT $3
+            ) AS changes
+            """,
+            .text(user), .timestamp(moment), .int8(Int64(Self.mostChangesPerHour)))
+        return try result.first?.bool(0) ?? false
+    }
+
     /// Switches off surplus devices, and deletes the oldest inactive ones beyond ``mostDevices``.
     ///
     /// $1: user, $2: limit, $3: when, $4: app. Rows: the devices switched off.

@@ -24,7 +24,10 @@ struct DeviceRoutes {
         "registerDevice",
         "Registers or renews a device; another user's phone or browser moves to the caller.",
         body: .deviceRegistration,
-        answers: [.created("The device.", .device)])
+        answers: [
+            .created("The device.", .device),
+            Answer(429, "The user exceeds the rate limit, or has changed tokens 200 times within the hour."),
+        ])
 
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()

@@ -149,6 +149,7 @@ struct EdgeTokenRoutes {
         let matching = query.matching(try await self.rows(user))
         try Self.requireSingle(matching.count, preferences)
         if let token = change.token {
+            try await self.services.users.requireFewChanges(of: user)
             guard matching.count <= 1 else {
                 throw Problem(.conflict, "a token belongs to one row, and the filter names \(matching.count)")
             }
