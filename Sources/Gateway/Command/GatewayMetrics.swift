@@ -99,7 +99,8 @@ enum GatewayMetrics {
                 "last visits that were not recorded because PostgreSQL or Redis was out of reach or too slow"),
             MetricFamily(
                 "carillon_retractions_omitted", .counter,
-                "notifications left on other devices because a user's rate was used up"),
+                "notifications left on other devices because a user's rate was used up, or a provider had too many "
+                    + "deliveries"),
             MetricFamily(
                 "carillon_door_refused", .counter, by: ["reason"],
                 "origin, head, body, address, slow, files (no room for another connection), pipeline (too much behind an "
@@ -110,6 +111,6 @@ enum GatewayMetrics {
                 "calls, messages, openings (new sockets and streams) beyond a user's rate"),
             MetricFamily(
                 "carillon_rate_unchecked", .counter, by: ["kind"],
-                "batches not counted because Redis was out of reach"),
+                "batches not counted because Redis was out of reach, or because 50,000 users were over their limit"),
         ]
 }

@@ -62,6 +62,26 @@ struct UserRateTests {
         }
     }
 
+    @Test("delays no further user while as many as it holds are over the limit, and counts this")
+    func manyUsers() async throws {
+        try await TestRedis.with { connection, prefix in
+            let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
+            let registry = PrometheusRegistry()
+            let rate = UserRate(
+                kind: .calls, perSecond: 1, burst: 3_600, mostUsers: 1, buckets: buckets, metrics: registry)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { await rate.run() }
+                // Has to wait for an hour.
+                #expect(rate.delay("busy", count: 10_000) == nil)
+                try await eventually("the first has to wait") { rate.delay("busy") != nil }
+                #expect(Self.unchecked(registry) == 0)
+                #expect(rate.delay("next") == nil)
+                #expect(Self.unchecked(registry) == 1)
+                group.cancelAll()
+            }
+        }
+    }
+
     /// The number of batches that were not counted.
     private static func unchecked(_ registry: PrometheusRegistry) -> Int {
         let line = registry.render().split(separator: "\n").first {

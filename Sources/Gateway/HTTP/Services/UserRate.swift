@@ -31,11 +31,6 @@ package final class UserRate: Service {
         let at: ContinuousClock.Instant
     }
 
-    /// The most users held here.
-    ///
-    /// At the limit, users who are not blocked are dropped; if all are
-    /// blocked, new users are not limited.
-    private static let mostUsers = 50_000
     /// The most lots that wait for Redis; further ones are dropped.
     private static let mostReports = 10_000
     private static let largestLot = 16
@@ -48,6 +43,7 @@ package final class UserRate: Service {
     private let perSecond: Int
     private let burst: Int
     private let lot: Int
+    private let mostUsers: Int
     private let buckets: TokenBuckets
     private let accounts = Mutex<[ExactText: Account]>([:])
     private let reports: AsyncStream<Report>
@@ -58,16 +54,20 @@ package final class UserRate: Service {
     /// - Parameters:
     ///   - perSecond: the long-term rate of a user.
     ///   - burst: the largest burst of a user.
+    ///   - mostUsers: the most users held here. At the limit, users who are not blocked are
+    ///     dropped; if all are blocked, new users are not limited, which is counted.
     package init(
         kind: Kind,
         perSecond: Int,
         burst: Int,
+        mostUsers: Int = 50_000,
         buckets: TokenBuckets,
         metrics: any MetricsFactory = MetricsSystem.factory
     ) {
         self.kind = kind
         self.perSecond = perSecond
         self.burst = burst
+        self.mostUsers = mostUsers
         self.lot = max(1, min(Self.largestLot, burst / 4))
         self.buckets = buckets
         (self.reports, self.reporter) = AsyncStream.makeStream(
@@ -83,9 +83,12 @@ package final class UserRate: Service {
         let key = ExactText(user)
         let now = ContinuousClock.now
         let (delay, due) = self.accounts.withLock { accounts -> (Duration?, Int) in
-            if accounts.count >= Self.mostUsers, accounts[key] == nil {
+            if accounts.count >= self.mostUsers, accounts[key] == nil {
                 accounts = accounts.filter { ($0.value.blockedUntil ?? now) > now }
-                guard accounts.count < Self.mostUsers else { return (nil, 0) }
+                guard accounts.count < self.mostUsers else {
+                    self.unchecked.increment()
+                    return (nil, 0)
+                }
             }
             var account = accounts[key] ?? Account()
             if let until = account.blockedUntil, until > now { return (until - now, 0) }
