@@ -73,8 +73,8 @@ enum DispatcherMetrics {
                 "pauses of accounts that were not shared: Redis was out of reach, or 1,000 accounts were paused"),
             MetricFamily(
                 "carillon_outbox_held", .counter, by: ["database"],
-                "polls that found a lane full; own is Carillon's database, others are numbered in the order of the "
-                    + "setting"),
+                "polls that kept rows because a lane or an overflow was full; own is Carillon's database, "
+                    + "others are numbered in the order of the setting"),
             MetricFamily(
                 "carillon_outbox_waiting", .gauge, by: ["database"], "rows waiting; counts at most 10,000"),
             MetricFamily(
@@ -82,7 +82,9 @@ enum DispatcherMetrics {
                 "seconds since the oldest waiting row was enqueued; grows on while the outbox cannot be read"),
             MetricFamily(
                 "carillon_retention_removed", .counter, by: ["kind"],
-                "items past their retention: notifications, tombstones, audit_days, devices, dead_letters"),
+                "items past their retention: notifications, tombstones, audit_days, audit_rows (of days without a "
+                    + "partition), devices (switched off), switched_off_devices (deleted), cancellations, "
+                    + "digest_items, broadcasts, dead_letters, excess_dead_letters (beyond 100,000)"),
             MetricFamily(
                 "carillon_webhooks_requests", .counter, by: ["outcome"], values: ["accepted", "failed", "gone"],
                 "requests to webhooks: accepted, failed, gone (410)"),

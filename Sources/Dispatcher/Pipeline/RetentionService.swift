@@ -53,14 +53,21 @@ package struct RetentionService: Service {
     private let dispatcher: Dispatcher
     private let periods: Periods
     private let machine: @Sendable () -> Timestamp
+    private let metrics: any MetricsFactory
     private var store: RetentionStore { self.dispatcher.database.retention }
 
     /// - Parameter machine: this machine's clock, so that nothing is deleted early if PostgreSQL's
     ///   is wrong.
-    package init(dispatcher: Dispatcher, periods: Periods, machine: @escaping @Sendable () -> Timestamp) {
+    package init(
+        dispatcher: Dispatcher,
+        periods: Periods,
+        machine: @escaping @Sendable () -> Timestamp,
+        metrics: any MetricsFactory = MetricsSystem.factory
+    ) {
         self.dispatcher = dispatcher
         self.periods = periods
         self.machine = machine
+        self.metrics = metrics
     }
 
     package func run() async throws {
@@ -105,14 +112,29 @@ package struct RetentionService: Service {
             self.dispatcher.keys.retentionTurn, lifetime: Self.interval - .seconds(1))
     }
 
-    /// Repeats a step until it deletes less than a full batch.
+    /// Repeats a step until it removes less than a full batch.
     ///
+    /// - Parameters:
+    ///   - kind: the kind of data, as the metric names it.
+    ///   - step: returns how much it has removed.
     /// - Returns: whether the steps were used up, so that more may be left.
-    private func inSteps(of size: Int = Self.batchSize, _ step: () async throws -> Int) async throws -> Bool {
+    private func inSteps(
+        _ kind: String,
+        of size: Int = Self.batchSize,
+        _ step: () async throws -> Int
+    ) async throws -> Bool {
         for _ in 0..<Self.mostSteps where isRunning {
-            if try await step() < size { return false }
+            let count = try await step()
+            self.note(count, kind)
+            if count < size { return false }
         }
         return true
+    }
+
+    /// Counts what was removed.
+    private func note(_ count: Int, _ kind: String) {
+        Counter(label: "carillon.retention.removed", dimensions: [("kind", kind)], factory: self.metrics)
+            .increment(by: count)
     }
 
     // MARK: Kinds
@@ -128,7 +150,7 @@ package struct RetentionService: Service {
     }
 
     private func cancellations(_ now: Timestamp) async throws -> Bool {
-        try await self.inSteps {
+        try await self.inSteps("cancellations") {
             try await self.store.dropCancellations(
                 before: now - .seconds(7 * 86_400), limit: Self.batchSize)
         }
@@ -136,14 +158,14 @@ package struct RetentionService: Service {
 
     private func digestItems(_ now: Timestamp) async throws -> Bool {
         let kept = min(Self.longestDigestItems, self.periods.inbox + self.periods.tombstones)
-        return try await self.inSteps {
+        return try await self.inSteps("digest_items") {
             try await self.dispatcher.database.digests.forget(before: now - kept, limit: Self.batchSize)
         }
     }
 
     private func broadcasts(_ now: Timestamp) async throws -> Bool {
         // Bounded by pages, so only a step that deletes nothing is the last.
-        try await self.inSteps(of: 1) {
+        try await self.inSteps("broadcasts", of: 1) {
             try await self.dispatcher.database.broadcasts.forget(
                 before: now - .seconds(90 * 86_400), limit: Self.batchSize, pages: Self.mostBroadcastPages)
         }
@@ -152,22 +174,22 @@ package struct RetentionService: Service {
     private func audit(_ now: Timestamp) async throws -> Bool {
         let firstKept = now - self.periods.audit
         while isRunning, let part = try await self.store.dropAttemptPart(firstKept: firstKept) {
-            RetentionMetrics.parts.increment()
+            self.note(1, "audit_days")
             self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
         }
-        return try await self.inSteps(of: Self.strayBatchSize) {
+        return try await self.inSteps("audit_rows", of: Self.strayBatchSize) {
             try await self.store.dropStrayAttempts(firstKept: firstKept, limit: Self.strayBatchSize)
         }
     }
 
     private func inboxes(_ now: Timestamp) async throws -> Bool {
-        let hasStored = try await self.inSteps {
+        let hasStored = try await self.inSteps("notifications") {
             let step = try await self.store.expireInboxes(
                 storedBefore: now - self.periods.inbox, now: now, limit: Self.batchSize)
             try await self.publish(step)
             return step.found
         }
-        let hasKept = try await self.inSteps {
+        let hasKept = try await self.inSteps("notifications") {
             let step = try await self.store.expireKept(now: now, limit: Self.batchSize)
             try await self.publish(step)
             return step.found
@@ -178,7 +200,6 @@ package struct RetentionService: Service {
     /// Publishes deletions to sockets; one that misses them sees a gap at its next frame, and fills
     /// it.
     private func publish(_ step: RetentionStore.Step) async throws {
-        RetentionMetrics.notifications.increment(by: step.found)
         guard !step.removals.isEmpty else { return }
         let now = self.dispatcher.now()
         let frames = step.removals.map { removal in
@@ -196,22 +217,18 @@ package struct RetentionService: Service {
     }
 
     private func tombstones(_ now: Timestamp) async throws -> Bool {
-        try await self.inSteps {
-            let count = try await self.store.removeTombstones(
+        try await self.inSteps("tombstones") {
+            try await self.store.removeTombstones(
                 deletedBefore: now - self.periods.tombstones, limit: Self.batchSize)
-            RetentionMetrics.tombstones.increment(by: count)
-            return count
         }
     }
 
     private func devices(_ now: Timestamp) async throws -> Bool {
-        let hasStale = try await self.inSteps {
-            let count = try await self.store.deactivateDevices(
+        let hasStale = try await self.inSteps("devices") {
+            try await self.store.deactivateDevices(
                 unseenSince: now - self.periods.devices, now: now, limit: Self.batchSize)
-            RetentionMetrics.devices.increment(by: count)
-            return count
         }
-        let hasSwitchedOff = try await self.inSteps {
+        let hasSwitchedOff = try await self.inSteps("switched_off_devices") {
             try await self.store.dropDevices(
                 switchedOffBefore: now - Self.switchedOffDevices, limit: Self.batchSize)
         }
@@ -219,29 +236,13 @@ package struct RetentionService: Service {
     }
 
     private func deadLetters(_ now: Timestamp) async throws -> Bool {
-        try await self.inSteps(of: Self.deadLetterBatchSize) {
-            let count = try await self.store.dropDeadLetters(
-                before: now - self.periods.deadLetters, keeping: Self.mostDeadLetters,
-                limit: Self.deadLetterBatchSize)
-            RetentionMetrics.deadLetters.increment(by: count)
-            return count
+        let hasOld = try await self.inSteps("dead_letters", of: Self.deadLetterBatchSize) {
+            try await self.store.dropDeadLetters(
+                before: now - self.periods.deadLetters, limit: Self.deadLetterBatchSize)
         }
-    }
-}
-
-/// Counts what retention deleted.
-enum RetentionMetrics {
-    /// Days of the audit.
-    static let parts = Self.removed("audit_days")
-    /// Notifications removed from inboxes.
-    static let notifications = Self.removed("notifications")
-    /// Deleted notifications that were purged.
-    static let tombstones = Self.removed("tombstones")
-    /// Devices that were switched off.
-    static let devices = Self.removed("devices")
-    static let deadLetters = Self.removed("dead_letters")
-
-    private static func removed(_ kind: String) -> Counter {
-        Counter(label: "carillon.retention.removed", dimensions: [("kind", kind)])
+        let hasExcess = try await self.inSteps("excess_dead_letters", of: Self.deadLetterBatchSize) {
+            try await self.store.dropDeadLetters(keeping: Self.mostDeadLetters, limit: Self.deadLetterBatchSize)
+        }
+        return hasOld || hasExcess
     }
 }

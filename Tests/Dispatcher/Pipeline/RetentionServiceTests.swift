@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Operations
 import Support
 import Testing
 
@@ -60,6 +61,39 @@ struct RetentionServiceTests {
                 """)
             let counts = try left.map { [try $0.int8(0), try $0.int8(1)] }
             #expect(counts == [[2, 1]])
+        }
+    }
+
+    @Test("counts what it removes by kind, and dead letters beyond the limit apart from old ones")
+    func counts() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                SELECT 's', n::text, 'x', '[]', now() - CASE WHEN n <= 2 THEN interval '31 days' ELSE interval '0' END
+                FROM generate_series(1, 100005) AS n
+                """)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.cancellations (org_id, job_id, at)
+                SELECT '', n::text, now() - interval '8 days' FROM generate_series(1, 4) AS n
+                """)
+            let now = try await dispatcher.database.notifications.clock()
+            let registry = PrometheusRegistry()
+            let service = RetentionService(
+                dispatcher: dispatcher,
+                periods: .init(audit: 90, inbox: 90, tombstones: 30, devices: 90, deadLetters: 30),
+                machine: { now + .seconds(3_600) }, metrics: registry)
+            let run = Task { try await service.run() }
+            defer { run.cancel() }
+            try await eventually("all are counted") {
+                let lines = registry.render().split(separator: "\n")
+                return [#""cancellations"} 4"#, #""dead_letters"} 2"#, #""excess_dead_letters"} 3"#].allSatisfy {
+                    lines.contains("carillon_retention_removed{kind=" + $0)
+                }
+            }
+            run.cancel()
+            _ = await run.result
         }
     }
 

@@ -318,27 +318,33 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes dead letters older than a moment, and the oldest beyond a number; those whose replay
-    /// was requested stay.
+    /// Deletes dead letters older than a moment; those whose replay was requested stay.
     ///
-    /// - Parameter limit: the most of each kind.
     /// - Returns: the number of dead letters; below the limit, none is left.
-    package func dropDeadLetters(
-        before moment: Timestamp,
-        keeping most: Int,
-        limit: Int
-    ) async throws(PostgresError) -> Int {
+    package func dropDeadLetters(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
         try await self.pool.query(
             """
             DELETE FROM carillon.dead_letters WHERE id IN (
-                (SELECT id FROM carillon.dead_letters WHERE at < $1 AND replay_at IS NULL ORDER BY at LIMIT $3)
-                UNION ALL
-                (SELECT id FROM carillon.dead_letters WHERE id <= (
-                    SELECT id FROM carillon.dead_letters ORDER BY id DESC OFFSET $2 LIMIT 1
-                ) AND replay_at IS NULL ORDER BY id LIMIT $3)
+                SELECT id FROM carillon.dead_letters WHERE at < $1 AND replay_at IS NULL ORDER BY at LIMIT $2
             )
             """,
-            .timestamp(moment), .int4(clamping: most), .int4(clamping: limit)
+            .timestamp(moment), .int4(clamping: limit)
+        ).affectedRows
+    }
+
+    /// Deletes the oldest dead letters beyond a number; those whose replay was requested stay.
+    ///
+    /// - Returns: the number of dead letters; below the limit, none is left.
+    package func dropDeadLetters(keeping most: Int, limit: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.dead_letters WHERE id IN (
+                SELECT id FROM carillon.dead_letters WHERE id <= (
+                    SELECT id FROM carillon.dead_letters ORDER BY id DESC OFFSET $1 LIMIT 1
+                ) AND replay_at IS NULL ORDER BY id LIMIT $2
+            )
+            """,
+            .int4(clamping: most), .int4(clamping: limit)
         ).affectedRows
     }
 }
