@@ -306,6 +306,40 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("keeps items that came after their user's change by a gateway whose clock is ahead")
+    func gatewayAhead() async throws {
+        try await Samples.withStores { database in
+            let (store, inbox) = (database.digests, InboxStore(database))
+            let now = try await database.notifications.clock()
+            let rule = DigestRule(window: .seconds(3_600))
+            let changes = ["read", "deleted", "archived", "deleted from the archive"]
+            func about(_ change: String, _ number: Int) -> Notification {
+                Samples.notification(number, user: "a") {
+                    $0.entityType = "task"
+                    $0.entityID = change
+                }
+            }
+            func gather(_ first: Int, at moment: Timestamp) async throws {
+                let items = changes.enumerated().map { place, change in
+                    DigestStore.Item(notification: about(change, first + place), key: "k", rule: rule)
+                }
+                _ = try await store.gather(items, now: moment)
+            }
+            try await gather(1, at: now)
+            let seen = changes.enumerated().map { place, change in about(change, 11 + place) }
+            _ = try await database.notifications.store(seen, areRepeats: false)
+            let ahead = now + .seconds(3_000)
+            _ = try await inbox.markRead(user: "a", ids: [seen[0].id], at: ahead)
+            _ = try await inbox.delete(user: "a", id: seen[1].id, at: ahead)
+            for one in seen[2...] { _ = try await inbox.archive(user: "a", id: one.id, at: ahead) }
+            _ = try await inbox.deleteArchived(user: "a", id: seen[3].id, at: ahead)
+            try await gather(21, at: now + .seconds(2_000))
+            let end = now + .seconds(3_600)
+            let due = try await store.take(now: end, until: end + .seconds(30), limit: 10)
+            #expect(due.first?.first.map(\.title) == ["n21", "n22", "n23", "n24"])
+        }
+    }
+
     @Test("keeps items about an entity whose notification was snoozed, also after it came back")
     func snoozed() async throws {
         try await Samples.withStores { database in
@@ -499,6 +533,23 @@ struct DigestStoreTests {
             #expect(try await cancellations.tally(sent).counts == [.sent: 1])
             try await store.remove(due.map(\.id))
             for name in names { #expect(try await cancellations.tally(name).counts == [.cancelled: 1]) }
+        }
+    }
+
+    @Test("cancels items of a window that is over but not taken yet")
+    func cancelledLate() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            let first = Self.item(1, job: "first", title: "n1")
+            _ = try await store.gather([first], now: Self.now)
+            let next = Self.item(2, job: "next", title: "n2")
+            _ = try await store.gather([next], now: Self.now + .seconds(61))
+            let name = CancellationStore.Name(org: "", id: "first")
+            #expect(try await database.cancellations.tally(name).counts == [.deferred: 1])
+            try await database.cancellations.record(name, at: Self.now)
+            #expect(try await database.cancellations.tally(name).counts == [.cancelled: 1])
+            let due = try await store.take(now: Self.now + .seconds(62), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [0])
         }
     }
 

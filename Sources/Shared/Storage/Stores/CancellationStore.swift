@@ -279,7 +279,7 @@ package struct CancellationStore: Sendable {
         return tally
     }
 
-    /// Whether an open digest holds notifications of the entry that names a job.
+    /// Whether a digest that is not taken yet holds notifications of the entry that names a job.
     package func isHeld(_ name: Name) async throws(PostgresError) -> Bool {
         var tally = Tally()
         let result = try await self.pool.query(
@@ -565,16 +565,16 @@ enum CancellationSQL {
 
     /// Held items by the status that they count as.
     ///
-    /// Taking a window holds the lock that a cancellation waits for: its items drop out of open
-    /// windows, and items of taken windows belong to the summary. A lone item has a notification of
-    /// its own.
+    /// Taking a window holds the lock that a cancellation waits for: its items drop out of windows
+    /// that are not taken yet, and items of taken windows belong to the summary. A lone item has a
+    /// notification of its own.
     private static func tallyHeld(_ condition: String) -> String {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (
             SELECT CASE
                 WHEN i.fate = '\(DigestStore.Fate.read.rawValue)' THEN 'suppressed'
                 WHEN i.fate IS NOT NULL THEN i.fate
-                WHEN d.state IS DISTINCT FROM 'open' THEN 'sent'
+                WHEN d.id IS NULL OR d.state IN ('taken', 'retaken') THEN 'sent'
                 WHEN \(Self.isCancelled("i")) THEN 'cancelled'
                 ELSE 'deferred'
             END AS status

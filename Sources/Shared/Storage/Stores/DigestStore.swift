@@ -52,7 +52,6 @@ package struct DigestStore: Sendable {
         package let user: String
         package let org: String
         package let type: String
-        let key: String
         package let lane: Lane
         /// The number of held items, without dropped ones.
         package let count: Int
@@ -268,25 +267,24 @@ package struct DigestStore: Sendable {
 
     private static func due(_ row: PostgresRow) throws(PostgresError) -> Due {
         let type = try row.text(3)
-        let gravest = row.isNull(10) ? nil : Int(try row.int4(10)) - 1
+        let gravest = row.isNull(9) ? nil : Int(try row.int4(9)) - 1
         let id = try row.id(0)
         let user = try row.text(1)
-        let newest = try row.optionalID(14) ?? id
+        let newest = try row.optionalID(13) ?? id
         return Due(
             id: id,
             user: user,
             org: try row.text(2),
             type: type,
-            key: try row.text(4),
-            lane: Lane(rawValue: try row.text(5)) ?? .normal,
-            count: Int(try row.int4(6)),
-            first: Self.lines(try row.optionalJSON(7)),
-            channels: row.isNull(8) ? .all : Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(8))),
-            delivery: try row.optionalText(9).flatMap { DeliveryClass(rawValue: $0) },
+            lane: Lane(rawValue: try row.text(4)) ?? .normal,
+            count: Int(try row.int4(5)),
+            first: Self.lines(try row.optionalJSON(6)),
+            channels: row.isNull(7) ? .all : Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(7))),
+            delivery: try row.optionalText(8).flatMap { DeliveryClass(rawValue: $0) },
             severity: gravest.flatMap { Severity.allCases.indices.contains($0) ? Severity.allCases[$0] : nil },
-            expiresAt: try row.optionalTimestamp(11),
-            keepUntil: try row.optionalTimestamp(12),
-            alone: try row.bool(13) ? try Self.alone(row, at: 15, type: type, user: user, id: id) : nil,
+            expiresAt: try row.optionalTimestamp(10),
+            keepUntil: try row.optionalTimestamp(11),
+            alone: try row.bool(12) ? try Self.alone(row, at: 14, type: type, user: user, id: id) : nil,
             summary: Self.summary(of: id, newest: newest, user: user)
         )
     }
@@ -535,7 +533,7 @@ enum DigestSQL {
                 \(Self.alone)
             FROM counted i WHERE i.fate IS NULL GROUP BY i.digest_id
         )
-        SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, coalesce(s.count, 0), s.lines, s.channels, s.delivery,
+        SELECT t.id, t.user_id, t.org_id, t.type, t.lane, coalesce(s.count, 0), s.lines, s.channels, s.delivery,
             s.severity, s.expires_at, s.keep_until, coalesce(s.count = 1, false), w.notification_id, \(Self.aloneNames)
         FROM taken t LEFT JOIN newest w ON w.digest_id = t.id LEFT JOIN summed s ON s.digest_id = t.id
         """

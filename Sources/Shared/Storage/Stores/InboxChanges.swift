@@ -27,7 +27,8 @@ extension InboxStore {
         return try await self.change(
             user,
             Self.change(
-                set: "read_at = $2", where: "\(InboxSQL.isUnread("n")) AND \(condition)", unread: "-tally.n"),
+                set: "read_at = \(Self.moment)", where: "\(InboxSQL.isUnread("n")) AND \(condition)",
+                unread: "-tally.n"),
             [
                 .text(user), .timestamp(at), ids.map { .ids($0) } ?? .int8(version),
             ])
@@ -63,7 +64,7 @@ extension InboxStore {
         return try await self.change(
             user,
             Self.change(
-                set: "deleted_at = $2", where: condition, total: "-tally.n", unread: "-tally.unread"),
+                set: "deleted_at = \(Self.moment)", where: condition, total: "-tally.n", unread: "-tally.unread"),
             [.text(user), .timestamp(at), id.map { .id($0) } ?? .int8(version)])
     }
 
@@ -83,7 +84,7 @@ extension InboxStore {
                 and: """
                     , kept AS (
                         INSERT INTO carillon.archived AS a (user_id, notification_id, archived_at)
-                        SELECT $1, id, $2 FROM changed
+                        SELECT $1, id, \(Self.moment) FROM changed
                         ON CONFLICT (user_id, notification_id) DO UPDATE SET archived_at = excluded.archived_at
                     )
                     """),
@@ -123,7 +124,7 @@ extension InboxStore {
         try await self.change(
             user,
             Self.change(
-                set: "deleted_at = $2",
+                set: "deleted_at = \(Self.moment)",
                 where: """
                     n.id = $3 AND EXISTS (
                         SELECT FROM carillon.archived a WHERE a.user_id = $1 AND a.notification_id = n.id)
@@ -160,6 +161,12 @@ extension InboxStore {
     }
 
     // MARK: Statements
+
+    /// When a user made a change, $2 by a gateway's clock.
+    ///
+    /// Not after PostgreSQL's time, by which digests tell whether an item came later: they would
+    /// drop it.
+    private static let moment = "least($2::timestamptz, now())"
 
     /// Whether the row `n` is on a page of the inbox of $1, up to version $3; the newest first, as
     /// they may still be on screens.
