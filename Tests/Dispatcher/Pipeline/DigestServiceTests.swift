@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import FoundationEssentials
 import ServiceLifecycle
 import Support
 import Synchronization
@@ -81,6 +82,27 @@ struct DigestServiceTests {
                 #expect(record.notification.statusReason == "type_disabled")
                 #expect(record.sentVia == nil)
             }
+        }
+    }
+
+    @Test("a summary of a type that only the new catalog files have makes the dispatcher read them")
+    func newType() async throws {
+        let folder = try TemporaryDirectory()
+        let path = folder.file("catalog.yaml")
+        let text = #"{title: "{{count}} replies"}"#
+        try Data("types: {known: {}, news: {digest: {window: 1m}, summary: {en: \(text)}}}".utf8)
+            .write(to: URL(filePath: path))
+        let known = [NotificationType(name: "known")]
+        try await TestDispatcher.with(types: known, catalogPath: path) { dispatcher, database in
+            let items = (1...2).map { number in
+                DigestStore.Item(
+                    notification: TestDispatcher.notification(UInt64(number)),
+                    key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            _ = try await dispatcher.database.digests.gather(items, now: TestDispatcher.now + .seconds(-100))
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 1)
+            let titles = try await database.pool.query("SELECT title FROM carillon.notifications")
+            #expect(try titles.map { try $0.text(0) } == ["2 replies"])
         }
     }
 

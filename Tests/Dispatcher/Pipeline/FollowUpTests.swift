@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import FoundationEssentials
 import Operations
 import Support
 import Testing
@@ -33,6 +34,7 @@ struct PostponementTests {
                 due.append(try #require(end))
                 return notification
             }
+            _ = try await dispatcher.database.notifications.store(notifications, areRepeats: false)
             let store = Database(pool).preferences
             try await store.set(user: "steady", settings: settings)
             if isOverride {
@@ -116,6 +118,27 @@ struct PostponementTests {
             try await dispatcher.database.followUps.reconsiderReleases(now: TestDispatcher.now, over: .zero)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
             #expect(try await skipped() == 1)
+        }
+    }
+
+    @Test("reports devices that no provider serves in one event, and records each")
+    func unservedDevices() async throws {
+        try await TestDispatcher.with(eventsLength: 100) { dispatcher, database in
+            for number in UInt64(1)...3 {
+                let device = Device(
+                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number),
+                    user: "ada", platform: .android, provider: .fcm, app: "invented-\(number)",
+                    environment: .production, token: "phone-\(number)", registeredAt: TestDispatcher.now)
+                _ = try await dispatcher.database.devices.register(device)
+            }
+            let notification = TestDispatcher.notification(channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)])
+            let skipped = try await database.pool.query(
+                "SELECT FROM carillon.delivery_attempts WHERE reason = 'no_provider'")
+            #expect(skipped.count == 3)
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).compactMap { $0.texts["event"] }
+            #expect(events.count { $0 == "failed" } == 1)
         }
     }
 
@@ -427,6 +450,81 @@ struct RetakenReleaseTests {
             #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 1)
             let status = try await database.pool.query("SELECT status FROM carillon.notifications")
             #expect(try status.map { try $0.text(0) } == ["pending"])
+        }
+    }
+
+    @Test("are enqueued again one by one, and do not count in the summary of other releases")
+    func alone() async throws {
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            let notifications = (1...9).map { TestDispatcher.notification(UInt64($0), channels: [.inApp, .push]) }
+            let store = dispatcher.database.notifications
+            _ = try await store.store(notifications, areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone(
+                notifications.map { Postponement(notification: $0, kind: .release, due: due, reason: "delay") })
+            // It had released three, whose pushes may be in their stream.
+            try await store.mark(
+                notifications[..<3].map { ("ada", $0.id, .pending, "queued", nil) }, areReleases: true)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 9)
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 4)
+            let titles = try await database.pool.query(
+                "SELECT title FROM carillon.notifications WHERE type = 'summary'")
+            #expect(try titles.map { try $0.text(0) } == ["6 notifications"])
+        }
+    }
+}
+
+@Suite("Follow-ups of a type that only the new catalog files have", .timeLimit(.minutes(10)))
+struct NewTypeTests {
+    /// Runs `body` with a dispatcher whose catalog lacks the type, and a file that has it.
+    private static func with(
+        _ type: String,
+        _ channel: FakeChannel,
+        _ body: (Dispatcher, TestDatabase) async throws -> Void
+    ) async throws {
+        let folder = try TemporaryDirectory()
+        let path = folder.file("catalog.yaml")
+        try Data("types: {known: {}, news: \(type)}".utf8).write(to: URL(filePath: path))
+        let known = [NotificationType(name: "known")]
+        try await TestDispatcher.with(channel, types: known, catalogPath: path) { dispatcher, database in
+            try await body(dispatcher, database)
+        }
+    }
+
+    @Test("make the dispatcher read them: required mail goes out to a user who has opted out")
+    func mail() async throws {
+        try await Self.with("{required: true}", FakeChannel(provider: .email)) { dispatcher, _ in
+            var settings = UserSettings()
+            settings.email = "ada@example.com"
+            settings.isOptedOut = true
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            let notification = TestDispatcher.notification(channels: [.inApp, .email])
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone([
+                Postponement(notification: notification, kind: .email, due: due, reason: "unread")
+            ])
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.email, .normal))
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 1)
+        }
+    }
+
+    @Test("make the dispatcher read them: an alert without proof is pushed in quiet hours that its type ignores")
+    func unproven() async throws {
+        try await Self.with("{severity: alert, quiet_hours: ignore}", FakeChannel()) { dispatcher, _ in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            var notification = TestDispatcher.notification(channels: [.inApp, .push])
+            notification.severity = .alert
+            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+            try await Router(dispatcher: dispatcher).fallBack([notification])
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 1)
         }
     }
 }

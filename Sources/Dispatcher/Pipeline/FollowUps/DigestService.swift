@@ -77,14 +77,16 @@ package struct DigestService: Service {
         within fence: Fence
     ) async throws -> [NotificationID: Notification]? {
         guard !due.isEmpty else { return fence.isOpen ? [:] : nil }
-        let catalog = self.dispatcher.catalog
+        let catalog = await self.dispatcher.catalog(forTypes: due.map(\.type))
         let keys = due.map { catalog.preferenceKey(user: $0.user, type: $0.type, needsLocale: true) }
         let preferences = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
         let decided = zip(due, preferences).map { digest, preference in
             var summary = self.summary(of: digest, catalog, locale: preference.settings.locale, now: now)
-            self.dispatcher.decideStoring(&summary, catalog, preferences: preference, now: now)
+            if let type = catalog[summary.type] {
+                self.dispatcher.decideStoring(&summary, type, preferences: preference, now: now)
+            }
             return RoutedNotification(summary, .arrived, preferences: preference)
         }
         // Windows that no other dispatcher has taken are due again.
@@ -102,7 +104,7 @@ package struct DigestService: Service {
             if let item = item.toRoute(after: outcome) { open.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
-        try await router.route(open, within: fence)
+        try await router.route(open, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
         return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), stored))
@@ -170,8 +172,8 @@ package struct DigestService: Service {
     ) -> Notification {
         let type = catalog[digest.type] ?? NotificationType(name: digest.type)
         let content = self.content(of: digest, type: type, catalog, locale: locale)
-        var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
-            .notification(id: digest.summary, user: digest.user)
+        var summary = content.notification(
+            id: digest.summary, user: digest.user, type: type, lane: digest.lane, createdAt: now)
         summary.org = digest.org
         summary.jobEntry = digest.alone?.entry ?? "digest/\(digest.id)"
         summary.jobID = digest.alone?.job
@@ -198,7 +200,7 @@ package struct DigestService: Service {
                 count: digest.count, notifications: digest.first.map(\.id),
                 hidesButtons: catalog.actions(of: type.name) != nil)
         }
-        // Or the draft would take the type's lane if that is more urgent.
+        // Or the summary would take the type's lane if that is more urgent.
         content.lane = digest.lane
         content.channels = digest.channels
         content.delivery = digest.delivery

@@ -54,11 +54,12 @@ package struct FollowUpService: Service {
             RoutedNotification(stand.notification, .due(item.kind), unread: stand.unread, isRepeat: true)
         }
         let router = Router(dispatcher: self.dispatcher)
-        var facts = try await RouteFacts(items, catalog: self.dispatcher.catalog, dispatcher: self.dispatcher)
+        let catalog = await self.dispatcher.catalog(forTypes: items.map(\.notification.type))
+        var facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
         // Count only what would be pushed, because caps are scarce.
         var interrupting: [RoutedNotification] = []
         for (index, item) in items.enumerated() where item.progress == .due(.release) {
-            let known = facts.facts(item, at: index)
+            let known = facts.facts(item, at: index, now: self.dispatcher.now())
             guard self.refusal(item, present[index].1, known) == nil, decide(known) == [.push] else { continue }
             interrupting.append(item)
         }
@@ -68,7 +69,7 @@ package struct FollowUpService: Service {
         var releases: [ReleaseSummary.Release] = []
         var handedOn: [FollowUpStore.Item] = []
         for (index, item) in items.enumerated() {
-            let known = facts.facts(item, at: index)
+            let known = facts.facts(item, at: index, now: self.dispatcher.now())
             let devices = facts.devices(of: item)
             let kind = present[index].item.kind
             let refusal = self.refusal(item, present[index].stand, known)
@@ -109,7 +110,8 @@ package struct FollowUpService: Service {
         var again: [(item: FollowUpStore.Item, due: Timestamp)] = []
         for (index, item) in items.enumerated() {
             let notification = item.notification
-            for case .postpone(let kind, let until, .quietHours) in decide(facts.facts(item, at: index)) {
+            let known = facts.facts(item, at: index, now: self.dispatcher.now())
+            for case .postpone(let kind, let until, .quietHours) in decide(known) {
                 again.append(
                     (FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind), until))
             }

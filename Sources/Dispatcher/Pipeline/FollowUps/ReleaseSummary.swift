@@ -10,8 +10,9 @@ import Storage
 /// five.
 ///
 /// Notifications of required types always go alone, because a user can refuse summaries; so do
-/// those outside the inbox, which the user could not find there, and all others of a user whose
-/// summary the gate would refuse. A summary is a push that counts and names the rest.
+/// those outside the inbox, which the user could not find there, those whose push another
+/// dispatcher may have sent, and all others of a user whose summary the gate would refuse. A
+/// summary is a push that counts and names the rest.
 struct ReleaseSummary: Sendable {
     /// A user who would get more pushes at once gets a summary.
     static let mostSingle = 5
@@ -74,7 +75,8 @@ struct ReleaseSummary: Sendable {
     }
 
     private static func goesAlone(_ release: Release) -> Bool {
-        release.facts.type.isRequired || !release.item.notification.isListed
+        let notification = release.item.notification
+        return release.facts.type.isRequired || !notification.isListed || notification.isQueued
     }
 
     /// Returns the preferences of users about summaries, in order.

@@ -56,17 +56,18 @@ struct Router: Sendable {
     /// Routes notifications that were just stored, or found without an owner.
     ///
     /// - Parameters:
-    ///   - catalog: the catalog that they were stored with; the current one if nil.
+    ///   - catalog: the catalog that they were stored with; if nil, the current one, or a newer one
+    ///     if it lacks a type.
     ///   - fence: around the rows. Without one, each notification counts as sent before.
     func route(_ open: [RoutedNotification], catalog: Catalog? = nil, within fence: Fence? = nil) async throws {
-        let lifecycle = try await self.advance(open, catalog ?? self.dispatcher.catalog, within: fence)
+        let lifecycle = try await self.advance(open, catalog, within: fence)
         await self.dispatcher.report(lifecycle)
     }
 
     /// Falls back to push for notifications without proof of receipt.
     func fallBack(_ unproven: [Notification]) async throws {
         let lifecycle = try await self.advance(
-            unproven.map { RoutedNotification($0, .unproven, isRepeat: true) }, self.dispatcher.catalog)
+            unproven.map { RoutedNotification($0, .unproven, isRepeat: true) }, nil)
         await self.dispatcher.report(lifecycle)
     }
 
@@ -75,15 +76,18 @@ struct Router: Sendable {
     /// - Returns: the events for upstream apps.
     private func advance(
         _ items: [RoutedNotification],
-        _ catalog: Catalog,
+        _ catalog: Catalog?,
         within fence: Fence? = nil
     ) async throws -> [LifecycleEvent] {
         guard !items.isEmpty else { return [] }
+        let types = items.lazy.map(\.notification.type)
+        let catalog = if let catalog { catalog } else { await self.dispatcher.catalog(forTypes: types) }
         let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
         let open = try await self.stillOpen(items, within: fence)
         var plan = RoutePlan(for: self.dispatcher)
+        let now = self.dispatcher.now()
         for (index, item) in items.enumerated() where open?.contains(item.notification.id) ?? true {
-            let known = facts.facts(item, at: index)
+            let known = facts.facts(item, at: index, now: now)
             self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
         }
         try await self.carryOut(plan, within: fence)
@@ -160,11 +164,13 @@ struct Router: Sendable {
         guard notification.channels.contains(.push), item.progress != .due(.email),
             Self.isPushDue(item, steps)
         else { return }
-        for device in devices where !self.dispatcher.channels.serves(device) {
-            let reason = RecordedReason.noProvider.rawValue
-            plan.skip(notification, device: device, reason: reason, at: facts.now)
-            plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: reason)
-        }
+        let unserved = devices.filter { !self.dispatcher.channels.serves($0) }
+        let reason = RecordedReason.noProvider.rawValue
+        // A row each: a notification stays open while one of its devices has none.
+        for device in unserved { plan.skip(notification, device: device, reason: reason, at: facts.now) }
+        // One event for all: users may invent the apps of a hundred devices.
+        guard let device = unserved.first else { return }
+        plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: reason)
     }
 
     /// Whether its push goes out now, or would if a provider served one of its user's devices.
@@ -441,13 +447,12 @@ struct Router: Sendable {
     private func publishAgain(_ repeated: [RoutedNotification]) async throws {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
-        let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
+        let presences = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
         var plan = RoutePlan(for: self.dispatcher)
-        for item in shown {
+        for (item, presence) in zip(shown, presences) {
             plan.publish(
                 item.notification, unread: item.unread, code: self.dispatcher.catalog[item.notification.type]?.code,
-                isSilent: true, now: self.dispatcher.now(),
-                to: presence[ExactText(item.notification.user)] ?? .unknown)
+                isSilent: true, now: self.dispatcher.now(), to: presence)
         }
         try await self.publish(plan)
     }
@@ -474,9 +479,9 @@ struct Router: Sendable {
     func publish(_ frames: [NodeFrame]) async throws {
         let own = frames.filter { $0.everyoneBut == nil }
         if !own.isEmpty {
-            let presence = try await RouteFacts.presence(of: own.map(\.user.text), self.dispatcher)
+            let presences = try await RouteFacts.presence(of: own.map(\.user.text), self.dispatcher)
             var plan = RoutePlan(for: self.dispatcher)
-            for frame in own { plan.publish(frame, to: presence[frame.user] ?? .unknown) }
+            for (frame, presence) in zip(own, presences) { plan.publish(frame, to: presence) }
             try await self.publish(plan)
         }
         try await self.publishToAllNodes(frames.filter { $0.everyoneBut != nil })
