@@ -408,6 +408,48 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("makes all that waits for a user due together when time zone rules change")
+    func reconsiderTogether() async throws {
+        try await Samples.withStores { database in
+            let store = database.followUps
+            let batch = (1...10).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            let far = Timestamp(seconds: 4_000_000_000)
+            try await store.put(batch.map { (Self.item($0), far, "quiet_hours") }, now: Self.now)
+            try await store.reconsiderReleases(now: Self.now, over: .seconds(300))
+            let moments = try await database.pool.query("SELECT DISTINCT due_at FROM carillon.follow_ups")
+            #expect(moments.count == 1)
+            let soon = Self.now + .seconds(300)
+            #expect(try await store.take(now: soon, until: far, limit: 10).count == 10)
+        }
+    }
+
+    @Test("stores nothing more about a user who was erased meanwhile")
+    func erased() async throws {
+        try await Samples.withStores { database in
+            let (store, deliveries) = (database.followUps, database.deliveries)
+            let notification = Samples.notification(1, user: "a")
+            let id = notification.id
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let item = Self.item(notification)
+            try await store.put([(item, Self.now, "quiet_hours")], now: Self.now)
+            let until = Self.now + .seconds(30)
+            #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [item])
+            _ = try await database.users.erase(user: "a")
+            // Another job has stored the user again.
+            _ = try await database.notifications.store([Samples.notification(2, user: "a")], areRepeats: false)
+            try await store.put([(item, until, "quiet_hours")], now: Self.now)
+            try await store.expect([Self.item(notification, .email)], until: until)
+            try await deliveries.noteUnproven([(user: "a", id: id)], at: Self.now)
+            try await deliveries.noteSummarised([(user: "a", id: id, summary: id)], at: Self.now)
+            let left = try await database.pool.query(
+                """
+                SELECT user_id FROM carillon.follow_ups UNION ALL SELECT user_id FROM carillon.delivery_attempts
+                """)
+            #expect(left.isEmpty)
+        }
+    }
+
     @Test("decides attention calls again when quiet hours change; other follow-ups wait")
     func reconsiderAttention() async throws {
         try await Samples.withStores { database in

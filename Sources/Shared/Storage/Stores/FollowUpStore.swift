@@ -220,7 +220,8 @@ package struct FollowUpStore: Sendable {
         return try row.timestamp(0) - Self.memory
     }
 
-    /// Makes everything that waits for the end of quiet hours due again, spread over a span.
+    /// Makes everything that waits for the end of quiet hours due again, spread over a span; what
+    /// waits for one user is due at the same time.
     ///
     /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
     /// end. Goes through all follow-ups in pages, as there may be millions.
@@ -259,6 +260,7 @@ package struct FollowUpStore: Sendable {
         INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
         SELECT DISTINCT h.user_id, h.id, h.kind, $4::timestamptz, '\(Self.expected)'
         FROM unnest($1, $2, $3) AS h (user_id, id, kind)
+        WHERE \(NotificationSQL.exists("h"))
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = excluded.due_at, held = false, reason = excluded.reason
         """
@@ -316,6 +318,7 @@ package struct FollowUpStore: Sendable {
         INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason, critical)
         SELECT DISTINCT ON (i.user_id, i.id, i.kind) i.user_id, i.id, i.kind, i.due_at, i.reason, i.critical
         FROM unnest($1, $2, $3, $4, $5, $6) AS i (user_id, id, kind, due_at, reason, critical)
+        WHERE \(NotificationSQL.exists("i"))
         ORDER BY i.user_id, i.id, i.kind, i.due_at
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false,
@@ -339,7 +342,8 @@ package struct FollowUpStore: Sendable {
         ),
         changed AS (
             UPDATE carillon.follow_ups f
-            SET due_at = least(f.due_at, $1::timestamptz + random() * $2 * interval '1 microsecond')
+            SET due_at = least(f.due_at, $1::timestamptz
+                + (hashtextextended(f.user_id, 0) & 1023) / 1024.0 * $2 * interval '1 microsecond')
             FROM page p
             WHERE f.user_id = p.owner AND f.notification_id = p.id AND f.kind = p.step
                 AND \(Self.waitsForQuietEnd) AND NOT f.held
@@ -361,6 +365,7 @@ package struct FollowUpStore: Sendable {
             '\(AuditStep.deferred.rawValue)', d.reason,
             greatest(0, least(2147483647, extract(epoch FROM d.due_at - $5::timestamptz) * 1000))::int4
         FROM unnest($1, $2, $3, $4) AS d (user_id, id, due_at, reason)
+        WHERE \(NotificationSQL.exists("d"))
         """
 
     /// Finds the last row by an aggregate, because ORDER BY with LIMIT could scan the index on the

@@ -195,6 +195,15 @@ enum NotificationSQL {
         "n.user_id = ANY (ARRAY[\(row).user_id]) AND n.id = \(row).\(id)"
     }
 
+    /// True if the notification that `row` names exists, else null.
+    ///
+    /// An erasure may have deleted it while a dispatcher worked on it; then no row may name its
+    /// user again. A subquery with a value, because the planner may turn `EXISTS` into a join that
+    /// reads the whole index.
+    static func exists(_ row: String) -> String {
+        "(SELECT true FROM carillon.notifications n WHERE \(Self.isNamed(by: row)))"
+    }
+
     /// Returns rows in the order in which batches lock notifications: by user, then id.
     ///
     /// ``isNamed(by:id:)`` looks up one row after the other, so two statements in this order do not
