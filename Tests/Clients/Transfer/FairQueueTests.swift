@@ -13,10 +13,10 @@ struct FairQueueTests {
         for number in 1...4 { queue.append(number, origin: "a") }
         #expect(queue.takeAll() == [1, 2])
         #expect(queue.count == 2)
-        queue.release(lane: 0)
+        queue.release(origin: "a")
         #expect(queue.takeAll() == [3])
-        queue.release(lane: 0)
-        queue.release(lane: 0)
+        queue.release(origin: "a")
+        queue.release(origin: "a")
         #expect(queue.takeAll() == [4])
         #expect(queue.count == 0)
     }
@@ -36,10 +36,10 @@ struct FairQueueTests {
         var queue = FairQueue<String>(share: 1)
         queue.append("a1", origin: "a")
         queue.append("a2", origin: "a")
-        #expect(queue.next()?.element == "a1")
+        #expect(queue.next() == "a1")
         #expect(queue.next() == nil)
         queue.append("b1", origin: "b")
-        #expect(queue.next()?.element == "b1")
+        #expect(queue.next() == "b1")
     }
 
     @Test("a narrow host keeps its smaller share, also after it was idle")
@@ -47,19 +47,19 @@ struct FairQueueTests {
         var queue = FairQueue<Int>(share: 3, narrowShare: 1)
         for number in 1...8 { queue.append(number, origin: number > 6 ? "b" : "a") }
         #expect(queue.takeAll() == [1, 7, 2, 8, 3])
-        queue.narrow(lane: 0)
-        for _ in 0..<2 { queue.release(lane: 0) }
+        queue.narrow(origin: "a")
+        for _ in 0..<2 { queue.release(origin: "a") }
         #expect(queue.takeAll() == [])
-        queue.release(lane: 0)
+        queue.release(origin: "a")
         #expect(queue.takeAll() == [4])
         for expected in [5, 6] {
-            queue.release(lane: 0)
+            queue.release(origin: "a")
             #expect(queue.takeAll() == [expected])
         }
-        queue.release(lane: 0)
+        queue.release(origin: "a")
         for number in 9...11 { queue.append(number, origin: "a") }
         #expect(queue.takeAll() == [9])
-        queue.widen(lane: 0)
+        queue.widen(origin: "a")
         #expect(queue.takeAll() == [10, 11])
     }
 
@@ -77,18 +77,17 @@ struct FairQueueTests {
     }
 
     @Test("urgent requests respect their host's share and get its next free place")
-    func urgentAtShare() throws {
+    func urgentAtShare() {
         var queue = FairQueue<String>(share: 1)
         queue.append("a1", origin: "a", priority: .low)
-        let next = queue.next()
-        let first = try #require(next)
+        #expect(queue.next() == "a1")
         queue.append("a2", origin: "a", priority: .low)
         queue.append("a3", origin: "a", priority: .high)
         queue.append("b1", origin: "b", priority: .low)
-        #expect(queue.next()?.element == "b1")
+        #expect(queue.next() == "b1")
         #expect(queue.next() == nil)
-        queue.release(lane: first.lane)
-        #expect(queue.next()?.element == "a3")
+        queue.release(origin: "a")
+        #expect(queue.next() == "a3")
     }
 
     @Test("removing elements of one priority leaves the others")
@@ -105,7 +104,7 @@ struct FairQueueTests {
     func removal() {
         var queue = FairQueue<Int>(share: 100)
         for number in 0..<10 { queue.append(number, origin: number < 5 ? "a" : "b") }
-        #expect(queue.next()?.element == 0)
+        #expect(queue.next() == 0)
         #expect(queue.removeAll { $0 >= 5 || $0 == 2 }.sorted() == [2, 5, 6, 7, 8, 9])
         #expect(queue.count == 3)
         queue.append(10, origin: "b")
@@ -116,13 +115,14 @@ struct FairQueueTests {
     func volume() {
         var queue = FairQueue<Int>(share: .max)
         for number in 0..<10_000 { queue.append(number, origin: "host \(number % 37)") }
-        var last: [Int: Int] = [:]
+        var last: [String: Int] = [:]
         var count = 0
-        while let (number, lane) = queue.next() {
-            #expect(last[lane] ?? -1 < number)
-            last[lane] = number
+        while let number = queue.next() {
+            let origin = "host \(number % 37)"
+            #expect(last[origin] ?? -1 < number)
+            last[origin] = number
             count += 1
-            queue.release(lane: lane)
+            queue.release(origin: origin)
         }
         #expect(count == 10_000)
         #expect(last.count == 37)
@@ -132,7 +132,7 @@ struct FairQueueTests {
 extension FairQueue {
     fileprivate mutating func takeAll() -> [Element] {
         var elements: [Element] = []
-        while let (element, _) = self.next() { elements.append(element) }
+        while let element = self.next() { elements.append(element) }
         return elements
     }
 }

@@ -1,72 +1,44 @@
 // Carillon · FairQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import DequeModule
+
 /// A queue that shares a limited number of places fairly between hosts.
 ///
 /// Higher priorities go first. Within a priority the hosts take turns, each in order of arrival. No
 /// host holds more than its share, so a hanging host delays only its own requests. A host can get a
-/// smaller share with ``narrow(lane:)``.
+/// smaller share with ``narrow(origin:)``.
 struct FairQueue<Element> {
-    /// The elements of one host and priority, in order of arrival.
-    private struct Line {
-        private var elements: [Element?] = []
-        private var head = 0
-
-        var isEmpty: Bool { self.head == self.elements.count }
-
-        mutating func append(_ element: Element) {
-            self.elements.append(element)
-        }
-
-        /// Removes the first element; the line must not be empty.
-        mutating func removeFirst() -> Element? {
-            let element = self.elements[self.head]
-            self.elements[self.head] = nil
-            self.head += 1
-            if self.isEmpty {
-                self.elements.removeAll(keepingCapacity: true)
-                self.head = 0
-            } else if self.head >= 1_024 {
-                self.elements.removeFirst(self.head)
-                self.head = 0
-            }
-            return element
-        }
-
-        mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
-            var removed: [Element] = []
-            var kept: [Element?] = []
-            for case .some(let element) in self.elements[self.head...] {
-                if predicate(element) {
-                    removed.append(element)
-                } else {
-                    kept.append(element)
-                }
-            }
-            self.elements = kept
-            self.head = 0
-            return removed
-        }
-    }
-
     /// One host, kept while it has waiting or in-flight elements.
     private struct Lane {
-        var origin: String
         /// The most elements in flight.
         var share: Int
-        /// One line a priority.
-        var lines = Array(repeating: Line(), count: TransferPriority.allCases.count)
+        /// The waiting elements of each priority, in order of arrival.
+        var lines = Array(repeating: Deque<Element>(), count: TransferPriority.allCases.count)
         var inFlight = 0
 
-        var isEmpty: Bool { self.lines.allSatisfy { $0.isEmpty } }
+        var isUnused: Bool { self.inFlight == 0 && self.lines.allSatisfy { $0.isEmpty } }
+
+        /// Returns whether the element is the only one of its priority.
+        mutating func append(_ element: Element, rank: Int) -> Bool {
+            self.lines[rank].append(element)
+            return self.lines[rank].count == 1
+        }
+
+        /// Removes the first element of a priority; nil without one, or without a free place.
+        mutating func next(rank: Int) -> (element: Element, isLast: Bool)? {
+            guard self.inFlight < self.share, let element = self.lines[rank].popFirst() else { return nil }
+            self.inFlight += 1
+            return (element, self.lines[rank].isEmpty)
+        }
     }
 
     /// The hosts with elements of one priority.
     private struct Rotation {
-        /// The lanes with waiting elements, and the index of the next one.
-        var lanes: [Int] = []
+        /// The hosts with waiting elements, and the index of the next one.
+        var origins: [String] = []
         var turn = 0
-        /// The number of waiting elements in all lanes.
+        /// The number of waiting elements of all hosts.
         var count = 0
     }
 
@@ -76,13 +48,9 @@ struct FairQueue<Element> {
     private let share: Int
     private let narrowShare: Int
     private var narrowOrigins: Set<String> = []
-    private var lanes: [Lane] = []
-    private var unused: [Int] = []
-    private var numbers: [String: Int] = [:]
+    private var lanes: [String: Lane] = [:]
     /// One rotation a priority.
     private var rotations = Array(repeating: Rotation(), count: TransferPriority.allCases.count)
-    /// The lane used last, which is usually wanted next.
-    private var recent: Int?
 
     /// The number of waiting elements.
     var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
@@ -100,114 +68,88 @@ struct FairQueue<Element> {
 
     /// Appends `element` behind the others of its host and priority.
     mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
-        let number = self.number(of: origin)
         let rank = priority.rawValue
-        if self.lanes[number].lines[rank].isEmpty { self.rotations[rank].lanes.append(number) }
-        self.lanes[number].lines[rank].append(element)
+        let share = self.narrowOrigins.contains(origin) ? self.narrowShare : self.share
+        if self.lanes[origin, default: Lane(share: share)].append(element, rank: rank) {
+            self.rotations[rank].origins.append(origin)
+        }
         self.rotations[rank].count += 1
     }
 
-    /// Removes the next element whose host has a free place; pass its lane to ``release(lane:)``
-    /// when it ends.
-    mutating func next() -> (element: Element, lane: Int)? {
+    /// Removes the next element whose host has a free place.
+    ///
+    /// Call ``release(origin:)`` when it ends.
+    mutating func next() -> Element? {
         for rank in self.rotations.indices {
             if let next = self.next(of: rank) { return next }
         }
         return nil
     }
 
-    private mutating func next(of rank: Int) -> (element: Element, lane: Int)? {
-        for _ in 0..<self.rotations[rank].lanes.count {
-            if self.rotations[rank].turn >= self.rotations[rank].lanes.count { self.rotations[rank].turn = 0 }
+    private mutating func next(of rank: Int) -> Element? {
+        for _ in 0..<self.rotations[rank].origins.count {
+            if self.rotations[rank].turn >= self.rotations[rank].origins.count { self.rotations[rank].turn = 0 }
             let turn = self.rotations[rank].turn
-            let number = self.rotations[rank].lanes[turn]
-            guard self.lanes[number].inFlight < self.lanes[number].share,
-                let element = self.lanes[number].lines[rank].removeFirst()
-            else {
+            let origin = self.rotations[rank].origins[turn]
+            guard let (element, isLast) = self.lanes[origin]?.next(rank: rank) else {
                 self.rotations[rank].turn += 1
                 continue
             }
-            self.lanes[number].inFlight += 1
             self.rotations[rank].count -= 1
-            if self.lanes[number].lines[rank].isEmpty {
-                self.rotations[rank].lanes.remove(at: turn)
+            if isLast {
+                self.rotations[rank].origins.remove(at: turn)
             } else {
                 self.rotations[rank].turn += 1
             }
-            return (element, number)
+            return element
         }
         return nil
     }
 
-    /// Gives the lane's host the narrow share, until ``widen(lane:)``.
-    mutating func narrow(lane: Int) {
-        guard self.lanes[lane].share != self.narrowShare else { return }
-        self.lanes[lane].share = self.narrowShare
+    /// Gives a host with an element in flight the narrow share, until ``widen(origin:)``.
+    mutating func narrow(origin: String) {
+        guard let share = self.lanes[origin]?.share, share != self.narrowShare else { return }
+        self.lanes[origin]?.share = self.narrowShare
         if self.narrowOrigins.count >= Self.narrowOriginsBound { self.narrowOrigins.removeAll() }
-        self.narrowOrigins.insert(self.lanes[lane].origin)
+        self.narrowOrigins.insert(origin)
     }
 
-    /// Gives the lane's host the usual share again.
-    mutating func widen(lane: Int) {
-        guard self.lanes[lane].share != self.share else { return }
-        self.lanes[lane].share = self.share
-        self.narrowOrigins.remove(self.lanes[lane].origin)
+    /// Gives a host with an element in flight the usual share again.
+    mutating func widen(origin: String) {
+        guard let share = self.lanes[origin]?.share, share != self.share else { return }
+        self.lanes[origin]?.share = self.share
+        self.narrowOrigins.remove(origin)
     }
 
-    /// Frees a place of the lane.
-    mutating func release(lane: Int) {
-        self.lanes[lane].inFlight -= 1
-        self.discardIfUnused(lane)
+    /// Frees a place of the host.
+    mutating func release(origin: String) {
+        self.lanes[origin]?.inFlight -= 1
+        self.discardIfUnused(origin)
     }
 
     /// Removes and returns the waiting elements that match, in no particular order.
     mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
         var removed: [Element] = []
         for rank in self.rotations.indices {
-            let numbers = self.rotations[rank].lanes
-            var kept: [Int] = []
-            var emptied: [Int] = []
-            for number in numbers {
-                let taken = self.lanes[number].lines[rank].removeAll(where: predicate)
-                self.rotations[rank].count -= taken.count
-                removed += taken
-                if self.lanes[number].lines[rank].isEmpty {
-                    emptied.append(number)
-                } else {
-                    kept.append(number)
+            var waiting: [String] = []
+            var count = 0
+            for origin in self.rotations[rank].origins {
+                var kept: Deque<Element> = []
+                // Once for each element, as a request may be cancelled between two looks at it.
+                for element in self.lanes[origin]?.lines[rank] ?? [] {
+                    if predicate(element) { removed.append(element) } else { kept.append(element) }
                 }
+                self.lanes[origin]?.lines[rank] = kept
+                count += kept.count
+                if kept.isEmpty { self.discardIfUnused(origin) } else { waiting.append(origin) }
             }
-            self.rotations[rank].lanes = kept
-            for number in emptied { self.discardIfUnused(number) }
+            self.rotations[rank].origins = waiting
+            self.rotations[rank].count = count
         }
         return removed
     }
 
-    private mutating func number(of origin: String) -> Int {
-        if let recent, self.lanes[recent].origin == origin { return recent }
-        if let known = self.numbers[origin] {
-            self.recent = known
-            return known
-        }
-        let number: Int
-        let lane = Lane(origin: origin, share: self.narrowOrigins.contains(origin) ? self.narrowShare : self.share)
-        if let free = self.unused.popLast() {
-            self.lanes[free] = lane
-            number = free
-        } else {
-            self.lanes.append(lane)
-            number = self.lanes.count - 1
-        }
-        self.numbers[origin] = number
-        self.recent = number
-        return number
-    }
-
-    private mutating func discardIfUnused(_ number: Int) {
-        guard self.lanes[number].isEmpty, self.lanes[number].inFlight == 0 else { return }
-        self.numbers[self.lanes[number].origin] = nil
-        self.lanes[number] = Lane(origin: "", share: 0)
-        self.unused.append(number)
-        if self.recent == number { self.recent = nil }
+    private mutating func discardIfUnused(_ origin: String) {
+        if self.lanes[origin]?.isUnused == true { self.lanes[origin] = nil }
     }
 }

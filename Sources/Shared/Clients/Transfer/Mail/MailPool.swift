@@ -213,8 +213,8 @@ final class MailPool: Sendable {
     }
 
     private static func takeWaiting(_ state: inout State) -> MailTicket? {
-        guard let (ticket, lane) = state.waiting.next() else { return nil }
-        state.waiting.release(lane: lane)
+        guard let ticket = state.waiting.next() else { return nil }
+        state.waiting.release(origin: ticket.origin)
         return ticket
     }
 }
