@@ -18,13 +18,6 @@ import Synchronization
 /// repeats some events. Each webhook has its own queue and requests, so a slow receiver delays no
 /// other.
 package struct WebhookService: Service {
-    /// The sources outside the parts that may have events, left from before the installation grew.
-    struct FormerSources {
-        var sources: [Keyspace] = []
-        /// The session of Redis in which they were found; nil before the first look.
-        var session: Int?
-    }
-
     private static let interval: Duration = .milliseconds(200)
     /// The interval after a look that found no events.
     private static let idleInterval: Duration = .seconds(1)
@@ -62,10 +55,9 @@ package struct WebhookService: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 var round = 0
-                var former = FormerSources()
                 await self.repeatedly("cannot read webhooks; retrying every 2 s") {
                     defer { round += 1 }
-                    try await self.refresh(isCheck: round % Self.refreshesPerCheck == 0, &former)
+                    try await self.refresh(isCheck: round % Self.refreshesPerCheck == 0)
                 } wait: {
                     await pause(for: Self.refresh)
                 }
@@ -110,7 +102,7 @@ package struct WebhookService: Service {
     /// Reads the webhooks.
     ///
     /// - Parameter isCheck: whether to look for events that were abandoned or are not wanted, too.
-    func refresh(isCheck: Bool, _ former: inout FormerSources) async throws {
+    func refresh(isCheck: Bool) async throws {
         // Before the read, as the list is as of then, however late it comes.
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let validity = self.dispatcher.fence(for: Self.validity)
@@ -122,16 +114,13 @@ package struct WebhookService: Service {
             if validity.isOpen { try await self.feed.skip(parts) }
             return
         }
-        let session = self.dispatcher.redis.session
-        if session != former.session {
-            // Redis may have come back with older data.
-            former = FormerSources(sources: self.dispatcher.keys.otherSources, session: session)
-        }
+        // Events from before the installation grew. Only the dispatchers of the first part read
+        // them, so that more dispatchers do not mean more commands.
+        let former = parts.contains { $0.index == 0 } ? self.dispatcher.keys.otherSources : []
         let abandoned = try await self.feed.takeOver(
-            from: parts + former.sources, idle: Self.abandoned, count: Self.batchSize)
+            from: parts + former, idle: Self.abandoned, count: Self.batchSize)
         try await self.hand(abandoned, to: webhooks, within: fence)
-        while isRunning, try await self.distribute(former.sources) >= Self.batchSize {}
-        former.sources = try await self.feed.unread(of: former.sources)
+        while isRunning, try await self.distribute(former) >= Self.batchSize {}
     }
 
     /// Hands on new events of these parts.

@@ -549,7 +549,6 @@ struct FencingTests {
             let keys = dispatcher.keys
             let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
             let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
-            var former = WebhookService.FormerSources()
             let ids = [Self.notification(1), Self.notification(2)]
             /// Registers one of the two.
             func register(_ id: NotificationID) async throws {
@@ -568,7 +567,7 @@ struct FencingTests {
                 }
             }
             try await register(ids[0])
-            try await service.refresh(isCheck: false, &former)
+            try await service.refresh(isCheck: false)
             // The first look makes the group.
             try await distribute(0)
 
@@ -578,7 +577,7 @@ struct FencingTests {
             await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
             instant.withLock { $0 += .seconds(60) }
             try await distribute(0)
-            try await service.refresh(isCheck: false, &former)
+            try await service.refresh(isCheck: false)
             try await distribute(1)
             await transfer.shutdown()
         }
@@ -606,8 +605,7 @@ struct FencingTests {
                 id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
             let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
             await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
-            var former = WebhookService.FormerSources()
-            try await service.refresh(isCheck: true, &former)
+            try await service.refresh(isCheck: true)
             let unread = try await feed.take(from: keys.parts, count: 10)
             #expect(unread.isEmpty == isTimely)
             await transfer.shutdown()

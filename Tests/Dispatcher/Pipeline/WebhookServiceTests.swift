@@ -310,6 +310,39 @@ struct WebhookServiceTests {
         }
     }
 
+    @Test("events from before the installation grew are queued by the dispatchers of the first part")
+    func growth() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let former = Keyspace(prefix: prefix, parts: 4)
+                let keys = Keyspace(prefix: prefix, parts: 16, former: [4])
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
+                let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
+                let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+                _ = try await dispatcher.database.webhooks.register(
+                    Webhook(
+                        id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
+                        createdAt: Timestamp(milliseconds: 0)))
+                // The first look makes the groups.
+                _ = try await Live(redis, keys: former).eventFeed.take(from: former.parts, count: 10)
+                let label = NotificationLabel(id: id, user: "ada", type: "news", category: nil, org: "", job: nil)
+                let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
+                await EventLog(keys: former, length: 100).append([event], on: redis)
+                let queue = RedisArgument.text(keys.webhookQueue(id))
+                // Others have the first part, until they lose their leases.
+                dispatcher.share.update((0..<40).map { "dispatcher-\($0)" })
+                try #require(!dispatcher.share.owns(keys.parts[0]))
+                try await service.refresh(isCheck: true)
+                #expect(try await redis.send("XLEN", queue).integer() == 0)
+                dispatcher.share.update([])
+                try await service.refresh(isCheck: true)
+                #expect(try await redis.send("XLEN", queue).integer() == 1)
+                await transfer.shutdown()
+            }
+        }
+    }
+
     @Test("a webhook that was renewed after its last failure is not switched off", arguments: [true, false])
     func renewedMeanwhile(isRenewed: Bool) async throws {
         try await TestDispatcher.with { dispatcher, _ in

@@ -74,16 +74,16 @@ struct EventStreamsTests {
             await EventLog(keys: former, length: 1_000).append(Self.events(Self.users), on: redis)
             let keys = Keyspace(prefix: prefix, parts: 16, former: [4])
             let later = Live(redis, keys: keys).eventFeed
-            let unread = try await later.unread(of: keys.otherSources)
-            #expect(unread.map(\.events).sorted() == former.parts.map(\.events).sorted())
-            let batches = try await later.take(from: unread, count: 100)
+            let batches = try await later.take(from: keys.otherSources, count: 100)
             #expect(Self.users(batches).sorted() == Self.users.sorted())
-            // An entry without acknowledgement may be taken over.
+            // Entries that are not acknowledged are taken over.
             let last = try #require(batches.last)
             for batch in batches.dropLast() { try await later.acknowledge(batch) }
-            #expect(try await later.unread(of: unread).map(\.events) == [last.stream])
+            let abandoned = try await later.takeOver(from: keys.otherSources, idle: .zero, count: 100)
+            #expect(abandoned.map(\.stream) == [last.stream])
             try await later.acknowledge(last)
-            #expect(try await later.unread(of: keys.otherSources).isEmpty)
+            #expect(try await later.takeOver(from: keys.otherSources, idle: .zero, count: 100).isEmpty)
+            #expect(try await later.take(from: keys.otherSources, count: 100).isEmpty)
             // Nothing makes streams that no part has.
             #expect(try await redis.send("EXISTS", .text(keys.otherSources[0].events)).integer() == 0)
         }

@@ -80,40 +80,6 @@ package struct EventFeed: Sendable {
         try await self.create(missing, at: "$")
     }
 
-    // MARK: Former parts
-
-    /// Returns those of these sources outside the parts that may have events to read or take over.
-    ///
-    /// Nothing is written there any more, so the others have none as long as Redis keeps its data.
-    /// A source whose server is away stays.
-    package func unread(of sources: [Keyspace]) async throws(RedisError) -> [Keyspace] {
-        guard !sources.isEmpty else { return [] }
-        var batch = RedisBatch()
-        for source in sources {
-            batch.append("XINFO", "GROUPS", .text(source.events))
-            batch.append("XREVRANGE", .text(source.events), "+", "-", "COUNT", "1")
-        }
-        let replies = try await self.live.connection.send(batch, isPatient: false)
-        var unread: [Keyspace] = []
-        for (place, source) in sources.enumerated() where !Self.isRead(replies[2 * place], replies[2 * place + 1]) {
-            unread.append(source)
-        }
-        return unread
-    }
-
-    /// Whether the group of a stream has acknowledged everything; also if there is no stream, or no
-    /// group, as none is made outside the parts.
-    private static func isRead(_ groups: RedisReply, _ newest: RedisReply) -> Bool {
-        do throws(RedisError) {
-            guard let group = try StreamSurvey.Group.named(Self.group, in: groups) else { return true }
-            guard var entries = try newest.cursor() else { return false }
-            let last = try StreamEntry.read(&entries).first?.id
-            return group.pending == 0 && (last == nil || last == group.lastDelivered)
-        } catch {
-            return false
-        }
-    }
-
     // MARK: Groups
 
     /// Sends a command for each part's stream, and creates the groups that are missing.

@@ -87,8 +87,6 @@ package struct StreamSurvey: Sendable {
         private(set) var pending = 0
         private(set) var consumers = 0
         private(set) var lag: Int?
-        /// The id of the last entry that a consumer read.
-        private(set) var lastDelivered = ""
 
         private init(_ cursor: inout RedisCursor) throws(RedisError) {
             for _ in 0..<(try cursor.array() ?? 0) / 2 {
@@ -97,7 +95,6 @@ package struct StreamSurvey: Sendable {
                 case "pending": self.pending = Int(try cursor.integer())
                 case "consumers": self.consumers = Int(try cursor.integer())
                 case "lag": self.lag = try cursor.string().flatMap { Int($0) }
-                case "last-delivered-id": self.lastDelivered = try cursor.string() ?? ""
                 default: try cursor.skip()
                 }
             }
