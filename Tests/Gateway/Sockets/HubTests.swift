@@ -711,18 +711,6 @@ struct DepartureTests {
         }
         #expect(goodbyes == [1, 2, 3, 4, 5])
     }
-
-    @Test("reports a change as missed only after every loop has")
-    func tally() {
-        let tally = MissTally(changes: 2, shards: 3)
-        #expect(tally.note([0, 1]).isEmpty)
-        #expect(tally.note([0, 1]).isEmpty)
-        #expect(tally.note([1]) == [1])
-        // A loop that is too far behind reports no misses.
-        let other = MissTally(changes: 1, shards: 2)
-        #expect(other.note([0]).isEmpty)
-        #expect(other.note([]).isEmpty)
-    }
 }
 
 @Suite("Proofs that the hub records", .timeLimit(.minutes(10)))

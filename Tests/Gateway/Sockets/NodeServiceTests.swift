@@ -3,7 +3,10 @@
 
 import Clients
 import Core
+import Dispatch
 import HTTP
+import NIOCore
+import NIOPosix
 import Storage
 import Support
 import Synchronization
@@ -258,6 +261,48 @@ struct NodeServiceTests {
                     }
                 }
             }
+        }
+    }
+}
+
+@Suite("Changes for several event loops", .timeLimit(.minutes(10)))
+struct EventLoopTests {
+    @Test("hands each loop the changes of its own users, and notes users without a socket")
+    func loops() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        var configuration = SocketConfiguration()
+        configuration.changesPerLoop = 2
+        let hub = SocketHub(
+            eventLoopGroup: group, configuration: configuration, backend: ScriptedBackend(),
+            logger: TestLog.logger, now: { Timestamp(seconds: 1_795_000_000) })
+        let standstill = DispatchSemaphore(value: 0)
+        try await withCleanUp {
+            standstill.signal()
+            try? await group.shutdownGracefully()
+        } _: {
+            let users = ["a", "b"]
+            var sockets: [LiveSocket] = []
+            for (user, eventLoop) in zip(users, hub.eventLoops) {
+                let socket = try await LiveSocket.open(user, of: hub, on: eventLoop)
+                try await socket.on { session, _ in
+                    session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
+                }
+                sockets.append(socket)
+            }
+            // The second loop stands still, and its queue takes no more than two changes.
+            hub.eventLoops[1].execute { standstill.wait() }
+            for version in 1...5 {
+                hub.deliver([HubHarness.notification("a", Int64(version))])
+                try await eventually("the first has it") {
+                    try await sockets[0].on { _, wire in wire.versions.last == Int64(version) }
+                }
+            }
+            hub.deliver([HubHarness.notification("nobody", 1), HubHarness.notification("b", 1)])
+            standstill.signal()
+            try await eventually("the second gets its own") {
+                try await sockets[1].on { _, wire in wire.versions == [1] }
+            }
+            #expect(await hub.ghosts.next(limit: 10) == ["nobody"])
         }
     }
 }

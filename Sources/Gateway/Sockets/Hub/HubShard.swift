@@ -23,6 +23,8 @@ final class HubShard {
 
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
+    /// Its place among the hub's loops.
+    private let index: Int
     private let hub: SocketHub
     private var sockets: [ObjectIdentifier: SocketSession] = [:]
     private var byUser: [ExactText: [SocketSession]] = [:]
@@ -36,8 +38,9 @@ final class HubShard {
     private var round: EventRound?
     private var isDraining = false
 
-    init(eventLoop: any EventLoop, hub: SocketHub) {
+    init(eventLoop: any EventLoop, index: Int, hub: SocketHub) {
         self.eventLoop = eventLoop
+        self.index = index
         self.hub = hub
         self.configuration = hub.configuration
     }
@@ -45,8 +48,10 @@ final class HubShard {
     /// Starts the loop's two timers, which serve all of its sockets.
     func start() {
         let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
+        // A tick visits all sockets, so the loops take turns within the second.
+        let first = TimeAmount.milliseconds(Int64(1_000 + 1_000 * self.index / self.hub.eventLoops.count))
         self.ticks = [
-            self.eventLoop.scheduleRepeatedTask(initialDelay: .seconds(1), delay: .seconds(1)) { _ in
+            self.eventLoop.scheduleRepeatedTask(initialDelay: first, delay: .seconds(1)) { _ in
                 bound.value.tick()
             },
             self.eventLoop.scheduleRepeatedTask(initialDelay: .milliseconds(50), delay: .milliseconds(50)) { _ in
@@ -71,7 +76,7 @@ final class HubShard {
     func identified(_ socket: SocketSession, identity: SocketIdentity) {
         let key = ExactText(identity.user)
         self.byUser[key, default: []].append(socket)
-        self.hub.identified(key)
+        self.hub.identified(key, on: self.index)
     }
 
     func remove(_ socket: SocketSession) {
@@ -175,26 +180,22 @@ final class HubShard {
 
     // MARK: Frames
 
-    /// Delivers changes in order, then flushes each socket that got one, once; events for everyone
-    /// follow.
-    ///
-    /// - Returns: The places of the changes whose users have no socket on this loop.
-    func deliver(_ changes: [NodeFrame]) -> [Int] {
+    /// Delivers the changes at some places of a batch in order, then flushes each socket that got
+    /// one, once; events for everyone follow.
+    func deliver(_ changes: [NodeFrame], at places: [Int]) {
         // Lists of sockets, so that each list is retained once and not each socket.
         var touched: [[SocketSession]] = []
-        var missing: [Int] = []
-        for (place, change) in changes.enumerated() {
+        for place in places {
+            let change = changes[place]
             guard change.everyoneBut == nil else {
                 self.enqueue(change)
                 continue
             }
-            guard let sockets = self.byUser[change.user] else {
-                missing.append(place)
-                continue
-            }
-            let change = LoopFrame(change, joins: sockets.count > 1 ? self.joins : nil)
+            // They may have left, or be on other loops.
+            guard let sockets = self.byUser[change.user] else { continue }
+            let frame = LoopFrame(change, joins: sockets.count > 1 ? self.joins : nil)
             for socket in sockets {
-                socket.deliver(change)
+                socket.deliver(frame)
                 if socket.isHolding { self.holding[ObjectIdentifier(socket)] = socket }
             }
             touched.append(sockets)
@@ -205,7 +206,6 @@ final class HubShard {
         }
         self.joins.forget()
         if self.round == nil { self.deliverEvents() }
-        return missing
     }
 
     /// Lets an event for everyone wait, unless too many do.

@@ -32,8 +32,9 @@ final class LoopFrame {
         self.joins = joins
     }
 
-    /// Returns the dialect's bytes.
+    /// Returns the dialect's bytes, which a single socket needs only once.
     func encoded(for dialect: Dialect, _ encode: (NodeFrame) -> ByteBuffer) -> ByteBuffer {
+        guard self.joins != nil else { return encode(self.frame) }
         for encoding in self.encodings where encoding.dialect == dialect { return encoding.bytes }
         let bytes = encode(self.frame)
         self.encodings.append((dialect, bytes))
@@ -119,37 +120,6 @@ final class LoopBacklog: Sendable {
             guard state.waiting == 0, state.isShedding else { return false }
             state.isShedding = false
             return true
-        }
-    }
-}
-
-/// Finds the changes of a batch whose users have no socket on any shard of the node.
-final class MissTally: Sendable {
-    private struct State {
-        var reports = 0
-        /// The number of shards that miss each change.
-        var misses: [Int]
-    }
-
-    private let state: Mutex<State>
-    private let shards: Int
-
-    /// - Parameter shards: The number of shards that report.
-    init(changes: Int, shards: Int) {
-        self.state = Mutex(State(misses: [Int](repeating: 0, count: changes)))
-        self.shards = shards
-    }
-
-    /// Takes the places of the changes whose users have no socket on one shard.
-    ///
-    /// - Returns: The places of those without a socket anywhere, once the last shard has reported;
-    ///   empty before.
-    func note(_ missing: [Int]) -> [Int] {
-        self.state.withLock { state in
-            state.reports += 1
-            for place in missing { state.misses[place] += 1 }
-            guard state.reports == self.shards else { return [] }
-            return missing.filter { state.misses[$0] == self.shards }
         }
     }
 }

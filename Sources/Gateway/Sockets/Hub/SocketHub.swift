@@ -45,6 +45,17 @@ final class OpeningTurn: Sendable {
 
 /// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
 package final class SocketHub: Service {
+    /// A user's sockets on all loops.
+    private struct UserSockets {
+        var count = 0
+        /// A bit for each loop that has had one of them; with more than 64 loops, some share a bit.
+        var loops: UInt64 = 0
+
+        static let everyone = UserSockets(loops: .max)
+
+        func mayBe(on loop: Int) -> Bool { self.loops & (1 << (loop % 64)) != 0 }
+    }
+
     static let batchSize = 256
     private static let mostProofs = 512
     private static let proofPause: Duration = .milliseconds(20)
@@ -86,8 +97,7 @@ package final class SocketHub: Service {
     let ghosts = BatchQueue<String>(capacity: 10_000)
     /// Users who have too many sockets; when it is full, their next socket reports them again.
     let crowds = BatchQueue<String>(capacity: 10_000)
-    /// The number of each user's sockets, over all loops.
-    private let socketsOfUsers = Mutex<[ExactText: Int]>([:])
+    private let socketsOfUsers = Mutex<[ExactText: UserSockets]>([:])
     /// When it is full, a focus message is lost until the client sends the next.
     let presences = BatchQueue<PresenceChange>(capacity: 50_000)
 
@@ -111,9 +121,9 @@ package final class SocketHub: Service {
                 HubShard?.none, as: HubShard?.self, eventLoop: eventLoop)
         }
         self.shards = shards
-        for eventLoop in self.eventLoops {
+        for (index, eventLoop) in self.eventLoops.enumerated() {
             eventLoop.execute {
-                let shard = HubShard(eventLoop: eventLoop, hub: self)
+                let shard = HubShard(eventLoop: eventLoop, index: index, hub: self)
                 shard.start()
                 self.shards[ObjectIdentifier(eventLoop)]?.value = shard
             }
@@ -138,20 +148,23 @@ package final class SocketHub: Service {
         SocketMetrics.open.set(self.openCount.wrappingSubtract(1, ordering: .relaxed).newValue)
     }
 
-    /// Counts a socket of a user; if the user has too many, the oldest will be closed.
-    func identified(_ user: ExactText) {
-        let count = self.socketsOfUsers.withLock { sockets in
-            let count = (sockets[user] ?? 0) + 1
-            sockets[user] = count
-            return count
+    /// Counts a socket of a user on a loop; if the user has too many, the oldest will be closed.
+    func identified(_ user: ExactText, on loop: Int) {
+        let count = self.socketsOfUsers.withLock { users in
+            var sockets = users[user] ?? UserSockets()
+            sockets.count += 1
+            sockets.loops |= 1 << (loop % 64)
+            users[user] = sockets
+            return sockets.count
         }
         if count > self.configuration.connectionsPerUser { self.offer(user.text, to: self.crowds) }
     }
 
     func left(_ user: ExactText) {
-        self.socketsOfUsers.withLock { sockets in
-            guard let count = sockets[user] else { return }
-            sockets[user] = count > 1 ? count - 1 : nil
+        self.socketsOfUsers.withLock { users in
+            guard var sockets = users[user] else { return }
+            sockets.count -= 1
+            users[user] = sockets.count > 0 ? sockets : nil
         }
     }
 
@@ -180,26 +193,41 @@ package final class SocketHub: Service {
 
     // MARK: From the node's subscription
 
-    /// Delivers changes to this node's sockets.
+    /// Delivers changes to this node's sockets, on the loops of their users.
     ///
     /// A loop that falls too far behind gets no changes until it has caught up; then all sockets
     /// catch up from their inboxes.
     package func deliver(_ changes: [NodeFrame]) {
         SocketMetrics.frames.increment(by: changes.count)
-        let tally = MissTally(changes: changes.count, shards: self.eventLoops.count)
-        for (eventLoop, backlog) in zip(self.eventLoops, self.backlogs) {
-            guard backlog.take(changes.count) else {
-                SocketMetrics.shed.increment(by: changes.count)
-                // Reports no misses, so that presence on this loop is not taken for stale.
-                _ = tally.note([])
+        for (loop, places) in self.route(changes).enumerated() where !places.isEmpty {
+            let (eventLoop, backlog) = (self.eventLoops[loop], self.backlogs[loop])
+            guard backlog.take(places.count) else {
+                SocketMetrics.shed.increment(by: places.count)
                 continue
             }
             eventLoop.execute {
-                let missing = self.shard(on: eventLoop)?.deliver(changes) ?? []
-                for place in tally.note(missing) { _ = self.ghosts.offer(changes[place].user.text) }
-                if backlog.release(changes.count) { self.repair() }
+                self.shard(on: eventLoop)?.deliver(changes, at: places)
+                if backlog.release(places.count) { self.repair() }
             }
         }
+    }
+
+    /// Finds the places of each loop's changes, and notes the users who have no socket here.
+    ///
+    /// A socket that is counted after this reads its inbox later, so it gets the change from there.
+    private func route(_ changes: [NodeFrame]) -> [[Int]] {
+        var places = [[Int]](repeating: [], count: self.eventLoops.count)
+        self.socketsOfUsers.withLock { users in
+            for place in changes.indices {
+                let sockets = changes[place].everyoneBut == nil ? users[changes[place].user] : UserSockets.everyone
+                guard let sockets else {
+                    _ = self.ghosts.offer(changes[place].user.text)
+                    continue
+                }
+                for loop in places.indices where sockets.mayBe(on: loop) { places[loop].append(place) }
+            }
+        }
+        return places
     }
 
     /// Counts changes that came too late to be shown; the next repair sends them.
