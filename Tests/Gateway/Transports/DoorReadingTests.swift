@@ -598,6 +598,45 @@ struct DoorReadingTests {
         try await listener.close().get()
     }
 
+    @Test(
+        "closes after the server's answer to HTTP/1.0, without chunks, and to a client that asks for it",
+        arguments: [
+            "HTTP/1.0\r\nhost: x", "HTTP/1.0\r\nhost: x\r\nConnection: keep-alive",
+            "HTTP/1.1\r\nhost: x\r\nConnection: TE, Close",
+        ])
+    func lastRequest(start: String) async throws {
+        let door = DoorChannel(
+            responder: { _, writer, _ in
+                var body = try await writer.writeHead(HTTPResponse(status: .ok))
+                for text in ["ab", "c"] { try await body.write(ByteBuffer(string: text)) }
+                try await body.finish(nil)
+            },
+            endpoints: [],
+            http: HTTP1Channel.Configuration()
+        )
+        let group = MultiThreadedEventLoopGroup.singleton
+        let listener = try await ServerBootstrap(group: group)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    _ = Task { await door.handle(value: value, logger: Logger(label: "test")) }
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let received = ReceivedBytes()
+        let client = try await ClientBootstrap(group: group)
+            .channelInitializer { $0.pipeline.addHandler(received) }
+            .connect(host: "127.0.0.1", port: listener.localAddress?.port ?? 0).get()
+        try await client.writeAndFlush(ByteBuffer(string: "GET /rest \(start)\r\n\r\n")).get()
+        // Closed by the server, and with it by the client's channel.
+        try await client.closeFuture.get()
+        let version = String(start.prefix(8))
+        #expect(received.text.hasPrefix("\(version) 200 ") && received.text.contains("\r\nconnection: close\r\n"))
+        let body = version == "HTTP/1.0" ? "abc" : "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+        #expect(received.text.hasSuffix("\r\n\r\n\(body)"))
+        try await listener.close().get()
+    }
+
     /// How a request to the server ends before its body does.
     enum Cut: CaseIterable {
         case halfClose, close, reset, silence, badChunk, shutdown

@@ -88,6 +88,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isServerAnswering = false
     /// The CORS grant for the server's answer.
     private var serverGrant: AllowedOrigins.Grant?
+    /// The version of the server's answer; HTTP/1.0 has no chunks.
+    private var serverVersion = HTTPVersion.http1_1
     /// Runs while the client does not read what was written; nil until the connection was full.
     private var stall: TimeLimit?
     /// Whether to close the connection once the endpoint has answered; the server may have closed
@@ -326,7 +328,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// The endpoint that claims the path; nil if the server answers it.
     func owner(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
-        let path = head.uri.prefix { $0 != "?" }
+        let path = head.path
         return self.endpoints.first { $0.claims(path) }
     }
 
@@ -422,7 +424,15 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             if !self.hasServer { try self.addServer(context) }
             self.isServerAnswering = true
             self.serverGrant = self.policy.grant(head)
+            self.serverVersion = head.version == .http1_0 ? .http1_0 : .http1_1
             self.invite(head, context)
+            var head = head
+            // The end of the connection is that of an answer without a length over HTTP/1.0.
+            if self.serverVersion == .http1_0 || !head.isKeepAlive {
+                self.mustClose = true
+                // The server closes for this value only.
+                head.headers.replaceOrAdd(name: "connection", value: "close")
+            }
             context.fireChannelRead(self.wrapInboundOut(.head(head)))
         } catch {
             self.logger.error("connection setup failed", metadata: ["error": "\(error)"])
@@ -458,6 +468,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if case .over = self.phase { return context.write(data, promise: promise) }
         switch self.unwrapOutboundIn(data) {
         case .head(var head) where head.status.code >= 200:
+            head.version = self.serverVersion
+            if self.mustClose { head.headers.replaceOrAdd(name: "connection", value: "close") }
             self.policy.protect(&head.headers, self.serverGrant)
             return context.write(self.wrapOutboundOut(.head(head)), promise: promise)
         case .head, .body: return context.write(data, promise: promise)

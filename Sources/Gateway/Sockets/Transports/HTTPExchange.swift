@@ -58,7 +58,7 @@ package final class HTTPExchange {
     var keepsBody: Bool { self.head.method == .POST && !self.isAnswered }
 
     /// The path without its query.
-    var path: Substring { self.head.uri.prefix { $0 != "?" } }
+    var path: Substring { self.head.path }
 
     /// Answers; only the first answer counts.
     ///
@@ -128,4 +128,9 @@ package final class HTTPExchange {
         self.onAbort = nil
         onAbort?()
     }
+}
+
+extension HTTPRequestHead {
+    /// The path without the query; cut at a byte, which is faster than at a `Character`.
+    var path: Substring { Substring(self.uri.utf8.prefix { $0 != UInt8(ascii: "?") }) }
 }
