@@ -219,8 +219,26 @@ struct ScratchDatabase {
         configuration.timeout = .seconds(300)
         let pool = try PostgresPool(configuration, logger: Environment.logger)
         try await Migrations.apply(to: pool, logger: Environment.quiet)
+        try await pool.withScriptConnection { try $0.execute(Self.oldParts) }
         return ScratchDatabase(url: url, pool: pool, name: name, server: server)
     }
+
+    /// Creates the audit's partitions of the last 89 days, as a system in use has them: PostgreSQL
+    /// opens all of them for each statement that names the audit.
+    private static let oldParts = """
+        DO $$
+        DECLARE
+            part date;
+        BEGIN
+            FOR part IN SELECT (now() AT TIME ZONE 'UTC')::date - n FROM generate_series(1, 89) AS n LOOP
+                EXECUTE format(
+                    'CREATE TABLE carillon.delivery_attempts_%s PARTITION OF carillon.delivery_attempts '
+                    'FOR VALUES FROM (%L) TO (%L)',
+                    to_char(part, 'YYYYMMDD'), part::timestamp AT TIME ZONE 'UTC',
+                    (part + 1)::timestamp AT TIME ZONE 'UTC');
+            END LOOP;
+        END $$
+        """
 
     private func drop() async throws {
         self.pool.close()

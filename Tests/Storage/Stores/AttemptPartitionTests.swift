@@ -68,4 +68,19 @@ struct AttemptPartitionTests {
             #expect(try await database.pool.query("SELECT FROM carillon.delivery_attempts").count == 1)
         }
     }
+
+    @Test("looks pushes up and marks them as sent without opening the audit's partitions")
+    func plansWithoutAudit() async throws {
+        try await Samples.withStores { database in
+            let (users, ids) = (PostgresValue.texts(["a"]), PostgresValue.ids([.greatest]))
+            for statement in [
+                PostgresStatement(
+                    "EXPLAIN " + DeliverySQL.facts, [users, ids, ids, .bools([true]), .texts([]), .texts([])]),
+                PostgresStatement("EXPLAIN " + DeliverySQL.acceptedPushes, [users, ids, users, ids]),
+            ] {
+                let plan = try await database.pool.query(statement).map { try $0.text(0) }.joined(separator: "\n")
+                #expect(plan.contains("notifications_pkey") && !plan.contains("delivery_attempts"), "\(plan)")
+            }
+        }
+    }
 }

@@ -39,6 +39,9 @@ enum DeliverySQL {
         ), 0)::int4
         """
 
+    /// The fifth column is the earliest time of attempts to look for with ``alreadyAccepted``; null
+    /// if there are none.
+    ///
     /// A first delivery may come late, after a repeat of it was sent, so attempts count for it too:
     /// for pushes once the notification is no longer pending, for mail always, as it leaves the
     /// status of an inbox row.
@@ -46,11 +49,7 @@ enum DeliverySQL {
         """
         SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),
             \(EpochSQL.version(of: "b")),
-            \(mayHaveAttempts) AND EXISTS (
-                SELECT FROM carillon.delivery_attempts a
-                WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
-                    AND a.at >= n.stored_at - interval '1 day'
-            ),
+            CASE WHEN \(mayHaveAttempts) THEN n.stored_at - interval '1 day' END,
             EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
             \(PreferenceColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
@@ -61,6 +60,24 @@ enum DeliverySQL {
         \(address)
         """
     }
+
+    /// The deliveries that their devices have accepted.
+    ///
+    /// Not a part of ``facts``: PostgreSQL locks and opens every partition that a statement names
+    /// at each call, even if it reads no row of them.
+    ///
+    /// $1 and $2: notifications and devices; $3: the earliest time of attempts. Rows: the places of
+    /// the deliveries.
+    static let alreadyAccepted = """
+        SELECT (k.n - 1)::int4
+        FROM unnest($1, $2) WITH ORDINALITY AS k (notification, device, n)
+        CROSS JOIN LATERAL (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
+                AND a.at >= $3
+            LIMIT 1
+        ) a
+        """
 
     /// The pushes that have failed for their device.
     ///
@@ -125,7 +142,7 @@ enum DeliverySQL {
         SELECT $3::timestamptz, u.user_id, u.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
             '\(AuditStep.unproven.rawValue)'
         FROM unnest($1, $2) AS u (user_id, id)
-        WHERE NOT EXISTS (
+        WHERE \(NotificationSQL.exists("u")) AND NOT EXISTS (
             SELECT FROM carillon.delivery_attempts a
             WHERE a.notification_id = u.id AND a.kind = '\(AuditStep.kind)'
                 AND a.outcome = '\(AuditStep.unproven.rawValue)' AND a.at >= $3::timestamptz - interval '1 hour'
@@ -140,30 +157,44 @@ enum DeliverySQL {
         SELECT $4::timestamptz, s.user_id, s.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
             '\(AuditStep.summarised.rawValue)', s.summary::text
         FROM unnest($1, $2, $3) AS s (user_id, id, summary)
-        WHERE NOT EXISTS (
+        WHERE \(NotificationSQL.exists("s")) AND NOT EXISTS (
             SELECT FROM carillon.delivery_attempts a
             WHERE a.notification_id = s.id AND a.kind = '\(AuditStep.kind)'
                 AND a.outcome = '\(AuditStep.summarised.rawValue)' AND a.at >= $4::timestamptz - interval '1 hour'
         )
         """
 
-    /// A notification cancelled while a provider had it records that and counts as sent.
+    /// Pushes that a provider accepted.
     ///
-    /// Mail does not end the wait for quiet hours. It leaves a notification in the inbox as it is,
+    /// Apart from ``acceptedMail``, which names the audit: PostgreSQL locks and opens every
+    /// partition that a statement names at each call, even if it reads no row of them.
+    static let acceptedPushes = Self.accepted(
+        where: "n.status IN ('pending', 'failed', 'expired', 'cancelled', 'deferred')")
+
+    /// Mail that the relay accepted.
+    ///
+    /// It does not end the wait for quiet hours. It leaves a notification in the inbox as it is,
     /// because a push may follow, unless all of its pushes were dropped.
-    static let accepted = """
+    static let acceptedMail = Self.accepted(
+        where: """
+            CASE
+                WHEN n.status = 'cancelled' THEN true
+                WHEN (n.channels & \(Channels.inApp.rawValue)) = 0
+                    THEN n.status IN ('pending', 'failed', 'expired', 'suppressed')
+                ELSE n.status = 'pending' AND n.status_reason = 'queued' AND NOT \(Self.mayBePushed)
+            END
+            """)
+
+    /// A notification cancelled while a provider had it records that and counts as sent.
+    private static func accepted(where condition: String) -> String {
+        """
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
             sent_via = a.via, sent_device = a.device
         FROM \(NotificationSQL.rows("user_id", "id", "via", "device")) AS a
-        WHERE \(NotificationSQL.isNamed(by: "a"))
-            AND CASE
-                WHEN a.via <> 'email' THEN n.status IN ('pending', 'failed', 'expired', 'cancelled', 'deferred')
-                WHEN n.status = 'cancelled' THEN true
-                WHEN (n.channels & \(Channels.inApp.rawValue)) = 0 THEN n.status IN ('pending', 'failed', 'expired', 'suppressed')
-                ELSE n.status = 'pending' AND n.status_reason = 'queued' AND NOT \(Self.mayBePushed)
-            END
+        WHERE \(NotificationSQL.isNamed(by: "a")) AND \(condition)
         """
+    }
 
     /// A cancelled notification that did not reach the provider is no longer in flight, unless
     /// another device or its mail may be.

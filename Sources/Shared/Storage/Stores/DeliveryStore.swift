@@ -18,12 +18,12 @@ package struct DeliveryStore: Sendable {
         /// The number of unread, unopened notifications, and the inbox version of that count.
         package let unseen: Int32
         package let inboxVersion: Int64
-        /// Whether this device accepted this notification before; set for repeats only.
+        /// Whether this device accepted this notification before.
         package let wasAccepted: Bool
         /// Whether the job was cancelled.
         package let isCancelled: Bool
 
-        fileprivate init(_ row: PostgresRow) throws(PostgresError) {
+        fileprivate init(_ row: PostgresRow, wasAccepted: Bool) throws(PostgresError) {
             let first = 6 + PreferenceColumns.count
             self.notification = try NotificationColumns.message.read(row, at: first)
             self.device = try DeviceColumns.read(row, at: first + NotificationColumns.message.count)
@@ -31,7 +31,7 @@ package struct DeliveryStore: Sendable {
             self.preferences = try PreferenceColumns.read(row, at: 6)
             self.unseen = try row.int4(2)
             self.inboxVersion = try row.int8(3)
-            self.wasAccepted = try row.bool(4)
+            self.wasAccepted = wasAccepted
             self.isCancelled = try row.bool(5)
         }
     }
@@ -92,6 +92,7 @@ package struct DeliveryStore: Sendable {
     /// All changes of a batch of answers.
     package struct Settlement: Sendable {
         package var attempts: [Attempt] = []
+        /// Deliveries that a provider accepted, all of them mail or all of them pushes.
         package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
         /// Devices and mailboxes that were not reached.
         ///
@@ -167,13 +168,38 @@ package struct DeliveryStore: Sendable {
             .bools(keys.map(\.isRepeat)), .texts(categories.map(\.type)),
             .texts(categories.map { PreferenceKey.category($0.category) })
         )
+        let accepted = try await self.alreadyAccepted(keys, in: result)
         var facts = [Facts?](repeating: nil, count: keys.count)
         for row in result {
             let position = Int(try row.int4(0))
             guard facts.indices.contains(position) else { continue }
-            facts[position] = try Facts(row)
+            facts[position] = try Facts(row, wasAccepted: accepted.contains(position))
         }
         return facts
+    }
+
+    /// The positions of the deliveries that their devices have accepted.
+    ///
+    /// Most batches are first deliveries only, for which the audit is not read.
+    ///
+    /// - Parameter result: the rows of ``DeliverySQL/facts``.
+    private func alreadyAccepted(
+        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
+        in result: PostgresResult
+    ) async throws(PostgresError) -> Set<Int> {
+        var positions: [Int] = []
+        var earliest: Timestamp?
+        for row in result {
+            let position = Int(try row.int4(0))
+            guard keys.indices.contains(position), let moment = try row.optionalTimestamp(4) else { continue }
+            positions.append(position)
+            earliest = min(earliest ?? moment, moment)
+        }
+        guard !positions.isEmpty else { return [] }
+        let accepted = try await self.pool.query(
+            DeliverySQL.alreadyAccepted, .ids(positions.map { keys[$0].notification }),
+            .ids(positions.map { keys[$0].device }), .timestamp(earliest))
+        return Set(try accepted.map { (row) throws(PostgresError) in positions[Int(try row.int4(0))] })
     }
 
     /// The reasons for which these pushes have failed for their devices, in order; nil for one that
@@ -257,7 +283,11 @@ package struct DeliveryStore: Sendable {
         let ids = PostgresValue.ids(rows.map(\.id))
         let vias = PostgresValue.texts(rows.map(\.via))
         let devices = PostgresValue.ids(rows.map(\.device))
-        return [PostgresStatement(DeliverySQL.accepted, [users, ids, vias, devices])]
+        let isMail = rows[0].via == Provider.email.rawValue
+        return [
+            PostgresStatement(
+                isMail ? DeliverySQL.acceptedMail : DeliverySQL.acceptedPushes, [users, ids, vias, devices])
+        ]
     }
 
     private static func fail(
