@@ -15,7 +15,6 @@ final class EasyHandle {
 
     let pointer: UnsafeMutableRawPointer
     private(set) var ticket: TransferTicket?
-    private(set) var lane = 0
     /// The loop's round in which the request was loaded.
     private var round = 0
 
@@ -36,11 +35,11 @@ final class EasyHandle {
     private var isFenced = false
 
     /// Returns nil if memory runs out or libcurl rejects an option.
-    init?(_ configuration: TransferConfiguration, ambiguousOrigins: AmbiguousOrigins) {
+    init?(_ configuration: TransferConfiguration, ambiguousOrigins: AmbiguousOrigins, sockets: OpenSockets) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
         self.ambiguousOrigins = ambiguousOrigins
-        guard self.configure(configuration) else { return nil }
+        guard self.configure(configuration), self.track(sockets) else { return nil }
     }
 
     deinit {
@@ -59,7 +58,7 @@ final class EasyHandle {
     // MARK: Request
 
     /// Prepares the handle for a request; returns the failure if the request cannot be sent.
-    func load(_ ticket: TransferTicket, lane: Int, round: Int, remaining: Duration) -> TransferFailure? {
+    func load(_ ticket: TransferTicket, round: Int, remaining: Duration) -> TransferFailure? {
         let request = ticket.request
         guard self.headers.fill(request.headers) else { return TransferFailure(.invalidRequest) }
         self.response.clear(maximumBody: request.maximumResponseBytes)
@@ -78,7 +77,6 @@ final class EasyHandle {
         }
         guard isSet else { return TransferFailure(.other) }
         self.ticket = ticket
-        self.lane = lane
         self.round = round
         return nil
     }
@@ -280,7 +278,6 @@ extension EasyHandle {
             isSet = isSet && carillon_easy_set_opensocket(self.pointer, openPublicSocket) == CURLE_OK
             isSet = isSet && self.set(CURLOPT_OPENSOCKETDATA, context)
         }
-        isSet = isSet && carillon_easy_set_sockopt(self.pointer, limitSilence) == CURLE_OK
         isSet = isSet && self.set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText))
         isSet = isSet && self.set(CURLOPT_PRIVATE, context)
         isSet = isSet && self.set(CURLOPT_HEADERDATA, context)

@@ -11,9 +11,9 @@ final class TransferLoop {
 
     /// From this many in-flight transfers on, turns pause to batch work.
     private static let manyInFlight = 64
-    /// A turn that moved at most this many was too small for a walk through all handles.
-    private static let fewMoved = 64
-    private static let pause: useconds_t = 2_000
+    /// The shortest pause, and its length for each transfer in flight, in microseconds.
+    private static let shortestPause = 2_000
+    private static let pausePerTransfer = 10
 
     private let configuration: TransferConfiguration
     private let multi: MultiHandle
@@ -29,6 +29,9 @@ final class TransferLoop {
     /// Requests with a fence that libcurl has not begun to send.
     private var unsent: [EasyHandle] = []
     private let ambiguousOrigins = AmbiguousOrigins()
+    private let sockets = OpenSockets()
+    /// Whether this turn begins requests.
+    private var hasStarted = false
     private var inFlight = 0
     /// How often libcurl has worked on the transfers.
     private var rounds = 0
@@ -74,7 +77,9 @@ final class TransferLoop {
         self.fenceUnsent()
         self.fill()
         self.rounds += 1
-        if !self.multi.perform() {
+        let isWorking = self.hasStarted ? self.sockets.corked { self.multi.perform() } : self.multi.perform()
+        self.hasStarted = false
+        if !isWorking {
             self.logger.error("libcurl failed; ended all transfers")
             self.abandonTransfers(.other) { _ in true }
         }
@@ -89,8 +94,10 @@ final class TransferLoop {
             usleep(10_000)
         }
         // With many transfers in flight, pause so that answers and requests accumulate: each turn
-        // walks all handles, and each lone request costs a packet.
-        if self.inFlight >= Self.manyInFlight, moved <= Self.fewMoved { usleep(Self.pause) }
+        // walks all handles, and each lone request costs a packet. A longer walk pauses for longer.
+        if self.inFlight >= Self.manyInFlight, moved <= self.inFlight / 2 {
+            usleep(useconds_t(max(Self.shortestPause, Self.pausePerTransfer * self.inFlight)))
+        }
         return true
     }
 
@@ -107,22 +114,22 @@ final class TransferLoop {
     private func fill() {
         guard self.queue.count > 0, self.inFlight < self.configuration.maximumInFlight else { return }
         let now = Instant.now
-        while self.inFlight < self.configuration.maximumInFlight, let (ticket, lane) = self.queue.next() {
-            if let failure = self.start(ticket, lane: lane, now: now) {
-                self.queue.release(lane: lane)
+        while self.inFlight < self.configuration.maximumInFlight, let ticket = self.queue.next() {
+            if let failure = self.start(ticket, now: now) {
+                self.queue.release(origin: ticket.origin)
                 self.results.append((ticket, .unanswered(failure)))
             }
         }
         if self.queue.count == 0 { self.nextExpiry = nil }
     }
 
-    private func start(_ ticket: TransferTicket, lane: Int, now: Instant) -> TransferFailure? {
+    private func start(_ ticket: TransferTicket, now: Instant) -> TransferFailure? {
         if ticket.isCancelled { return TransferFailure(.cancelled) }
         guard now < ticket.turnDeadline else { return TransferFailure(.noTurn) }
         guard ticket.request.mayStart?() ?? true else { return TransferFailure(.fenced) }
         guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
         let remaining = now.duration(to: ticket.deadline)
-        if let failure = handle.load(ticket, lane: lane, round: self.rounds, remaining: remaining) {
+        if let failure = handle.load(ticket, round: self.rounds, remaining: remaining) {
             self.idle.append(handle)
             return failure
         }
@@ -132,12 +139,16 @@ final class TransferLoop {
             return TransferFailure(.other)
         }
         self.inFlight += 1
+        self.hasStarted = true
         if ticket.request.mayStart != nil { self.unsent.append(handle) }
         return nil
     }
 
     private func makeHandle() -> EasyHandle? {
-        guard let handle = EasyHandle(self.configuration, ambiguousOrigins: self.ambiguousOrigins) else {
+        guard
+            let handle = EasyHandle(
+                self.configuration, ambiguousOrigins: self.ambiguousOrigins, sockets: self.sockets)
+        else {
             self.logger.error("libcurl could not create a handle")
             return nil
         }
@@ -151,7 +162,9 @@ final class TransferLoop {
         while let end = self.multi.nextEnd() {
             guard let handle = EasyHandle.owner(of: end.easy) else { continue }
             let outcome = handle.outcome(end.result)
-            if case .answered(let response) = outcome { self.note(response.version, lane: handle.lane) }
+            if case .answered(let response) = outcome, let ticket = handle.ticket {
+                self.note(response.version, origin: ticket.origin)
+            }
             self.finish(handle, outcome)
         }
     }
@@ -160,20 +173,21 @@ final class TransferLoop {
     ///
     /// Over HTTP/1, further ones would wait inside libcurl, where they ignore priorities and time
     /// out as if the host had not answered.
-    private func note(_ version: TransferResponse.Version, lane: Int) {
+    private func note(_ version: TransferResponse.Version, origin: String) {
         switch version {
-        case .http1: self.queue.narrow(lane: lane)
-        case .http2: self.queue.widen(lane: lane)
+        case .http1: self.queue.narrow(origin: origin)
+        case .http2: self.queue.widen(origin: origin)
         case .other: break
         }
     }
 
     private func finish(_ handle: EasyHandle, _ outcome: TransferOutcome) {
         self.multi.remove(handle.pointer)
-        self.queue.release(lane: handle.lane)
         self.inFlight -= 1
         self.idle.append(handle)
-        if let ticket = handle.unload() { self.results.append((ticket, outcome)) }
+        guard let ticket = handle.unload() else { return }
+        self.queue.release(origin: ticket.origin)
+        self.results.append((ticket, outcome))
     }
 
     private func abandonTransfers(_ reason: TransferFailure.Reason, where predicate: (TransferTicket) -> Bool) {
