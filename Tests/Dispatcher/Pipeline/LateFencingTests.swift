@@ -210,6 +210,23 @@ struct LateFencingTests {
     }
 
     @Test(
+        "a settled push holds no claim, whether it has ended or waits for a retry",
+        arguments: [ProviderAnswer.accepted(id: "1"), .retry(reason: "HTTP_503", after: nil)])
+    func releasedClaim(answer: ProviderAnswer) async throws {
+        try await Self.with(ScriptedChannel(result: .answered(answer))) { scene in
+            let redis = scene.dispatcher.redis
+            let settler = DeliverySettler(
+                dispatcher: scene.dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm))
+            let sent = try await scene.send()
+            let claims = scene.dispatcher.keys.sendClaims(sent.compactMap(\.work), .fcm)
+            let claim = RedisArgument.bytes(try #require(claims.first))
+            #expect(try await redis.send("EXISTS", claim).integer() == 1)
+            try await settler.settle(sent)
+            #expect(try await redis.send("EXISTS", claim).integer() == 0)
+        }
+    }
+
+    @Test(
         "an entry that was taken over before its outcome was settled is left to its new owner",
         arguments: [
             DeliveryOutcome.Result.answered(.accepted(id: "1")),

@@ -265,7 +265,7 @@ struct FCMRequestTests {
             $0.extras.platform = Array(platform.utf8)
         }
         let request = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
             clickAction: setting)
         let sent = try Messages.json(request)["message"]
         #expect(sent?["android"]?["notification"]?["click_action"]?.string == expected)
@@ -275,7 +275,7 @@ struct FCMRequestTests {
     @Test("the category setting requests no intent action without a category")
     func noCategory() throws {
         let request = FCMRequest.make(
-            Messages.make(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            Messages.make(), device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
             clickAction: "category")
         let shown = try #require(try Messages.json(request)["message"]?["android"]?["notification"])
         #expect(shown["tag"] != nil && shown["click_action"] == nil)
@@ -305,7 +305,7 @@ struct FCMRequestTests {
     func topic() throws {
         let message = Messages.make { $0.body = String(repeating: "b", count: 4_000) }
         let request = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "/topics/news"), endpoint: "e", project: "p", accessToken: "a"
+            message, device: Messages.device(.fcm, token: "/topics/news"), url: "u", accessToken: "a"
         )
         let json = try Messages.json(request)["message"]
         #expect(json?["topic"]?.string == "news")
@@ -336,7 +336,7 @@ struct FCMRequestTests {
         for (key, source) in [("story", "entity_id"), ("retract", "type")] {
             let shape = try PushShape(members: [(key, [source])])
             let request = FCMRequest.make(
-                message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+                message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
                 shape: shape)
             let data = try Messages.json(request)["message"]?["data"]
             #expect(data?.object?.map(\.key) == ["retract", "notification_id", "created_at"])
@@ -359,7 +359,7 @@ struct FCMRequestTests {
         device.platform = platform
         var message = Messages.make { $0.extras.platform = Array(fields.utf8) }
         func sent() throws -> JSONValue? {
-            let request = FCMRequest.make(message, device: device, endpoint: "e", project: "p", accessToken: "a")
+            let request = FCMRequest.make(message, device: device, url: "u", accessToken: "a")
             return try Messages.json(request)["message"]
         }
         let shown = try sent()

@@ -34,7 +34,7 @@ struct PushShapeTests {
 
     private static func data(_ shape: PushShape) throws -> [String: String] {
         let request = FCMRequest.make(
-            self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            self.message(), device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
             shape: shape)
         let members = try Messages.json(request)["message"]?["data"]?.object ?? []
         return Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value.string ?? "no text") })
@@ -88,7 +88,7 @@ struct PushShapeTests {
             of: .object(said.sorted { $0.key < $1.key }.map { JSONMember($0.key, .string($0.value)) }))
         let shape = try Self.shape(name)
         let request = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
             shape: shape)
         let data = try Messages.json(request)["message"]?["data"]
         for (key, value) in said { #expect(data?[key]?.string == value) }
@@ -101,7 +101,7 @@ struct PushShapeTests {
     )
     func taps(name: String) throws {
         let request = FCMRequest.make(
-            Self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            Self.message(), device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
             shape: try Self.shape(name))
         let message = try #require(try Messages.json(request)["message"])
         let shown = try #require(message["android"]?["notification"])
@@ -144,7 +144,7 @@ struct PushShapeTests {
         var message = Self.message()
         message.notification.data = Array(#"{"a":null,"b":null,"c":null,"d":[null]}"#.utf8)
         let fcm = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
             shape: shape)
         let sent = try #require(try Messages.json(fcm)["message"]?["data"]?.object)
         #expect(sent == [JSONMember("a", .string("e7")), JSONMember("d", .string("[null]"))])

@@ -105,7 +105,8 @@ struct KeyspaceTests {
         #expect(
             Self.slot(self.keys.held(.fcm, .bulk, app: name)) == Self.slot(self.keys.deliveries(.fcm, .bulk)))
         let work = DeliveryWork(notification: queue, device: queue, user: name, attempt: 0, isRepeat: false)
-        #expect(RedisSlot.of(self.keys.sendClaim(work, .fcm)) == Self.slot(self.keys.deliveries(.fcm, .critical)))
+        let claims = self.keys.sendClaims([work], .fcm)
+        #expect(claims.map { RedisSlot.of($0) } == [Self.slot(self.keys.deliveries(.fcm, .critical))])
         #expect(self.keys.nodeChannel(name).contains("{node:"))
     }
 
@@ -206,8 +207,7 @@ struct PartTests {
                         [
                             part.deliveries(provider, lane), part.retries(provider, lane), part.held(provider, lane),
                             part.held(provider, lane, app: user),
-                            String(decoding: part.sendClaim(work, provider), as: UTF8.self),
-                        ]
+                        ] + part.sendClaims([work], provider).map { String(decoding: $0, as: UTF8.self) }
                     })
             }
             for group in groups { #expect(Set(group.map(Self.slot)).count == 1, "\(group)") }

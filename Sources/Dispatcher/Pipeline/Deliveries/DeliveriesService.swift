@@ -8,7 +8,7 @@ import Storage
 
 /// Sends one provider's deliveries until the process shuts down, and finishes what it took.
 package struct DeliveriesService: Service {
-    private static let largestBatch = 128
+    private static let largestBatch = 256
     private static let settleBatch = 256
     /// The most recorded batches that are finished at once.
     private static let mostFinished = 16

@@ -42,8 +42,8 @@ struct DeliveryHandover: Sendable {
         }
     }
 
-    /// Schedules deliveries and acknowledges the entries of all outcomes, with their events in the
-    /// same write.
+    /// Schedules deliveries, then releases the claims of all outcomes and acknowledges their
+    /// entries, with their events in the same write.
     ///
     /// Retries until that succeeds.
     func finish(
@@ -63,13 +63,14 @@ struct DeliveryHandover: Sendable {
                 session = self.dispatcher.redis.session
                 // Once, because a retry that is due leaves its set, and would be added again.
                 if scheduledIn != session {
-                    try await self.schedule(waiting, after: owned)
+                    try await self.schedule(waiting)
                     scheduledIn = session
                 }
                 for (stream, entries) in Dictionary(grouping: owned, by: \.group.stream)
                 where acknowledgedIn[stream] != session {
                     try await self.dispatcher.acknowledgeOnce(
-                        entries.map(\.entry.id), entries[0].group, reporting: &unreported)
+                        entries.map(\.entry.id), entries[0].group, reporting: &unreported
+                    ) { self.releaseClaims(of: entries, in: &$0) }
                     acknowledgedIn[stream] = session
                 }
                 // Redis may have come back with the entries, but without what was scheduled.
@@ -82,21 +83,25 @@ struct DeliveryHandover: Sendable {
     ///
     /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
     /// of a set is the work itself, so repeating this schedules it once.
-    private func schedule(_ waiting: [Waiting], after outcomes: [DeliveryOutcome]) async throws {
-        let live = self.dispatcher.live
+    private func schedule(_ waiting: [Waiting]) async throws {
+        guard let due = waiting.lazy.map(\.due).min() else { return }
         var batch = RedisBatch()
-        // A claim is in the part of its entry.
-        for part in Dictionary(grouping: outcomes.lazy.filter { $0.work != nil }, by: \.group.keys.index).values {
-            live.with(part[0].group.keys).sendClaims.release(
-                part.compactMap { one in one.work.map { (work: $0, entry: one.entry.id, lane: one.lane) } },
-                provider: self.provider, in: &batch)
+        for part in Dictionary(grouping: waiting.lazy.map(\.outcome), by: \.group.keys.index).values {
+            self.releaseClaims(of: part, in: &batch)
         }
         for one in waiting {
-            live.retries.add(
+            self.dispatcher.live.retries.add(
                 one.work, due: one.due, provider: self.provider, lane: one.outcome.lane, app: one.app, in: &batch)
         }
-        guard !batch.isEmpty else { return }
         try await self.dispatcher.redis.run(batch)
-        if let due = waiting.lazy.map(\.due).min() { self.dispatcher.alarms.retries.note(due) }
+        self.dispatcher.alarms.retries.note(due)
+    }
+
+    /// Adds the release of the claims of one part's deliveries to a batch.
+    private func releaseClaims(of outcomes: [DeliveryOutcome], in batch: inout RedisBatch) {
+        // A claim is in the part of its entry.
+        self.dispatcher.live.with(outcomes[0].group.keys).sendClaims.release(
+            outcomes.compactMap { one in one.work.map { (work: $0, entry: one.entry.id, lane: one.lane) } },
+            provider: self.provider, in: &batch)
     }
 }

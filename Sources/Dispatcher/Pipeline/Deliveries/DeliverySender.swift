@@ -41,7 +41,6 @@ final class DeliverySender: Sendable {
 
     /// A claimed batch with its facts.
     struct Prepared: Sendable {
-        fileprivate let batch: LaneBatch
         /// The deliveries to send.
         fileprivate let items: [Item]
         /// The outcomes of the others.
@@ -50,11 +49,21 @@ final class DeliverySender: Sendable {
 
     fileprivate struct Item: Sendable {
         let entry: StreamEntry
+        let group: ConsumerGroup
+        let lane: Lane
         var work: DeliveryWork
         var facts: DeliveryStore.Facts?
         var lookedUpAt = ContinuousClock.now
         /// The lease term in which the entry belongs to this process.
         var term: LeaseClock.Term
+
+        init(_ entry: StreamEntry, _ work: DeliveryWork, in batch: LaneBatch) {
+            self.entry = entry
+            self.group = batch.group
+            self.lane = batch.lane
+            self.work = work
+            self.term = batch.term
+        }
     }
 
     /// Claims the deliveries of a batch that belong to this process, and looks up their facts.
@@ -71,12 +80,11 @@ final class DeliverySender: Sendable {
         group: inout DiscardingTaskGroup,
         settle: @escaping @Sendable (DeliveryOutcome) async -> Void
     ) async {
-        let batch = prepared.batch
         for item in prepared.items {
-            await permits.acquire(batch.lane)
+            await permits.acquire(item.lane)
             group.addTask {
-                defer { permits.release(batch.lane) }
-                if let outcome = await self.send(item, batch) { await settle(outcome) }
+                defer { permits.release(item.lane) }
+                if let outcome = await self.send(item) { await settle(outcome) }
             }
         }
     }
@@ -88,7 +96,7 @@ final class DeliverySender: Sendable {
         let prepared = try await self.prepareOwned(batch)
         var outcomes = prepared.ended
         for item in prepared.items {
-            if let outcome = await self.send(item, batch) { outcomes.append(outcome) }
+            if let outcome = await self.send(item) { outcomes.append(outcome) }
         }
         return outcomes
     }
@@ -109,7 +117,7 @@ final class DeliverySender: Sendable {
                 outcomes.append(self.outcome(entry, batch, .poison))
                 continue
             }
-            var item = Item(entry: entry, work: work, term: batch.term)
+            var item = Item(entry, work, in: batch)
             var result = DeliveryOutcome.Result.poison
             if looksUp {
                 item.facts = try await self.lookUp([work]).first ?? nil
@@ -121,7 +129,7 @@ final class DeliverySender: Sendable {
                     result = .gone
                 }
             }
-            outcomes.append(self.outcome(item, batch, result))
+            outcomes.append(self.outcome(item, result))
         }
         return outcomes
     }
@@ -134,7 +142,7 @@ final class DeliverySender: Sendable {
             do throws(DeliveryWork.Fault) {
                 let work = try Self.work(of: entry)
                 let isRepeat = batch.areRepeats || batch.mayBeRepeat(entry)
-                items.append(Item(entry: entry, work: isRepeat ? work.asRepeat : work, term: batch.term))
+                items.append(Item(entry, isRepeat ? work.asRepeat : work, in: batch))
             } catch .newerFormat {
                 self.leave(entry, batch)
             } catch {
@@ -149,13 +157,13 @@ final class DeliverySender: Sendable {
         {
             let reason = RecordedReason.outOfUse.rawValue
             let held = DeliveryOutcome.Result.heldBack(until: until, reason: reason, app: app)
-            for item in items where !item.work.hasWaited { ended.append(self.outcome(item, batch, held)) }
+            for item in items where !item.work.hasWaited { ended.append(self.outcome(item, held)) }
             items.removeAll { !$0.work.hasWaited }
-            guard !items.isEmpty else { return Prepared(batch: batch, items: [], ended: ended) }
+            guard !items.isEmpty else { return Prepared(items: [], ended: ended) }
         }
         let areClaimed = try await self.claim(items, batch)
         for (item, isClaimed) in zip(items, areClaimed) where !isClaimed {
-            ended.append(self.outcome(item, batch, .refused(.underWay)))
+            ended.append(self.outcome(item, .refused(.underWay)))
         }
         items = zip(items, areClaimed).compactMap { $1 ? $0 : nil }
         let now = self.dispatcher.clock.instant()
@@ -163,7 +171,7 @@ final class DeliverySender: Sendable {
             items[index].facts = facts
             items[index].lookedUpAt = now
         }
-        return Prepared(batch: batch, items: items, ended: ended)
+        return Prepared(items: items, ended: ended)
     }
 
     private static func work(of entry: StreamEntry) throws(DeliveryWork.Fault) -> DeliveryWork {
@@ -183,17 +191,12 @@ final class DeliverySender: Sendable {
 
     /// Looks up deliveries, and reads the catalog's files if it lacks one of their types.
     ///
-    /// Another dispatcher may have read the new files for the job. The second lookup has the
-    /// preferences for the type's category. Summaries of quiet hours need no type.
+    /// The second lookup has the preferences for the type's category.
     private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
         let catalog = self.dispatcher.catalog
         let facts = try await self.facts(works)
-        let unknown = facts.lazy.compactMap { $0?.notification.type }
-            .filter { $0 != ReleaseSummary.type && catalog[$0] == nil }
-        guard !unknown.isEmpty else { return facts }
-        let newer = await self.dispatcher.catalogs.newer(
-            than: catalog, forTypes: Array(unknown), logger: self.dispatcher.logger)
-        guard newer != nil else { return facts }
+        let newer = await self.dispatcher.catalog(forTypes: facts.lazy.compactMap { $0?.notification.type })
+        guard newer.digest != catalog.digest else { return facts }
         return try await self.facts(works)
     }
 
@@ -226,29 +229,26 @@ final class DeliverySender: Sendable {
     ///
     /// - Returns: nil if the entry belongs to another dispatcher.
     /// - Throws: `CancellationError`.
-    private func current(_ item: Item, _ group: ConsumerGroup) async throws -> Item? {
+    private func current(_ item: Item) async throws -> Item? {
         var item = item
         var isOld = item.facts != nil && self.dispatcher.clock.instant() - item.lookedUpAt > Self.freshness
         while true {
             if !self.dispatcher.leaseClock.holds(item.term) {
-                let kept = try await self.dispatcher.keep([item.entry.id], of: group)
+                let kept = try await self.dispatcher.keep([item.entry.id], of: item.group)
                 guard kept.ids.contains(item.entry.id) else { return nil }
                 item.term = kept.term
                 item.work = item.work.asRepeat
                 isOld = true
             }
-            if isOld {
-                item.lookedUpAt = self.dispatcher.clock.instant()
-                item.facts = try await self.lookUp([item.work]).first ?? nil
-                isOld = false
-            }
-            if self.dispatcher.leaseClock.holds(item.term) { return item }
+            guard isOld else { return item }
+            item.lookedUpAt = self.dispatcher.clock.instant()
+            item.facts = try await self.lookUp([item.work]).first ?? nil
+            isOld = false
         }
     }
 
     private func outcome(
         _ item: Item,
-        _ batch: LaneBatch,
         _ result: DeliveryOutcome.Result,
         app: String? = nil,
         sentAt: Timestamp? = nil,
@@ -256,8 +256,8 @@ final class DeliverySender: Sendable {
     ) -> DeliveryOutcome {
         DeliveryOutcome(
             entry: item.entry,
-            group: batch.group,
-            lane: batch.lane,
+            group: item.group,
+            lane: item.lane,
             term: item.term,
             work: item.work,
             facts: item.facts,
@@ -289,39 +289,39 @@ final class DeliverySender: Sendable {
     }
 
     /// Returns nil if another dispatcher takes the entry over.
-    private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
+    private func send(_ item: Item) async -> DeliveryOutcome? {
         var item = item
         while true {
             do {
-                guard let current = try await self.current(item, batch.group) else { return self.giveUp(item, batch) }
+                guard let current = try await self.current(item) else { return self.giveUp(item) }
                 item = current
             } catch {
                 // The process ends: the entry stays pending and is taken over.
-                return self.giveUp(item, batch)
+                return self.giveUp(item)
             }
-            guard let facts = item.facts else { return self.outcome(item, batch, .gone) }
+            guard let facts = item.facts else { return self.outcome(item, .gone) }
             let now = self.dispatcher.now()
             if let refusal = self.refusal(facts, item.work, now: now) {
-                return self.outcome(item, batch, refusal)
+                return self.outcome(item, refusal)
             }
             guard let found = self.dispatcher.channels.entry(for: facts.device) else {
-                return self.outcome(item, batch, .noProvider)
+                return self.outcome(item, .noProvider)
             }
             let service = found.channel.service(of: facts.device)
             if let held = await self.hold(found, service, now: now) {
-                return self.outcome(item, batch, held)
+                return self.outcome(item, held)
             }
             // Waiting for the rate limit may have outlasted the lease.
             guard self.dispatcher.leaseClock.holds(item.term) else {
                 self.health.withdraw(found.channel.app, service: service)
                 continue
             }
-            let outcome = await self.call(item, facts, batch, found, service, since: now)
+            let outcome = await self.call(item, facts, found, service, since: now)
             if let outcome { return outcome }
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
             // An open breaker holds it back without another lookup of its facts.
             if let held = self.admit(found.channel.app, service, now: self.dispatcher.now()) {
-                return self.outcome(item, batch, held)
+                return self.outcome(item, held)
             }
             self.health.withdraw(found.channel.app, service: service)
         }
@@ -334,14 +334,13 @@ final class DeliverySender: Sendable {
     private func call(
         _ item: Item,
         _ facts: DeliveryStore.Facts,
-        _ batch: LaneBatch,
         _ entry: ChannelDirectory.Entry,
         _ service: String?,
         since now: Timestamp
     ) async -> DeliveryOutcome? {
         let channel = entry.channel
         let (leaseClock, health, term, app) = (self.dispatcher.leaseClock, self.health, item.term, channel.app)
-        var message = self.message(facts, item.work, batch.lane, by: channel, now: now)
+        var message = self.message(facts, item.work, item.lane, by: channel, now: now)
         message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: now) }
         let start = ContinuousClock.now
         let reply = entry.judged(
@@ -359,7 +358,7 @@ final class DeliverySender: Sendable {
             return nil
         }
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
-        return self.outcome(item, batch, result, app: channel.app, sentAt: now, duration: duration)
+        return self.outcome(item, result, app: channel.app, sentAt: now, duration: duration)
     }
 
     /// Returns why a call must wait; nil if it was admitted and is in flight.
@@ -404,12 +403,12 @@ final class DeliverySender: Sendable {
         by channel: any ProviderChannel,
         now: Timestamp
     ) -> PushMessage {
-        let type = self.dispatcher.catalog[facts.notification.type]
+        let catalog = self.dispatcher.catalog
+        let type = catalog[facts.notification.type]
         var message = PushMessage(notification: facts.notification, code: type?.code, now: now)
         message.lane = lane
         message.isRefusable = type?.isRequired != true
         if self.provider == .email {
-            let catalog = self.dispatcher.catalog
             let locale = facts.device.locale ?? catalog.defaultLocale.key
             message.locale = locale
             message.typeTitle = catalog.presentation(ofType: facts.notification.type).title
@@ -418,7 +417,7 @@ final class DeliverySender: Sendable {
         switch self.provider {
         // These have no registered buttons, so skip the parse of the notification's data.
         case .webpush, .email, .webhook: break
-        default: message.buttonCategory = self.dispatcher.catalog.buttonCategory(of: facts.notification)
+        default: message.buttonCategory = catalog.buttonCategory(of: facts.notification)
         }
         if work.isRetraction { message.purpose = .retract }
         if let priority = type?.pushPriority, facts.notification.extras.pushPriority == nil {
@@ -446,8 +445,8 @@ final class DeliverySender: Sendable {
     }
 
     /// Leaves an entry to the dispatcher that takes it over.
-    private func giveUp(_ item: Item, _ batch: LaneBatch) -> DeliveryOutcome? {
-        self.dispatcher.inFlight.release([item.entry.id], of: batch.group.stream)
+    private func giveUp(_ item: Item) -> DeliveryOutcome? {
+        self.dispatcher.inFlight.release([item.entry.id], of: item.group.stream)
         return nil
     }
 

@@ -78,15 +78,17 @@ package enum APNSAnswer {
     static func read(
         status: Int,
         body: [UInt8],
-        isPage: Bool = false,
+        isPage: @autoclosure () -> Bool = false,
         isComplete: Bool = true,
         identifier: String?,
-        retryAfter: Duration?
+        retryAfter: @autoclosure () -> Duration?
     ) -> ProviderAnswer? {
         if status == 200 {
             guard let identifier, !identifier.isEmpty, body.isEmpty else { return nil }
             return .accepted(id: identifier)
         }
+        // The headers are read for refusals only; most answers are successes.
+        let (isPage, retryAfter) = (isPage(), retryAfter())
         let value = try? JSONParser.parse(body)
         let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").unicodeScalars.prefix(64))
         if let rule = Self.byReason[reason] {

@@ -47,6 +47,7 @@ struct FCMChannel: HTTPProviderChannel {
     let now: @Sendable () -> Timestamp
     let timeout: Duration?
     private let endpoint: String
+    private let url: String
     private let serviceAccount: FCMServiceAccount
     private let shape: PushShape
     private let androidChannel: String?
@@ -68,6 +69,7 @@ struct FCMChannel: HTTPProviderChannel {
         self.now = context.now
         self.timeout = context.timeout
         self.endpoint = endpoint
+        self.url = "\(endpoint)/v1/projects/\(account.project)/messages:send"
         self.serviceAccount = account
         self.shape = shape
         self.androidChannel = androidChannel
@@ -105,8 +107,7 @@ struct FCMChannel: HTTPProviderChannel {
         FCMRequest.make(
             message,
             device: device,
-            endpoint: self.endpoint,
-            project: self.serviceAccount.project,
+            url: self.url,
             accessToken: try await self.credentials.get(),
             shape: self.shape,
             channel: self.androidChannel,

@@ -50,15 +50,17 @@ package enum FCMAnswer {
     static func read(
         status: Int,
         body: [UInt8],
-        isPage: Bool = false,
+        isPage: @autoclosure () -> Bool = false,
         isComplete: Bool = true,
-        retryAfter: Duration?
+        retryAfter: @autoclosure () -> Duration?
     ) -> ProviderAnswer? {
         let value = try? JSONParser.parse(body)
         if status == 200 {
             guard let name = value?["name"]?.string, !name.isEmpty else { return nil }
             return .accepted(id: name)
         }
+        // The headers are read for refusals only; most answers are successes.
+        let (isPage, retryAfter) = (isPage(), retryAfter())
         // A cut body is not valid JSON; a 429 means too many requests anyway.
         if !isComplete, value == nil, (400..<500).contains(status), status != 429 {
             return .cut(status: status, after: retryAfter ?? Self.firstDelay)

@@ -24,6 +24,7 @@ struct FCMRequest {
     /// `/topics/<name>`.
     ///
     /// - Parameters:
+    ///   - url: that of the project's `messages:send`.
     ///   - shape: the data that the app's clients read.
     ///   - channel: the Android channel, unless the job sets one.
     ///   - clickAction: the intent action of a tap on Android, unless the job sets one; `category`
@@ -31,8 +32,7 @@ struct FCMRequest {
     static func make(
         _ message: PushMessage,
         device: Device,
-        endpoint: String,
-        project: String,
+        url: String,
         accessToken: String,
         shape: PushShape = .standard,
         channel: String? = nil,
@@ -42,7 +42,7 @@ struct FCMRequest {
             message: message, token: device.token, platform: device.platform, shape: shape, channel: channel,
             clickAction: clickAction, overrides: FCMOverrides(message.overrides(.fcm)))
         return ProviderRequest(
-            url: "\(endpoint)/v1/projects/\(project)/messages:send",
+            url: url,
             headers: [("authorization", "Bearer \(accessToken)"), ("content-type", "application/json")],
             body: request.fitted()
         )
@@ -63,11 +63,13 @@ struct FCMRequest {
         if !self.fits(writer) {
             // Keeps only the identifying keys; the client fetches the rest.
             writer.data = FCMData.strings(self.shape.essentials(of: self.message))
+            if !self.fits(writer) { writer.message.notification.extras.image = nil }
+            let body = writer.message.notification.body.shortened(by: self.excess(writer))
+            writer.message.notification.body = body
+            writer.message.notification.body = body.shortened(by: self.appleExcess(writer)) {
+                JSONWriter.length(of: $0)
+            }
         }
-        if !self.fits(writer) { writer.message.notification.extras.image = nil }
-        let body = writer.message.notification.body.shortened(by: self.excess(writer))
-        writer.message.notification.body = body
-        writer.message.notification.body = body.shortened(by: self.appleExcess(writer)) { JSONWriter.length(of: $0) }
         return self.overrides.applied(to: writer.body(target: self.target))
     }
 

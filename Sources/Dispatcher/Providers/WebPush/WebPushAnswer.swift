@@ -60,16 +60,18 @@ package enum WebPushAnswer {
     static func read(
         status: Int,
         body: [UInt8],
-        isPage: Bool = false,
+        isPage: @autoclosure () -> Bool = false,
         isComplete: Bool = true,
         location: String?,
-        retryAfter: Duration?
+        retryAfter: @autoclosure () -> Duration?
     ) -> ProviderAnswer? {
         // Redirects are not followed: strangers choose their targets.
         if (200..<300).contains(status) {
-            if isPage, location == nil { return nil }
+            if location == nil, isPage() { return nil }
             return .accepted(id: location.map { String($0.unicodeScalars.prefix(Self.longestID)) })
         }
+        // The header is read for refusals only; most answers are successes.
+        let retryAfter = retryAfter()
         let code = "HTTP_\(status)"
         // Anyone may run a service, so only known reasons count.
         let value = try? JSONParser.parse(body)

@@ -112,7 +112,12 @@ package struct RedisBatch: Sendable {
         arguments: [RedisArgument] = []
     ) {
         self.scripts.append((self.count, ScriptCall(script: script, keys: keys, arguments: arguments)))
-        self.append(["EVALSHA", .text(script.digest), .integer(Int64(keys.count))] + keys + arguments)
+        self.begin(argumentCount: 3 + keys.count + arguments.count)
+        self.argument("EVALSHA")
+        self.argument(.text(script.digest))
+        self.argument(.integer(Int64(keys.count)))
+        for key in keys { self.argument(key) }
+        for argument in arguments { self.argument(argument) }
     }
 }
 

@@ -75,7 +75,7 @@ final class NameResolver: Sendable {
         }
         defer { timer.cancel() }
         return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
+            await withUnsafeContinuation { continuation in
                 waiter.wait(continuation)
                 self.join(waiter)
                 // The end may have come before the wait.

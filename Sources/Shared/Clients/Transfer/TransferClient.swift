@@ -145,7 +145,7 @@ package final class TransferClient: Sendable {
     ) async -> TransferOutcome {
         let ticket = TransferTicket(request, origin: origin, start: start, timeout: request.timeout)
         return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
+            await withUnsafeContinuation { continuation in
                 ticket.wait(continuation)
                 if let failure = self.mailbox.submit(ticket, isReserved: isReserved) {
                     ticket.finish(.unanswered(failure))

@@ -5,7 +5,9 @@ import Synchronization
 
 /// A request and its caller, which is answered exactly once.
 final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
-    typealias Continuation = CheckedContinuation<Outcome, Never>
+    /// Unsafe continuations are sound here: ``finish(_:)`` takes one out under the lock before it
+    /// resumes it.
+    typealias Continuation = UnsafeContinuation<Outcome, Never>
 
     let request: Request
     /// The host that takes turns with others in the queue; empty for mail, which has one relay.

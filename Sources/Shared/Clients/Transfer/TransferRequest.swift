@@ -65,7 +65,10 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         }
         guard bytes.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
         let start = bytes.index(colon, offsetBy: 3)
-        let end = bytes[start...].firstIndex { "/?#".utf8.contains($0) } ?? bytes.endIndex
+        let end =
+            bytes[start...].firstIndex {
+                $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#")
+            } ?? bytes.endIndex
         return start == end ? nil : String(self.url[..<end])
     }
 }

@@ -4,8 +4,8 @@
 import Clients
 import Core
 
-/// One consumer of a stream.
-package struct ConsumerGroup: Sendable {
+/// One consumer of a stream; a class, so that all its entries share one reference to it.
+package final class ConsumerGroup: Sendable {
     /// A consumer as Redis lists it.
     package struct Consumer: Sendable, Equatable {
         package let name: String
@@ -103,11 +103,15 @@ package struct ConsumerGroup: Sendable {
         )
     }
 
-    /// All consumers of the group.
+    /// All consumers of the group, by name.
+    ///
+    /// Fails at once while the stream's server in a cluster is away.
     package func consumers() async throws(RedisError) -> [Consumer] {
+        var batch = RedisBatch()
+        batch.append("XINFO", "CONSUMERS", .text(self.stream), .text(Keyspace.group))
         let reply: RedisReply
         do throws(RedisError) {
-            reply = try await self.connection.send("XINFO", "CONSUMERS", .text(self.stream), .text(Keyspace.group))
+            reply = try await self.connection.run(batch, isPatient: false)[0]
         } catch  where error.serverCode == "NOGROUP" || error.message?.contains("no such key") == true {
             return []
         }

@@ -185,18 +185,19 @@ package struct Keyspace: Sendable {
     /// The pauses of a provider's accounts.
     func pauses(_ provider: Provider) -> String { "\(self.prefix){\(provider.rawValue)}:pauses" }
 
-    /// The claim of the stream entry for which a delivery is being sent.
-    func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> [UInt8] {
-        let start = self.own(provider)
-        var key: [UInt8] = []
-        key.reserveCapacity(start.utf8.count + 96)
-        key += start.utf8
-        key += ":sending:".utf8
-        work.notification.append(to: &key)
-        key += ":".utf8
-        work.device.append(to: &key)
-        if work.isRetraction { key += ":x".utf8 }
-        return key
+    /// The claims of the stream entries for which deliveries are being sent, in order.
+    func sendClaims(_ works: some Sequence<DeliveryWork>, _ provider: Provider) -> [[UInt8]] {
+        let start = "\(self.own(provider)):sending:"
+        return works.map { work in
+            var key: [UInt8] = []
+            key.reserveCapacity(start.utf8.count + 96)
+            key += start.utf8
+            work.notification.append(to: &key)
+            key += ":".utf8
+            work.device.append(to: &key)
+            if work.isRetraction { key += ":x".utf8 }
+            return key
+        }
     }
 
     /// The lease of the sweep.

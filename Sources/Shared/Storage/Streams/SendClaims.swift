@@ -32,7 +32,7 @@ package struct SendClaims: Sendable {
         let streams = Lane.allCases.map { RedisArgument.text(self.live.keys.deliveries(provider, $0)) }
         let reply = try await self.live.connection.run(
             StreamScripts.claimSends,
-            keys: streams + claims.map { .bytes(self.live.keys.sendClaim($0.work, provider)) },
+            keys: streams + self.live.keys.sendClaims(claims.lazy.map(\.work), provider).map { .bytes($0) },
             arguments: [.integer(Int64(lane.rank + 1)), .integer(Self.span.inMilliseconds)]
                 + claims.map { .text($0.entry) }
         )
@@ -53,7 +53,7 @@ package struct SendClaims: Sendable {
         guard !claims.isEmpty else { return }
         batch.append(
             StreamScripts.endSends,
-            keys: claims.map { .bytes(self.live.keys.sendClaim($0.work, provider)) },
+            keys: self.live.keys.sendClaims(claims.lazy.map(\.work), provider).map { .bytes($0) },
             arguments: claims.map { .text("\($0.lane.rank + 1):\($0.entry)") }
         )
     }

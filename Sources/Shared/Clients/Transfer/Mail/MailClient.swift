@@ -62,7 +62,7 @@ package final class MailClient: Sendable {
     package func send(_ request: MailRequest) async -> MailOutcome {
         let ticket = MailTicket(request, start: .now, timeout: request.timeout)
         return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
+            await withUnsafeContinuation { continuation in
                 ticket.wait(continuation)
                 self.pool.submit(ticket)
             }
