@@ -8,9 +8,10 @@ package enum AuthorizationHeader {
     ///
     /// - Parameter scheme: in lower case; the case of the field's is ignored.
     package static func credential(_ field: String, of scheme: String) -> String? {
-        let name = field.prefix { $0 != " " }
+        let space = UInt8(ascii: " ")
+        let name = Substring(field.utf8.prefix { $0 != space })
         guard name.lowercased() == scheme else { return nil }
-        let credential = field[name.endIndex...].drop { $0 == " " }
+        let credential = Substring(field.utf8[name.endIndex...].drop { $0 == space })
         return credential.isEmpty ? nil : String(credential)
     }
 }

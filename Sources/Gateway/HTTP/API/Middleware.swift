@@ -268,7 +268,10 @@ struct SpellingMiddleware: RouterMiddleware {
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
         let path = request.uri.path
-        guard !path.contains("//"), !Self.exact.contains(path) else { throw Problem.noSuchPath }
+        let slash = UInt8(ascii: "/")
+        // Compares bytes: `contains("//")` compares characters, which takes far longer.
+        let hasEmptySegment = zip(path.utf8, path.utf8.dropFirst()).contains { $0 == slash && $1 == slash }
+        guard !hasEmptySegment, !Self.exact.contains(path) else { throw Problem.noSuchPath }
         return try await next(request, context)
     }
 }

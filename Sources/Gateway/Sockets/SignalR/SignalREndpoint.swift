@@ -13,6 +13,9 @@ package struct SignalREndpoint: TransportEndpoint {
     let node: SignalRNode
     /// Makes ids that cannot be guessed.
     let makeID: @Sendable () -> String
+    // Kept, because every request of the node is compared with them.
+    private let negotiation: String
+    private let pathWithSlash: String
 
     package init(
         hub: any SignalRHub,
@@ -23,6 +26,8 @@ package struct SignalREndpoint: TransportEndpoint {
         self.hub = hub
         self.node = SignalRNode(configuration: configuration, now: now)
         self.makeID = makeID
+        self.negotiation = "\(configuration.path)/negotiate"
+        self.pathWithSlash = "\(configuration.path)/"
     }
 
     /// The default clock: milliseconds of the system's uptime.
@@ -37,10 +42,10 @@ package struct SignalREndpoint: TransportEndpoint {
     package var allowsCredentials: Bool { true }
 
     package func claims(_ path: Substring) -> Bool {
-        path == self.configuration.path || self.isNegotiation(path) || path == "\(self.configuration.path)/"
+        path == self.configuration.path || self.isNegotiation(path) || path == self.pathWithSlash
     }
 
-    func isNegotiation(_ path: Substring) -> Bool { path == "\(self.configuration.path)/negotiate" }
+    func isNegotiation(_ path: Substring) -> Bool { path == self.negotiation }
 
     package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
         TransportRefusal(status, headers: ["content-type": SignalRResponse.plainText], body: Array(reason.utf8))

@@ -83,8 +83,10 @@ private final class ReplyBuilder {
     /// Longer ones take the arrays along.
     private static let few = 1_024
 
-    private var nodes: [RedisArray.Node] = []
-    private var text: [UInt8] = []
+    // Unchecked is sound: all accesses run on one event loop, and each ends before the next begins,
+    // because the methods call nothing that could call back. Checks would run for every element.
+    @exclusivity(unchecked) private var nodes: [RedisArray.Node] = []
+    @exclusivity(unchecked) private var text: [UInt8] = []
 
     func note(_ kind: RedisArray.Node.Kind, value: Int64 = 0, count: Int = 0) -> UnsafeMutableRawPointer? {
         guard kind != .array || count <= Self.maximumElements else { return nil }

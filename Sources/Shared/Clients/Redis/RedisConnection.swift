@@ -132,7 +132,8 @@ actor RedisConnection {
     ) async -> Result<[RedisReply], RedisError> {
         await withUnsafeContinuation { (continuation: ReplyWaiter.Many) in
             self.submit(.many(continuation, count: count), deadline: deadline) { buffer in
-                buffer.writeImmutableBuffer(bytes)
+                // Usually no other call waits, so the mailbox shares the memory instead of a copy.
+                if buffer.readableBytes == 0 { buffer = bytes.slice() } else { buffer.writeImmutableBuffer(bytes) }
             }
         }
     }

@@ -151,16 +151,15 @@ package struct ExactText: Hashable, Comparable, Sendable {
     }
 
     package static func == (left: ExactText, right: ExactText) -> Bool {
-        self.withUTF8(left, right) { left, right in
-            guard left.count == right.count else { return false }
+        guard left.text.utf8.count == right.text.utf8.count else { return false }
+        return self.withUTF8(left, right) { left, right in
             for place in left.indices where left[place] != right[place] { return false }
             return true
         }
     }
 
     package func hash(into hasher: inout Hasher) {
-        var text = self.text
-        text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+        self.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
     }
 
     /// Compares bytes, which sorts by code point.
@@ -180,9 +179,15 @@ package struct ExactText: Hashable, Comparable, Sendable {
         _ right: ExactText,
         _ compare: (UnsafeBufferPointer<UInt8>, UnsafeBufferPointer<UInt8>) -> Bool
     ) -> Bool {
-        var (left, right) = (left.text, right.text)
-        // In bounds: both closures only use the buffers' own indices, while they are valid.
-        return left.withUTF8 { left in right.withUTF8 { right in compare(left, right) } }
+        // In bounds: both closures only use indices that both buffers have, while they are valid.
+        left.withUTF8 { left in right.withUTF8 { right in compare(left, right) } }
+    }
+
+    /// Reads the bytes in place; `String.withUTF8` needs a variable, which retains the text.
+    private func withUTF8<Value>(_ body: (UnsafeBufferPointer<UInt8>) -> Value) -> Value {
+        if let value = self.text.utf8.withContiguousStorageIfAvailable(body) { return value }
+        var text = self.text
+        return text.withUTF8(body)
     }
 
     /// Returns each text once, sorted by bytes.

@@ -118,9 +118,8 @@ package struct JSONWriter: Sendable {
     }
 
     package mutating func integer(_ value: some BinaryInteger) {
-        self.separate()
-        self.bytes.append(contentsOf: String(value).utf8)
-        self.needsComma = true
+        // `String(value)` would run generic code here, which takes twice as long.
+        self.raw(value.description)
     }
 
     package mutating func bool(_ value: Bool) {

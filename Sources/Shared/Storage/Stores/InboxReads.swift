@@ -294,7 +294,9 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private struct Waiting {
         let key: Key
         let since: ContinuousClock.Instant
-        let continuation: CheckedContinuation<Result<Value, PostgresError>, Never>
+        // An unsafe one is sound here: it is resumed once, by the task that removes it from the
+        // waiting callers, or at once if it finds no place among them.
+        let continuation: UnsafeContinuation<Result<Value, PostgresError>, Never>
     }
 
     private struct State {
@@ -342,8 +344,8 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
             self.handOn()
             return try result.get()
         }
-        let result = await withCheckedContinuation {
-            (continuation: CheckedContinuation<Result<Value, PostgresError>, Never>) in
+        let result = await withUnsafeContinuation {
+            (continuation: UnsafeContinuation<Result<Value, PostgresError>, Never>) in
             let (hasPlace, mustServe) = self.state.withLock { state in
                 guard state.waiting.count < self.mostWaiting else { return (false, false) }
                 state.waiting.append(Waiting(key: key, since: .now, continuation: continuation))

@@ -20,6 +20,8 @@ package struct EventLog: Sendable {
 
     /// The wire form of each field's name.
     private static let names = Self.fields.map { RedisBatch.encoded(.text($0)) }
+    /// The wire form of each field without a value.
+    private static let absent = Self.fields.map { RedisBatch.encoded(.text($0), "") }
 
     private let keys: Keyspace
     /// The command up to its fields, for each part; empty if events are off.
@@ -54,7 +56,7 @@ package struct EventLog: Sendable {
         bytes += self.heads[self.keys.isSpread ? self.keys.index(of: label.user) : 0]
         Self.write(0, event.kind.rawValue, to: &bytes)
         Self.write(1, event.at.rfc3339, to: &bytes)
-        Self.write(2, label.id.halves == (0, 0) ? nil : label.id.description, to: &bytes)
+        Self.write(2, label.id.halves == (0, 0) ? nil : label.id, to: &bytes)
         Self.write(3, label.job, to: &bytes)
         Self.write(4, label.user, to: &bytes)
         Self.write(5, label.org, to: &bytes)
@@ -63,15 +65,30 @@ package struct EventLog: Sendable {
         Self.write(8, event.channel?.rawValue, to: &bytes)
         Self.write(9, event.platform?.rawValue, to: &bytes)
         Self.write(10, event.app, to: &bytes)
-        Self.write(11, event.device?.description, to: &bytes)
+        Self.write(11, event.device, to: &bytes)
         Self.write(12, event.reason, to: &bytes)
         batch.begin(argumentCount: 6 + 2 * Self.fields.count)
         batch.arguments(encoded: bytes)
     }
 
     private static func write(_ place: Int, _ value: String?, to bytes: inout [UInt8]) {
+        guard let value else {
+            bytes += Self.absent[place]
+            return
+        }
         bytes += Self.names[place]
-        RedisBatch.encode(value ?? "", to: &bytes)
+        RedisBatch.encode(value, to: &bytes)
+    }
+
+    private static func write(_ place: Int, _ id: NotificationID?, to bytes: inout [UInt8]) {
+        guard let id else {
+            bytes += Self.absent[place]
+            return
+        }
+        bytes += Self.names[place]
+        bytes += "$36\r\n".utf8
+        id.append(to: &bytes)
+        bytes += "\r\n".utf8
     }
 
     /// Appends events in batches of their own, and returns a reply for each.

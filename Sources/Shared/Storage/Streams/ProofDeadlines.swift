@@ -25,7 +25,9 @@ package struct AwaitedProof: Sendable, Hashable {
         bytes.reserveCapacity(64 + self.user.utf8.count)
         bytes += "1 ".utf8
         self.id.append(to: &bytes)
-        bytes += " \(self.lane.rawValue) ".utf8
+        bytes.append(UInt8(ascii: " "))
+        bytes += self.lane.rawValue.utf8
+        bytes.append(UInt8(ascii: " "))
         bytes += self.user.utf8
         return bytes
     }
@@ -63,7 +65,7 @@ package struct ProofDeadlines: Sendable {
         _ conditions: [RedisArgument],
         in batch: inout RedisBatch
     ) {
-        for (shard, members) in self.byShard(waits, user: \.0.user) {
+        for (shard, members) in self.byShard(waits, user: { $0.0.user }) {
             batch.begin(argumentCount: 2 + conditions.count + 2 * members.count)
             batch.argument("ZADD")
             batch.argument(.text(self.live.keys.proofDeadlines(shard: shard)))
@@ -77,7 +79,7 @@ package struct ProofDeadlines: Sendable {
 
     /// Adds removals to a batch, with one command for each shard.
     package func remove(_ notifications: [AwaitedProof], in batch: inout RedisBatch) {
-        for (shard, members) in self.byShard(notifications, user: \.user) {
+        for (shard, members) in self.byShard(notifications, user: { $0.user }) {
             batch.begin(argumentCount: 2 + members.count)
             batch.argument("ZREM")
             batch.argument(.text(self.live.keys.proofDeadlines(shard: shard)))
@@ -98,9 +100,9 @@ package struct ProofDeadlines: Sendable {
         return count
     }
 
-    private func byShard<Item>(_ items: [Item], user: KeyPath<Item, String>) -> [(shard: Int, items: [Item])] {
+    private func byShard<Item>(_ items: [Item], user: (Item) -> String) -> [(shard: Int, items: [Item])] {
         var shards = [[Item]](repeating: [], count: self.live.keys.proofShards)
-        for item in items { shards[self.live.keys.proofShard(user: item[keyPath: user])].append(item) }
+        for item in items { shards[self.live.keys.proofShard(user: user(item))].append(item) }
         return shards.enumerated().filter { !$1.isEmpty }.map { ($0, $1) }
     }
 

@@ -3,7 +3,6 @@
 
 import Core
 import CoreMetrics
-import Crypto
 import HTTPTypes
 import Hummingbird
 import Storage
@@ -408,11 +407,8 @@ enum InboxTag {
         return "\"\(state.version)-\(state.unread)-\(state.total)-\(state.notes)-\(begun)-\(Self.mark(user))\""
     }
 
-    /// Returns the same 64 bits of the user's SHA-256 on every gateway.
-    private static func mark(_ user: String) -> String {
-        let bits = SHA256.hash(data: Array(user.utf8)).prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-        return String(bits, radix: 36)
-    }
+    /// Returns a hash of the user that is the same on every gateway.
+    private static func mark(_ user: String) -> String { String(FNV1a.hash32(user), radix: 36) }
 
     /// Returns the state that `If-None-Match` names; nil without a valid tag of the user's inbox.
     static func known(_ request: Request, of user: String) -> InboxStore.State? {

@@ -11,7 +11,8 @@ import Synchronization
 /// The algorithm selects the keys, so a public key is never used as a secret. With a known key and
 /// the revocations in memory, it never waits.
 package struct TokenVerifier: Sendable {
-    private let secrets: [SymmetricKey]
+    /// A prepared code of each secret; a copy of it authenticates a token.
+    private let secrets: [HMAC<SHA256>]
     private let keySet: KeySetCache?
     private let rules: TokenRules
     private let revocations: RevocationRegister?
@@ -29,7 +30,7 @@ package struct TokenVerifier: Sendable {
         revocations: RevocationRegister? = nil,
         now: @escaping @Sendable () -> Timestamp
     ) {
-        self.secrets = secrets.map { SymmetricKey(data: Array($0.utf8)) }
+        self.secrets = secrets.map { HMAC<SHA256>(key: SymmetricKey(data: Array($0.utf8))) }
         self.keySet = keySet
         self.rules = rules
         self.revocations = revocations
@@ -79,10 +80,10 @@ package struct TokenVerifier: Sendable {
         switch token.algorithm {
         case .hs256:
             guard !self.secrets.isEmpty else { throw TokenFault("the token's algorithm is not accepted") }
-            for secret in self.secrets where !isValid {
+            for var code in self.secrets where !isValid {
+                code.update(data: token.signed)
                 // Compares in constant time.
-                isValid = HMAC<SHA256>.isValidAuthenticationCode(
-                    token.signature, authenticating: token.signed, using: secret)
+                isValid = code.finalize() == token.signature
             }
         case .keySet(let algorithm):
             guard let keySet else { throw TokenFault("the token's algorithm is not accepted") }
