@@ -131,31 +131,39 @@ package struct Dispatcher: Sendable {
         }
     }
 
+    /// Returns the catalog for notifications of some types: a newer one if the current one lacks a
+    /// type, as another dispatcher may have read the new files for the job.
+    ///
+    /// Summaries of quiet hours need no type.
+    func catalog(forTypes types: some Sequence<String>) async -> Catalog {
+        let catalog = self.catalog
+        let unknown = types.filter { $0 != ReleaseSummary.type && catalog[$0] == nil }
+        guard !unknown.isEmpty else { return catalog }
+        return await self.catalogs.newer(than: catalog, forTypes: unknown, logger: self.logger) ?? catalog
+    }
+
     /// Returns the facts of a notification and its user's preferences, for a decision.
     func facts(
         _ notification: Notification,
+        _ type: NotificationType?,
         _ preferences: RecipientStore.Preferences,
-        _ catalog: Catalog,
         progress: DecisionFacts.Progress,
         now: Timestamp
     ) -> DecisionFacts {
         DecisionFacts(
-            notification, type: catalog[notification.type], preference: preferences.preference,
-            settings: preferences.settings,
+            notification, type: type, preference: preferences.preference, settings: preferences.settings,
             progress: progress, now: now, zone: self.zones.rules)
     }
 
     /// Sets the status and the channels that a notification is stored with.
     func decideStoring(
         _ notification: inout Notification,
-        _ catalog: Catalog,
+        _ type: NotificationType,
         preferences: RecipientStore.Preferences,
         now: Timestamp
     ) {
-        guard catalog[notification.type] != nil else { return }
-        for case .store(let status, let reason, let channels) in decide(
-            self.facts(notification, preferences, catalog, progress: .arrived, now: now))
-        {
+        let facts = self.facts(notification, type, preferences, progress: .arrived, now: now)
+        for case .store(let status, let reason, let channels) in decide(facts) {
             notification.status = status
             notification.statusReason = reason?.rawValue
             notification.channels = channels
@@ -166,7 +174,10 @@ package struct Dispatcher: Sendable {
     func releaseMoment(of notification: Notification, preferences: RecipientStore.Preferences, now: Timestamp)
         -> Timestamp?
     {
-        self.facts(notification, preferences, self.catalog, progress: .stored, now: now).releaseAt
+        // Most users have no quiet hours, so skip the lookup of the type.
+        guard preferences.settings.quietHours != nil || preferences.preference.quietHours != nil else { return nil }
+        return self.facts(notification, self.catalog[notification.type], preferences, progress: .stored, now: now)
+            .releaseAt
     }
 
     /// Returns this dispatcher's place among the readers of a stream.
@@ -188,15 +199,19 @@ package struct Dispatcher: Sendable {
 
     /// Tries once to acknowledge entries and to append their events.
     ///
-    /// - Parameter events: emptied once they were sent.
+    /// - Parameters:
+    ///   - events: emptied once they were sent.
+    ///   - addFirst: adds commands that come before the acknowledgement, in the same write.
     func acknowledgeOnce(
         _ ids: [String],
         _ group: ConsumerGroup,
-        reporting events: inout [LifecycleEvent]
+        reporting events: inout [LifecycleEvent],
+        after addFirst: (inout RedisBatch) -> Void = { _ in }
     ) async throws {
         var batch = RedisBatch()
         self.publisher.add(events, in: &batch)
         let eventCount = batch.count
+        addFirst(&batch)
         group.acknowledge(ids, in: &batch)
         let replies = try await self.redis.send(batch)
         // The stream may be on another server, which fails alone.

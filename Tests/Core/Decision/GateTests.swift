@@ -112,7 +112,7 @@ struct GateTests {
         }
         for purpose in [GateFacts.Purpose.reach, .attention, .email] {
             let gateFacts = GateFacts(
-                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                purpose, of: Facts.notification(), type: facts.type, preference: facts.preference,
                 settings: facts.settings, isReplaced: false)
             #expect(gate(gateFacts, now: Facts.now) == refusal)
         }
@@ -126,7 +126,7 @@ struct GateTests {
         }
         for purpose in [GateFacts.Purpose.reach, .attention, .email] {
             let gateFacts = GateFacts(
-                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                purpose, of: Facts.notification(), type: facts.type, preference: facts.preference,
                 settings: facts.settings, isReplaced: false)
             #expect(gate(gateFacts, now: Facts.now) == .typeDisabled)
         }
@@ -159,7 +159,7 @@ struct GateTests {
         ]
         for (purpose, expected) in expectations {
             var gateFacts = GateFacts(
-                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                purpose, of: Facts.notification(), type: facts.type, preference: facts.preference,
                 settings: facts.settings, isReplaced: false)
             #expect(gate(gateFacts, now: Facts.now) == nil)
             if purpose != .email { gateFacts.releaseAt = Facts.now + .seconds(60) }
@@ -195,12 +195,10 @@ struct GateTests {
         arguments: [GateFacts.Purpose.reach, .attention, .email])
     func kept(purpose: GateFacts.Purpose) {
         for (offset, refusal) in [(0, GateRefusal.expired), (1, nil)] as [(Int64, GateRefusal?)] {
-            let facts = Facts.make(.stored) {
-                $0.notification.keepUntil = Facts.now + .microseconds(offset)
-                $0.type.emailDelay = .seconds(60)
-            }
+            let notification = Facts.notification { $0.keepUntil = Facts.now + .microseconds(offset) }
+            let facts = Facts.make(.stored) { $0.type.emailDelay = .seconds(60) }
             let gateFacts = GateFacts(
-                purpose, of: facts.notification, type: facts.type, preference: facts.preference,
+                purpose, of: notification, type: facts.type, preference: facts.preference,
                 settings: facts.settings, isReplaced: false)
             #expect(gate(gateFacts, now: Facts.now) == refusal)
         }
@@ -209,12 +207,13 @@ struct GateTests {
     @Test("a notification that retention removed has expired; one that its user removed is deleted")
     func removed() {
         func refusal(deletedAt: Timestamp, keepUntil: Timestamp) -> GateRefusal? {
-            let facts = Facts.make(.stored) {
-                $0.notification.deletedAt = deletedAt
-                $0.notification.keepUntil = keepUntil
+            let notification = Facts.notification {
+                $0.deletedAt = deletedAt
+                $0.keepUntil = keepUntil
             }
+            let facts = Facts.make(.stored)
             let gateFacts = GateFacts(
-                .reach, of: facts.notification, type: facts.type, preference: facts.preference,
+                .reach, of: notification, type: facts.type, preference: facts.preference,
                 settings: facts.settings, isReplaced: false)
             return gate(gateFacts, now: Facts.now)
         }

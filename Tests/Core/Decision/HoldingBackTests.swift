@@ -55,7 +55,7 @@ struct HoldingBackTests {
             if policy == .ignore { $0.type.severity = .alert }
             $0.notification.lane = .critical
             $0.notification.severity = severity
-            $0.notification.expiresAt = nil
+            $0.notification.endsAt = nil
         }
         #expect(steps == expected)
     }
@@ -112,7 +112,7 @@ struct HoldingBackTests {
     func idleOnce() {
         let facts = Facts.make(.arrived) {
             $0.presence = Self.idle
-            $0.notification.expiresAt = nil
+            $0.notification.endsAt = nil
         }
         func pushes(isProven: Bool) -> [Timestamp] {
             Simulation(facts, isProven: isProven).run().filter { $0.step == .push }.map(\.at)
@@ -167,7 +167,7 @@ struct HoldingBackTests {
     private static func moment(_ change: (inout DecisionFacts) -> Void) -> Timestamp? {
         Facts.make(.stored) {
             $0.settings.quietHours = self.quiet
-            $0.notification.expiresAt = nil
+            $0.notification.endsAt = nil
             change(&$0)
         }.releaseAt
     }
@@ -177,9 +177,7 @@ struct HoldingBackTests {
         for (lane, most) in [(Lane.critical, 0), (.normal, 300), (.bulk, 900)] {
             let moments = (0..<200).map { number in
                 Self.moment {
-                    $0.notification = Notification(
-                        id: NotificationID(high: 1, low: UInt64(number)), user: "u\(number)", type: "greeting",
-                        createdAt: Facts.now)
+                    $0.notification.user = "u\(number)"
                     $0.notification.lane = lane
                 }
             }
@@ -190,11 +188,9 @@ struct HoldingBackTests {
             #expect(tenths.count == (most == 0 ? 1 : 10), "\(lane)")
         }
         let first = Self.moment { _ in }
-        let second = Self.moment { facts in
-            var other = Notification(
-                id: NotificationID(high: 5, low: 6), user: "u1", type: "greeting", createdAt: Facts.now)
-            other.delivery = .push
-            facts.notification = other
+        let second = Self.moment {
+            $0.notification = DecisionFacts.Subject(
+                Notification(id: NotificationID(high: 5, low: 6), user: "u1", type: "greeting", createdAt: Facts.now))
         }
         #expect(first != nil)
         #expect(first == second)
@@ -204,15 +200,12 @@ struct HoldingBackTests {
     func spreadEnds() {
         let late = Self.moment { _ in }
         #expect(late.map { $0 > Self.quietEnd } == true)
-        #expect(Self.moment { $0.notification.expiresAt = late } == Self.quietEnd)
-        #expect(Self.moment { $0.notification.expiresAt = late.map { $0 + .milliseconds(1) } } == late)
-        #expect(Self.moment { $0.notification.keepUntil = late } == Self.quietEnd)
-        #expect(Self.moment { $0.notification.keepUntil = late.map { $0 + .milliseconds(1) } } == late)
+        #expect(Self.moment { $0.notification.endsAt = late } == Self.quietEnd)
+        #expect(Self.moment { $0.notification.endsAt = late.map { $0 + .milliseconds(1) } } == late)
         // Quiet except for one minute a day, which a search would rarely hit.
         for number in 0..<20 {
             let moment = Self.moment {
-                $0.notification = Notification(
-                    id: NotificationID(high: 1, low: 2), user: "u\(number)", type: "greeting", createdAt: Facts.now)
+                $0.notification.user = "u\(number)"
                 $0.notification.lane = .bulk
                 $0.settings.quietHours = QuietHours(start: (Self.quiet.end + 1) % 1_440, end: Self.quiet.end)
             }
@@ -339,7 +332,7 @@ struct HoldingBackTests {
                 .postpone(.email, until: Facts.now + .seconds(600), reason: .unread),
             ])
         #expect(Self.steps(.due(.email)) { _ in } == [.email])
-        #expect(Self.steps(.due(.email)) { $0.notification.expiresAt = Facts.now } == [])
+        #expect(Self.steps(.due(.email)) { $0.notification.endsAt = Facts.now } == [])
     }
 
     @Test("channels only shrink, postponed steps are later and outside quiet hours, and runs are repeatable")
@@ -392,7 +385,7 @@ struct HoldingBackTests {
         facts.notification.channels = Channels(rawValue: .random(in: 0...7, using: &generator))
         facts.notification.severity = Severity.allCases.randomElement(using: &generator) ?? .info
         facts.notification.delivery = DeliveryClass.allCases.randomElement(using: &generator) ?? .push
-        facts.notification.expiresAt = flag(&generator) == true ? nil : facts.now + .seconds(600)
+        facts.notification.endsAt = flag(&generator) == true ? nil : facts.now + .seconds(600)
         facts.notification.lane = Lane.allCases.randomElement(using: &generator) ?? .normal
         facts.type.channels = Channels(rawValue: .random(in: 0...7, using: &generator))
         facts.type.quietHours = QuietPolicy.allCases.randomElement(using: &generator) ?? .defer

@@ -114,12 +114,12 @@ struct RoutingTests {
     func expiry(progress: DecisionFacts.Progress) {
         for presence in [Presence.unknown, .offline, Self.online] {
             let facts = Facts.make(progress) {
-                $0.notification.expiresAt = Facts.now
+                $0.notification.endsAt = Facts.now
                 $0.presence = presence
             }
             #expect(decide(facts) == Self.expired)
         }
-        let facts = Facts.make(progress) { $0.notification.expiresAt = Facts.now + .microseconds(1) }
+        let facts = Facts.make(progress) { $0.notification.endsAt = Facts.now + .microseconds(1) }
         #expect(decide(facts) == [.push])
     }
 

@@ -48,14 +48,17 @@ struct StoringTests {
     @Test("expiry wins over every other rule; without expiry it never applies")
     func expiry() {
         for (offset, isExpired) in [(-1, true), (0, true), (1, false)] {
-            let steps = Self.steps { $0.notification.expiresAt = Facts.now + .microseconds(offset) }
-            #expect((steps == Self.expired) == isExpired)
-            let kept = Self.steps { $0.notification.keepUntil = Facts.now + .microseconds(offset) }
-            #expect((kept == Self.expired) == isExpired)
+            let end = Facts.now + .microseconds(offset)
+            let expiring = Facts.notification { $0.expiresAt = end }
+            let kept = Facts.notification { $0.keepUntil = end }
+            for notification in [expiring, kept] {
+                let steps = decide(Facts.make(.arrived, of: notification))
+                #expect((steps == Self.expired) == isExpired)
+            }
         }
-        #expect(Self.steps { $0.notification.expiresAt = nil } == Self.pending([.inApp, .push]))
+        #expect(Self.steps { $0.notification.endsAt = nil } == Self.pending([.inApp, .push]))
         let steps = Self.steps {
-            $0.notification.expiresAt = Facts.now
+            $0.notification.endsAt = Facts.now
             $0.type.isEnabled = false
             $0.type.isRequired = true
             $0.settings.isOptedOut = true

@@ -576,7 +576,8 @@ struct LookupPlanTests {
                 PostgresStatement("EXPLAIN " + NotificationSQL.load, [users, ids]),
                 PostgresStatement(
                     "EXPLAIN " + DeliverySQL.failed, [users, ids, texts, .bools(notifications.map { _ in true })]),
-                PostgresStatement("EXPLAIN " + DeliverySQL.accepted, [users, ids, texts, ids]),
+                PostgresStatement("EXPLAIN " + DeliverySQL.acceptedPushes, [users, ids, texts, ids]),
+                PostgresStatement("EXPLAIN " + DeliverySQL.acceptedMail, [users, ids, texts, ids]),
                 PostgresStatement("EXPLAIN " + DeliverySQL.lock, [users, ids]),
             ]
             let analyze = "ANALYZE carillon.notifications"

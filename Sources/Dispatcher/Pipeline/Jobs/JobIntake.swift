@@ -31,7 +31,23 @@ struct JobIntake: Sendable {
         try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
         self.dropRefused(&sorted.jobs, batch.pages, into: &stored)
         try await self.store(sorted.jobs[...], batch.pages, areRepeats: areRepeats, into: &stored)
-        for job in sorted.jobs {
+        self.refuseConflicts(sorted.jobs, now: now, into: &stored)
+        try await self.store(sorted.broadcasts, into: &stored)
+        if !stored.dead.isEmpty {
+            for entry in batch.entries {
+                let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
+                stored.deadEntries[ExactText("\(origin.latestStream)/\(origin.latestEntry)")] = entry.id
+            }
+        }
+        self.log(sorted.jobs)
+        return stored
+    }
+
+    /// Adds dead letters about the users who have a job's id with other content.
+    private func refuseConflicts(_ jobs: [PreparedJob], now: Timestamp, into stored: inout StoredBatch) {
+        // Conflicts are rare, and the loop copies each job.
+        guard !stored.conflicts.isEmpty || jobs.contains(where: { !$0.conflicting.isEmpty }) else { return }
+        for job in jobs {
             let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
             guard !conflicting.isEmpty else { continue }
             // Parts of a job that fire together share an entry, so keep the users of this part.
@@ -54,15 +70,6 @@ struct JobIntake: Sendable {
                     stream: origin.latestStream, entry: origin.latestEntry, reason: reason, at: now,
                     fields: job.fields(for: users)))
         }
-        try await self.store(sorted.broadcasts, into: &stored)
-        if !stored.dead.isEmpty {
-            for entry in batch.entries {
-                let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
-                stored.deadEntries[ExactText("\(origin.latestStream)/\(origin.latestEntry)")] = entry.id
-            }
-        }
-        self.log(sorted.jobs)
-        return stored
     }
 
     /// The jobs of a batch by what happens to them.
@@ -79,6 +86,7 @@ struct JobIntake: Sendable {
     /// Decodes a batch; events and dead letters go to the stored batch.
     private func sort(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp) -> (Sorted, StoredBatch) {
         var sorted = Sorted()
+        sorted.jobs.reserveCapacity(batch.entries.count)
         let fence = Fence(batch.term, instant: self.dispatcher.clock.instant)
         var stored = StoredBatch(group: batch.group, catalog: catalog, fence: fence)
         stored.finished = batch.entries.map(\.id)
@@ -89,26 +97,15 @@ struct JobIntake: Sendable {
             if let source = batch.sources[entry.id] { origin.jobEntry = source }
             do throws(JobFaults) {
                 var job = try catalog.job(origin.fields)
-                if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
-                    // A scheduled job without an id gets its entry as its id, so that taking it
-                    // again when it is due changes nothing.
-                    job.id = origin.text
-                }
                 // A job that was moved to an overflow keeps its lane.
                 let isMoved = origin.latestStream != batch.group.stream
                 let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
-                if case .notification(let content) = job.payload, ScheduleIntake.isLater(job, content, now: now) {
-                    let wanted = catalog.lane(of: content)
-                    sorted.waiting.append(
-                        .init(origin: origin, job: job, content: content, lane: min(wanted, lane)))
-                    continue
-                }
-                if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
-                    sorted.broadcasts.append(broadcast)
-                    continue
-                }
                 switch job.payload {
                 case .event(let name, let arguments):
+                    if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
+                        sorted.broadcasts.append(broadcast)
+                        continue
+                    }
                     let body = StoredBatch.body(name, arguments)
                     let except = Set(job.except.map { ExactText($0) })
                     let frames =
@@ -117,10 +114,23 @@ struct JobIntake: Sendable {
                         : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
                     stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
                 case .notification(var content):
-                    sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
-                    sorted.jobs.append(
-                        try self.prepare(
-                            job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
+                    if job.id == nil, content.deliverAt != nil {
+                        // A scheduled job without an id gets its entry as its id, so that taking it
+                        // again when it is due changes nothing.
+                        job.id = origin.text
+                    }
+                    if ScheduleIntake.isLater(job, content, now: now) {
+                        let wanted = catalog.lane(of: content)
+                        sorted.waiting.append(
+                            .init(origin: origin, job: job, content: content, lane: min(wanted, lane)))
+                    } else if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
+                        sorted.broadcasts.append(broadcast)
+                    } else {
+                        sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
+                        sorted.jobs.append(
+                            try self.prepare(
+                                job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
+                    }
                 }
             } catch {
                 if error.areOfCatalog { sorted.unknown.append(origin.fields) }
@@ -143,16 +153,19 @@ struct JobIntake: Sendable {
         dead: inout [DeadLetter],
         lifecycle: inout [LifecycleEvent]
     ) async throws {
-        let keys = prepared.flatMap { job in
-            job.notifications.map {
-                catalog.preferenceKey(
-                    user: $0.notification.user, type: $0.notification.type, needsLocale: job.needsLocale)
+        var keys: [RecipientStore.Key] = []
+        for job in prepared {
+            for item in job.notifications {
+                keys.append(
+                    RecipientStore.Key(
+                        user: item.notification.user, type: job.type.name, category: job.type.category,
+                        needsLocale: job.needsLocale))
             }
         }
         let preferences = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
-        self.decideStoring(&prepared, catalog, preferences: preferences, now: now)
+        self.decideStoring(&prepared, preferences: preferences, now: now)
         dead += self.render(&prepared, now: now)
         lifecycle += try await self.gather(&prepared, catalog, now: now)
     }
@@ -183,11 +196,11 @@ struct JobIntake: Sendable {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let digest = origin.digest
-        let draft = NotificationDraft(
-            content, type: type, lane: lane,
-            createdAt: createdAt ?? origin.createdAt(deliverAt: content.deliverAt, now: now))
+        let createdAt = createdAt ?? origin.createdAt(deliverAt: content.deliverAt, now: now)
         let notifications = users.map { user in
-            var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
+            var notification = content.notification(
+                id: NotificationID(origin: digest, user: user), user: user, type: type, lane: lane,
+                createdAt: createdAt)
             notification.jobEntry = origin.jobEntry
             notification.org = job.org
             notification.jobID = job.id
@@ -195,8 +208,9 @@ struct JobIntake: Sendable {
         }
         return try PreparedJob(
             origin: origin,
+            type: type,
             notifications: notifications,
-            wording: JobWording(content, catalog: catalog),
+            wording: JobWording(content, type: type, catalog: catalog),
             digest: catalog.digest(of: content)
         )
     }
@@ -204,16 +218,16 @@ struct JobIntake: Sendable {
     /// Sets preferences, status and channels.
     private func decideStoring(
         _ prepared: inout [PreparedJob],
-        _ catalog: Catalog,
         preferences: [RecipientStore.Preferences],
         now: Timestamp
     ) {
         var position = 0
         for job in prepared.indices {
+            let type = prepared[job].type
             for index in prepared[job].notifications.indices {
                 prepared[job].notifications[index].preferences = preferences[position]
                 self.dispatcher.decideStoring(
-                    &prepared[job].notifications[index].notification, catalog, preferences: preferences[position],
+                    &prepared[job].notifications[index].notification, type, preferences: preferences[position],
                     now: now)
                 position += 1
             }
@@ -231,6 +245,7 @@ struct JobIntake: Sendable {
         _ catalog: Catalog,
         now: Timestamp
     ) async throws -> [LifecycleEvent] {
+        guard prepared.contains(where: { $0.digest != nil }) else { return [] }
         let items = prepared.flatMap { job in
             job.digest.map { digest in
                 job.notifications.filter { $0.notification.status == .pending }.map {

@@ -7,11 +7,14 @@ import Storage
 /// A job and its notifications, before they are stored.
 struct PreparedJob: Sendable {
     let origin: JobOrigin
+    let type: NotificationType
     /// The users of the notifications that it began with.
     let users: [String]
     var notifications: [RoutedNotification]
     /// Renders the texts; nil once they are rendered, or if the job has its own.
-    private var wording: JobWording?
+    ///
+    /// Boxed, because most jobs have none, and it is most of a job's size.
+    private var wording: Boxed<JobWording>?
     /// The digest that gathers the notifications; nil for none.
     let digest: (key: String, rule: DigestRule)?
     /// The chain of a broadcast whose next page this is; nil for a job that names its users.
@@ -26,24 +29,26 @@ struct PreparedJob: Sendable {
     /// - Throws: `JobFaults` if the texts do not depend on the locale and cannot be rendered.
     init(
         origin: JobOrigin,
+        type: NotificationType,
         notifications: [RoutedNotification],
         wording: JobWording?,
         digest: (key: String, rule: DigestRule)? = nil
     ) throws(JobFaults) {
         self.digest = digest
         self.origin = origin
+        self.type = type
         self.users = notifications.map(\.notification.user)
         self.notifications = notifications
-        self.wording = wording
+        self.wording = wording.map { Boxed($0) }
         do throws(JobFault) {
-            try self.wording?.renderUnlocalized()
+            try self.wording?.value.renderUnlocalized()
         } catch {
             throw JobFaults([error])
         }
     }
 
     /// Whether the recipients' locales are needed.
-    var needsLocale: Bool { self.wording?.needsLocale == true }
+    var needsLocale: Bool { self.wording?.value.needsLocale == true }
 
     /// Returns the entry id of a dead letter about it.
     ///
@@ -68,9 +73,9 @@ struct PreparedJob: Sendable {
         var faults: [JobFault] = []
         var unrendered: [Int] = []
         for index in self.notifications.indices {
-            let locale = wording.needsLocale ? self.notifications[index].preferences?.settings.locale : nil
+            let locale = wording.value.needsLocale ? self.notifications[index].preferences?.settings.locale : nil
             do throws(JobFault) {
-                try wording.apply(to: &self.notifications[index].notification, locale: locale)
+                try wording.value.apply(to: &self.notifications[index].notification, locale: locale)
             } catch {
                 if !faults.contains(error) { faults.append(error) }
                 unrendered.append(index)
@@ -146,13 +151,15 @@ struct JobWording: Sendable {
     private var words: [String?: Result<Words, JobFault>] = [:]
 
     /// - Returns: nil if the catalog adds nothing to the job.
-    init?(_ content: JobContent, catalog: Catalog) {
+    init?(_ content: JobContent, type: NotificationType, catalog: Catalog) {
+        let renderer = catalog.renderer(content)
+        let buttons = catalog.actions(of: content.type)?.rule(for: content.extras.state)?.buttons ?? []
+        if renderer == nil, buttons.isEmpty { return nil }
         self.content = content
         self.fallback = catalog.defaultLocale
-        self.mayEmail = catalog[content.type]?.channels.contains(.email) == true
-        self.renderer = catalog.renderer(content)
-        self.buttons = catalog.actions(of: content.type)?.rule(for: content.extras.state)?.buttons ?? []
-        if self.renderer == nil, self.buttons.isEmpty { return nil }
+        self.mayEmail = type.channels.contains(.email)
+        self.renderer = renderer
+        self.buttons = buttons
     }
 
     /// Whether the result depends on the locale.

@@ -11,7 +11,8 @@ import Storage
 struct RouteFacts: Sendable {
     private let dispatcher: Dispatcher
     private let catalog: Catalog
-    private var presence: [ExactText: Presence] = [:]
+    /// The presence of each item's user, in order.
+    private var presence: [Presence] = []
     private var devices: [ExactText: [Device]] = [:]
     private var preferences: [RecipientStore.Preferences] = []
     private var caps: [NotificationID: CapScope] = [:]
@@ -20,22 +21,32 @@ struct RouteFacts: Sendable {
         self.dispatcher = dispatcher
         self.catalog = catalog
         let stored = items.filter { $0.progress == .stored }
-        self.presence = try await Self.presence(of: stored.map(\.notification.user), dispatcher)
-        let presence = self.presence
-        let mayNeedPush = items.filter { item in
+        var found = try await Self.presence(of: stored.map(\.notification.user), dispatcher)[...]
+        let presence: [Presence] = items.map { $0.progress == .stored ? found.popFirst() ?? .unknown : .unknown }
+        let mayNeedPush = zip(items, presence).filter { item, presence in
             guard item.notification.channels.contains(.push) else { return false }
-            guard case .online = presence[ExactText(item.notification.user)] else { return true }
+            guard case .online = presence else { return true }
             return !item.notification.channels.contains(.inApp)
         }
-        self.devices = try await Self.devices(of: mayNeedPush.map(\.notification.user), dispatcher)
+        self.presence = presence
+        self.devices = try await Self.devices(of: mayNeedPush.map(\.0.notification.user), dispatcher)
         self.preferences = try await self.preferences(of: items)
         self.caps = try await self.caps(reachedBy: items)
     }
 
-    /// Returns the presence of users; unknown if Redis answers with an error.
-    static func presence(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: Presence] {
-        guard !users.isEmpty else { return [:] }
-        let distinct = ExactText.distinct(users)
+    /// Returns the presence of each user, in order; unknown if Redis answers with an error.
+    static func presence(of users: [String], _ dispatcher: Dispatcher) async throws -> [Presence] {
+        guard !users.isEmpty else { return [] }
+        var distinct: [String] = []
+        var known: [ExactText: Int] = [:]
+        let places = users.map { user -> Int in
+            let place = known[ExactText(user)] ?? distinct.count
+            if place == distinct.count {
+                known[ExactText(user)] = place
+                distinct.append(user)
+            }
+            return place
+        }
         do {
             let found = try await dispatcher.untilDone(
                 "look up presence",
@@ -43,10 +54,10 @@ struct RouteFacts: Sendable {
             ) {
                 try await dispatcher.presence.lookUp(distinct)
             }
-            return Dictionary(uniqueKeysWithValues: zip(distinct.map { ExactText($0) }, found))
+            return places.map { found[$0] }
         } catch let error as RedisError where error.code == .server {
             dispatcher.logger.error("presence unknown; notifications go out as push", metadata: ["error": "\(error)"])
-            return [:]
+            return Array(repeating: .unknown, count: users.count)
         }
     }
 
@@ -87,10 +98,11 @@ struct RouteFacts: Sendable {
     ) async throws -> [NotificationID: CapScope] {
         var uses: [UsageCaps.Use] = []
         var scopes: [[CapScope]] = []
+        let now = self.dispatcher.now()
         for (index, item) in items.enumerated() where recounts || item.progress == .stored {
             guard item.notification.channels.contains(.push), item.notification.severity != .alert else { continue }
             let caps = self.catalog.caps(ofType: item.notification.type)
-            guard !caps.isEmpty, recounts || Self.interruptsNow(self.facts(item, at: index)) else { continue }
+            guard !caps.isEmpty, recounts || Self.interruptsNow(self.facts(item, at: index, now: now)) else { continue }
             uses.append(
                 UsageCaps.Use(
                     user: item.notification.user, notification: item.notification.id,
@@ -115,17 +127,13 @@ struct RouteFacts: Sendable {
     /// Returns the devices of an item's user, including those that no provider serves.
     func devices(of item: RoutedNotification) -> [Device] { self.devices[ExactText(item.notification.user)] ?? [] }
 
-    func presence(of item: RoutedNotification) -> Presence {
-        self.presence[ExactText(item.notification.user)] ?? .unknown
-    }
-
     /// Returns the facts for the decision about the item at `index`.
-    func facts(_ item: RoutedNotification, at index: Int) -> DecisionFacts {
+    func facts(_ item: RoutedNotification, at index: Int, now: Timestamp) -> DecisionFacts {
         var facts = self.dispatcher.facts(
-            item.notification, self.preferences[index], self.catalog, progress: item.progress,
-            now: self.dispatcher.now())
+            item.notification, self.catalog[item.notification.type], self.preferences[index], progress: item.progress,
+            now: now)
         facts.isRepeat = item.isRepeat
-        facts.presence = self.presence(of: item)
+        facts.presence = self.presence[index]
         facts.deviceCount = self.devices(of: item).count { self.dispatcher.channels.serves($0) }
         facts.cap = self.caps[item.notification.id]
         return facts

@@ -154,7 +154,7 @@ struct StoredBatch: Sendable {
 }
 
 /// A large value on the heap: a copy counts one reference, and changing a copy leaves the others.
-private struct Boxed<Value: Sendable>: Sendable {
+struct Boxed<Value: Sendable>: Sendable {
     /// Sound without a check: a storage with several owners never changes.
     private final class Storage: @unchecked Sendable {
         var value: Value

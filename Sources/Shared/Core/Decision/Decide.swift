@@ -200,7 +200,8 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
         let reason = isIdle ? Reason.idle : .pushWhenOnline
         steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: reason))
     }
-    return steps + mail
+    steps += mail
+    return steps
 }
 
 /// Settles a notification that sockets have; a late proof still makes it delivered.

@@ -15,7 +15,31 @@ package struct DecisionFacts: Sendable {
         case due(FollowUp)
     }
 
-    package var notification: Notification
+    /// The fields of a notification that decisions read.
+    ///
+    /// Facts are copied often, and a whole notification is large.
+    package struct Subject: Sendable {
+        package var user: String
+        var severity: Severity
+        var delivery: DeliveryClass
+        var lane: Lane
+        var channels: Channels
+        var status: NotificationStatus
+        /// When it expires or is no longer kept, whichever comes first; nil if never.
+        var endsAt: Timestamp?
+
+        init(_ notification: Notification) {
+            self.user = notification.user
+            self.severity = notification.severity
+            self.delivery = notification.delivery
+            self.lane = notification.lane
+            self.channels = notification.channels
+            self.status = notification.status
+            self.endsAt = notification.endsAt
+        }
+    }
+
+    package var notification: Subject
     package var type: NotificationType
     package var preference = TypePreference()
     package var settings = UserSettings()
@@ -32,7 +56,7 @@ package struct DecisionFacts: Sendable {
     package var now: Timestamp
 
     package init(notification: Notification, type: NotificationType, progress: Progress, now: Timestamp) {
-        self.notification = notification
+        self.notification = Subject(notification)
         self.type = type
         self.progress = progress
         self.now = now

@@ -34,10 +34,10 @@ package struct JobDecoder {
             decoder.marks |= Self.mark(name)
         }
         let job = decoder.job()
-        if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
-            decoder.fault("type", JobFault.notInCatalog)
+        if case .notification(let content) = job?.payload {
+            if !content.type.isEmpty, !isKnown(content.type) { decoder.fault("type", JobFault.notInCatalog) }
+            decoder.faults += check(content)
         }
-        if case .notification(let content) = job?.payload { decoder.faults += check(content) }
         for name in decoder.fields.map({ ExactText($0.name) }).sorted() {
             decoder.fault(name.text, "is not a field of a job; see docs/jobs.md")
         }
@@ -60,14 +60,16 @@ package struct JobDecoder {
     }
 
     private mutating func audience() -> Audience? {
-        let named = Self.audiences.filter { self.has($0) }
-        guard named.count == 1 else {
+        guard let name = Self.audiences.first(where: { self.has($0) }),
+            name == Self.audiences.last(where: { self.has($0) })
+        else {
+            let named = Self.audiences.filter { self.has($0) }
             for name in named { _ = self.take(name) }
             let names = (named.isEmpty ? Self.audiences : named).joined(separator: ", ")
             self.fault(named.first ?? "user", "give \(named.isEmpty ? "one" : "only one") of \(names)")
             return nil
         }
-        switch named[0] {
+        switch name {
         case "user":
             guard let user = self.text("user", limit: JobLimits.user) else { return nil }
             return .users([user])
@@ -95,22 +97,20 @@ package struct JobDecoder {
             self.refuseContent()
             return name.map { .event(name: $0, arguments: arguments.map { Array($0.text) } ?? Array("[]".utf8)) }
         }
-        var content = self.content()
-        content.extras.traceParent = trace?.traceParent
-        return .notification(content)
+        return .notification(self.content(trace))
     }
 
     /// Reports the fields that only a notification has.
     private mutating func refuseContent() {
         var rest = self
-        _ = rest.content()
+        _ = rest.content(nil)
         for (name, _) in self.fields where !rest.has(name) {
             _ = self.take(name)
             self.fault(name, "cannot be combined with event")
         }
     }
 
-    private mutating func content() -> JobContent {
+    private mutating func content(_ trace: TraceContext?) -> JobContent {
         if !self.has("type") { self.fault("type", "is missing") }
         var content = JobContent(type: self.text("type", limit: JobLimits.name) ?? "")
         content.title = self.text("title", limit: JobLimits.title, allowsEmpty: true) ?? ""
@@ -144,6 +144,7 @@ package struct JobDecoder {
         content.extras.badge = self.integer("badge", in: 0...Int64(JobLimits.badge))
         content.extras.pushPriority = self.choice("push_priority", of: PushPriority.self)
         content.extras.platform = self.platform()
+        content.extras.traceParent = trace?.traceParent
         return content
     }
 

@@ -110,46 +110,36 @@ extension Notification {
     }
 }
 
-/// The common part of a job's notifications: its content with the type's defaults filled in.
-package struct NotificationDraft: Sendable {
-    private let content: JobContent
-    private let type: NotificationType
-    private let lane: Lane
-    private let createdAt: Timestamp
-
+extension JobContent {
+    /// Returns one user's notification with the type's defaults, before the user's preferences
+    /// apply.
+    ///
     /// - Parameters:
     ///   - lane: the lane of the job's stream; the more urgent of it and the job's own wins.
     ///   - createdAt: when the job was appended.
-    package init(
-        _ content: JobContent,
+    package func notification(
+        id: NotificationID,
+        user: String,
         type: NotificationType,
         lane: Lane,
         createdAt: Timestamp
-    ) {
-        self.content = content
-        self.type = type
-        self.lane = min(content.lane ?? type.lane, lane)
-        self.createdAt = createdAt
-    }
-
-    /// Returns one user's notification, before the user's preferences apply.
-    package func notification(id: NotificationID, user: String) -> Notification {
-        var notification = Notification(id: id, user: user, type: self.type.name, createdAt: self.createdAt)
-        notification.severity = self.content.severity ?? self.type.severity
-        notification.delivery = self.content.delivery ?? self.type.delivery
-        notification.lane = self.lane
-        notification.channels = self.content.channels ?? .all
-        notification.title = self.content.title
-        notification.body = self.content.body
-        notification.data = self.content.data
-        notification.extras = self.content.extras
-        notification.extras.sound = self.content.extras.sound ?? self.type.sound
-        notification.category = self.content.category ?? self.type.category
-        notification.entityType = self.content.entityType
-        notification.entityID = self.content.entityID
-        notification.collapseKey = self.content.collapseKey
-        notification.expiresAt = self.content.expiresAt ?? (self.createdAt + self.type.timeToLive)
-        notification.keepUntil = self.content.keepUntil
+    ) -> Notification {
+        var notification = Notification(id: id, user: user, type: type.name, createdAt: createdAt)
+        notification.severity = self.severity ?? type.severity
+        notification.delivery = self.delivery ?? type.delivery
+        notification.lane = min(self.lane ?? type.lane, lane)
+        notification.channels = self.channels ?? .all
+        notification.title = self.title
+        notification.body = self.body
+        notification.data = self.data
+        notification.extras = self.extras
+        notification.extras.sound = self.extras.sound ?? type.sound
+        notification.category = self.category ?? type.category
+        notification.entityType = self.entityType
+        notification.entityID = self.entityID
+        notification.collapseKey = self.collapseKey
+        notification.expiresAt = self.expiresAt ?? (createdAt + type.timeToLive)
+        notification.keepUntil = self.keepUntil
         return notification
     }
 }

@@ -223,9 +223,10 @@ package struct JobSimulation: Sendable {
         let user = question.user
         let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
         let preferences = try await self.recipients.preferences([key]).first ?? RecipientStore.Preferences()
-        let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: createdAt ?? now)
+        let notification = question.content.notification(
+            id: NotificationID(high: 0, low: 0), user: user, type: type, lane: .bulk, createdAt: createdAt ?? now)
         var facts = DecisionFacts(
-            draft.notification(id: NotificationID(high: 0, low: 0), user: user),
+            notification,
             type: type,
             preference: preferences.preference,
             settings: preferences.settings,

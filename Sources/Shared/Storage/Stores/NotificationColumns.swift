@@ -31,8 +31,10 @@ struct NotificationColumn: Sendable {
     /// The field of ``InboxRow`` that shows it.
     let field: NotificationField?
     let uses: Uses
-    /// Appends a notification's value to the column's parameter.
-    let append: @Sendable (_ notification: Notification, _ array: inout PostgresArray) -> Void
+    /// Appends the value of each notification to the column's parameter.
+    ///
+    /// It takes all at once, because a loop that passes each notification to a closure copies it.
+    let append: @Sendable (_ notifications: [Notification], _ array: inout PostgresArray) -> Void
     /// Reads a place of a row into a notification.
     let read:
         @Sendable (_ row: PostgresRow, _ place: Int, _ notification: inout Notification) throws(PostgresError) -> Void
@@ -42,24 +44,25 @@ struct NotificationColumn: Sendable {
     /// Those of `digest_items` stand in the order of their table.
     static let all: [NotificationColumn] = [
         NotificationColumn(
-            name: "user_id", type: .text, field: nil, uses: .key, append: { $1.append($0.user) }, read: { _, _, _ in }),
-        NotificationColumn(
-            name: "id", type: .uuid, field: .id, uses: .key, append: { $1.append(uuid: $0.id.halves) },
+            name: "user_id", type: .text, field: nil, uses: .key, append: { for one in $0 { $1.append(one.user) } },
             read: { _, _, _ in }),
         NotificationColumn(
+            name: "id", type: .uuid, field: .id, uses: .key,
+            append: { for one in $0 { $1.append(uuid: one.id.halves) } }, read: { _, _, _ in }),
+        NotificationColumn(
             name: "version", type: .int8, field: .version, uses: .message,
-            append: { $1.append(int8: $0.version) },
+            append: { for one in $0 { $1.append(int8: one.version) } },
             read: { (row, place, notification) throws(PostgresError) in notification.version = try row.int8(place) }),
         .text("job_entry", [.insert, .message, .item], { $0.jobEntry }, { $0.jobEntry = $1 }),
         .text("org_id", as: .org, [.insert, .message, .item], { $0.org }, { $0.org = $1 }),
         .optionalText("job_id", [.insert, .message, .item], { $0.jobID }, { $0.jobID = $1 }),
         .text("type", as: .type, [.insert, .message, .item], { $0.type }, { $0.type = $1 }),
         .word("severity", as: .severity, [.insert, .message, .item], { $0.severity }, { $0.severity = $1 }),
-        .word("delivery", as: .delivery, [.insert, .message, .item], { $0.delivery }, { $0.delivery = $1 }),
+        .word("delivery", as: .delivery, [.insert, .item], { $0.delivery }, { $0.delivery = $1 }),
         .word("lane", [.insert, .message], { $0.lane }, { $0.lane = $1 }),
         NotificationColumn(
             name: "channels", type: .int4, field: nil, uses: [.insert, .message, .item],
-            append: { $1.append(int4: Int32($0.channels.rawValue)) },
+            append: { for one in $0 { $1.append(int4: Int32(one.channels.rawValue)) } },
             read: { (row, place, notification) throws(PostgresError) in
                 notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(place)))
             }),
@@ -104,7 +107,7 @@ extension NotificationColumn {
         _ set: @escaping @Sendable (inout Notification, String) -> Void
     ) -> NotificationColumn {
         NotificationColumn(
-            name: name, type: .text, field: field, uses: uses, append: { $1.append(get($0)) },
+            name: name, type: .text, field: field, uses: uses, append: { for one in $0 { $1.append(get(one)) } },
             read: { (row, place, notification) throws(PostgresError) in set(&notification, try row.text(place)) })
     }
 
@@ -116,7 +119,7 @@ extension NotificationColumn {
         _ set: @escaping @Sendable (inout Notification, String?) -> Void
     ) -> NotificationColumn {
         NotificationColumn(
-            name: name, type: .text, field: field, uses: uses, append: { $1.append(get($0)) },
+            name: name, type: .text, field: field, uses: uses, append: { for one in $0 { $1.append(get(one)) } },
             read: { (row, place, notification) throws(PostgresError) in
                 set(&notification, try row.optionalText(place))
             })
@@ -133,7 +136,8 @@ extension NotificationColumn {
         _ set: @escaping @Sendable (inout Notification, Word) -> Void
     ) -> NotificationColumn {
         NotificationColumn(
-            name: name, type: .text, field: field, uses: uses, append: { $1.append(get($0).rawValue) },
+            name: name, type: .text, field: field, uses: uses,
+            append: { for one in $0 { $1.append(get(one).rawValue) } },
             read: { (row, place, notification) throws(PostgresError) in
                 if let word = try row.optionalText(place).flatMap({ Word(rawValue: $0) }) { set(&notification, word) }
             })
@@ -147,7 +151,7 @@ extension NotificationColumn {
         _ set: @escaping @Sendable (inout Notification, [UInt8]?) -> Void
     ) -> NotificationColumn {
         NotificationColumn(
-            name: name, type: .jsonb, field: field, uses: uses, append: { $1.append(json: get($0)) },
+            name: name, type: .jsonb, field: field, uses: uses, append: { for one in $0 { $1.append(json: get(one)) } },
             read: { (row, place, notification) throws(PostgresError) in
                 set(&notification, try row.optionalJSON(place))
             })
@@ -162,7 +166,7 @@ extension NotificationColumn {
     ) -> NotificationColumn {
         NotificationColumn(
             name: name, type: .timestamptz, field: field, uses: uses,
-            append: { $1.append(timestamptz: get($0)?.microseconds) },
+            append: { for one in $0 { $1.append(timestamptz: get(one)?.microseconds) } },
             read: { (row, place, notification) throws(PostgresError) in
                 set(&notification, try row.optionalTimestamp(place))
             })
@@ -223,12 +227,12 @@ struct NotificationColumns: Sendable {
     }
 
     /// An array for each column, with a value for each notification.
-    func arrays(_ notifications: some Collection<Notification>) -> [PostgresValue] {
-        var arrays = self.columns.map { PostgresArray($0.type, capacity: notifications.count) }
-        for notification in notifications {
-            for index in arrays.indices { self.columns[index].append(notification, &arrays[index]) }
+    func arrays(_ notifications: [Notification]) -> [PostgresValue] {
+        self.columns.map { column in
+            var array = PostgresArray(column.type, capacity: notifications.count)
+            column.append(notifications, &array)
+            return .array(array)
         }
-        return arrays.map { .array($0) }
     }
 
     // MARK: Rows

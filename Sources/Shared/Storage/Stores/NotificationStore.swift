@@ -220,8 +220,7 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool
     ) -> Plan {
         let columns = NotificationColumns.inserted.arrays(notifications)
-        let collapsing = notifications.filter { $0.collapseKey != nil }
-        guard areRepeats || !collapsing.isEmpty else {
+        guard areRepeats || notifications.contains(where: { $0.collapseKey != nil }) else {
             let places = InboxPlaces(notifications)
             let insert = PostgresStatement(NotificationSQL.insertFresh, columns + places.parameters)
             return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)
@@ -232,6 +231,7 @@ package struct NotificationStore: Sendable {
             PostgresStatement(NotificationSQL.makeInboxes, [.texts(users)]),
             PostgresStatement(NotificationSQL.insertChecked, columns + [.bools(notifications.map(\.isListed))]),
         ])
+        let collapsing = notifications.filter { $0.collapseKey != nil }
         if !collapsing.isEmpty {
             plan.collapses = true
             plan.statements.append(
@@ -500,27 +500,26 @@ struct InboxPlaces {
     private let places: [Place]
 
     init(_ notifications: [Notification]) {
-        let order = notifications.indices.sorted {
-            ExactText(notifications[$0].user) < ExactText(notifications[$1].user)
-        }
-        var users: [String] = []
+        // Two fields are enough; a loop over the notifications would copy each.
+        let owners = notifications.map { ExactText($0.user) }
+        let areListed = notifications.map(\.isListed)
+        var users: [ExactText] = []
         var listed: [Int32] = []
-        var indexes = [Int](repeating: 0, count: notifications.count)
-        for position in order {
-            let notification = notifications[position]
-            if users.last.map({ ExactText($0) }) != ExactText(notification.user) {
-                users.append(notification.user)
+        var indexes = [Int](repeating: 0, count: owners.count)
+        for position in owners.indices.sorted(by: { owners[$0] < owners[$1] }) {
+            if users.last != owners[position] {
+                users.append(owners[position])
                 listed.append(0)
             }
             indexes[position] = users.count - 1
-            if notification.isListed { listed[users.count - 1] += 1 }
+            if areListed[position] { listed[users.count - 1] += 1 }
         }
         var left = listed
-        self.places = zip(notifications, indexes).map { notification, user in
-            if notification.isListed { left[user] -= 1 }
-            return Place(user: user, behind: left[user], isListed: notification.isListed)
+        self.places = zip(areListed, indexes).map { isListed, user in
+            if isListed { left[user] -= 1 }
+            return Place(user: user, behind: left[user], isListed: isListed)
         }
-        self.users = users
+        self.users = users.map(\.text)
         self.listed = listed
     }
 
@@ -539,7 +538,9 @@ struct InboxPlaces {
         guard rows.count == self.users.count else {
             throw PostgresError(.decoding, "expected one row for each inbox")
         }
-        let reached = try rows.map { (row) throws(PostgresError) in (try row.int8(0), try row.int4(1)) }
+        let reached = try (0..<rows.count).map { (user) throws(PostgresError) in
+            (try rows[user].int8(0), try rows[user].int4(1))
+        }
         return self.places.map { place in
             let (version, unread) = reached[place.user]
             return .stored(

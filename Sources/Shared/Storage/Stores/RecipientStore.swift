@@ -31,7 +31,16 @@ package struct RecipientStore: Sendable {
         }
     }
 
-    private static let joins = PreferenceColumns.joins(user: "k.user_id", type: "k.type", category: "k.category")
+    private static let joins = PreferenceColumns.joins(
+        user: "k.user_id", type: "k.type", category: "'\(PreferenceKey.categoryPrefix)' || k.category")
+
+    private static let preferencesSQL = """
+        SELECT (k.n - 1)::int4, \(PreferenceColumns.list),
+            CASE WHEN k.localised AND s.locale IS NULL THEN \(PreferenceColumns.deviceLocale(of: "k.user_id")) END
+        FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, type, category, localised, n)
+        \(Self.joins)
+        WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
+        """
 
     let pool: PostgresPool
 
@@ -39,18 +48,9 @@ package struct RecipientStore: Sendable {
     /// category.
     package func preferences(_ keys: [Key]) async throws(PostgresError) -> [Preferences] {
         guard !keys.isEmpty else { return [] }
-        let categories = keys.map { key in key.category.map { PreferenceKey.category($0) } }
         let result = try await self.pool.query(
-            """
-            SELECT (k.n - 1)::int4, \(PreferenceColumns.list),
-                CASE WHEN k.localised AND s.locale IS NULL THEN \(PreferenceColumns.deviceLocale(of: "k.user_id")) END
-            FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, type, category, localised, n)
-            \(Self.joins)
-            WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
-            """,
-            .texts(keys.map(\.user)), .texts(keys.map(\.type)), .optionalTexts(categories),
-            .bools(keys.map(\.needsLocale))
-        )
+            Self.preferencesSQL, .texts(keys.map(\.user)), .texts(keys.map(\.type)),
+            .optionalTexts(keys.map(\.category)), .bools(keys.map(\.needsLocale)))
         var preferences = [Preferences](repeating: Preferences(), count: keys.count)
         for row in result {
             let position = Int(try row.int4(0))

@@ -98,8 +98,9 @@ package final class PresenceRegistry: Sendable {
         let held = try await self.held(nodes)
         var void: [(user: String, connection: ConnectionPresence)] = []
         let presences = zip(users, found).map { user, connections in
-            let live = connections.filter { held.contains($0.node) }
-            if live.count < connections.count {
+            var live = connections
+            if !connections.allSatisfy({ held.contains($0.node) }) {
+                live.removeAll { !held.contains($0.node) }
                 for connection in connections where !held.contains(connection.node) {
                     void.append((user, connection))
                 }
