@@ -65,10 +65,6 @@ static inline CURLcode carillon_easy_set_sockopt(CURL *easy, curl_sockopt_callba
     return curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, value);
 }
 
-static inline CURLcode carillon_easy_set_closesocket(CURL *easy, curl_closesocket_callback value) {
-    return curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, value);
-}
-
 // Copies the IP address that libcurl is about to connect to; returns its length, or 0 for other
 // families. The casts are sound: `addr` is as long as its family needs, which `addrlen` confirms.
 static inline int carillon_copy_address(const struct curl_sockaddr *address, unsigned char bytes[16]) {

@@ -12,11 +12,13 @@ final class OpenSockets {
     /// With more sockets, each gets so few requests that corking costs more than it saves.
     private static let most = 16
 
-    private var descriptors: [CInt] = []
+    /// Each with its inode, which tells it from a later one with the same descriptor.
+    private var sockets: [(descriptor: CInt, inode: ino_t)] = []
 
     /// Runs `body` while the sockets gather what is written.
     func corked<Result>(_ body: () -> Result) -> Result {
-        guard self.descriptors.count <= Self.most else { return body() }
+        guard self.sockets.count <= Self.most else { return body() }
+        self.removeClosed()
         self.setCork(1)
         defer { self.setCork(0) }
         return body()
@@ -24,32 +26,43 @@ final class OpenSockets {
 
     private func setCork(_ value: CInt) {
         var value = value
-        for descriptor in self.descriptors {
-            setsockopt(descriptor, CInt(IPPROTO_TCP), TCP_CORK, &value, socklen_t(MemoryLayout<CInt>.size))
+        for socket in self.sockets {
+            setsockopt(socket.descriptor, CInt(IPPROTO_TCP), TCP_CORK, &value, socklen_t(MemoryLayout<CInt>.size))
         }
     }
 
-    fileprivate func insert(_ descriptor: CInt) { self.descriptors.append(descriptor) }
+    /// Adds a socket that was just opened.
+    func insert(_ descriptor: CInt) {
+        self.removeClosed()
+        if let inode = Self.inode(of: descriptor) { self.sockets.append((descriptor, inode)) }
+    }
 
-    fileprivate func remove(_ descriptor: CInt) { self.descriptors.removeAll { $0 == descriptor } }
+    /// Forgets closed sockets, whose descriptors may belong to others now.
+    ///
+    /// `CURLOPT_CLOSESOCKETFUNCTION` does not tell of all: libcurl 7.88 closes a socket that was
+    /// still connecting without it.
+    private func removeClosed() {
+        self.sockets.removeAll { Self.inode(of: $0.descriptor) != $0.inode }
+    }
+
+    private static func inode(of descriptor: CInt) -> ino_t? {
+        var status = stat()
+        return fstat(descriptor, &status) == 0 ? status.st_ino : nil
+    }
 }
 
 extension EasyHandle {
     /// Lets `sockets` know the sockets of the connections that this handle opens.
     ///
-    /// A connection outlives the handle, so `sockets` must live until the multi handle has closed.
+    /// `sockets` must outlive the handle.
     func track(_ sockets: OpenSockets) -> Bool {
         let context = Unmanaged.passUnretained(sockets).toOpaque()
         return carillon_easy_set_sockopt(self.pointer, openSocket) == CURLE_OK
             && self.set(CURLOPT_SOCKOPTDATA, context)
-            && carillon_easy_set_closesocket(self.pointer, closeSocket) == CURLE_OK
-            && self.set(CURLOPT_CLOSESOCKETDATA, context)
     }
 }
 
-// libcurl calls these on the transfer thread. `context` is the loop's object, which outlives the
-// multi handle and all its connections.
-
+/// Adds a socket before it connects; libcurl calls this on the transfer thread.
 private nonisolated func openSocket(
     _ context: UnsafeMutableRawPointer?,
     _ descriptor: curl_socket_t,
@@ -57,9 +70,4 @@ private nonisolated func openSocket(
 ) -> CInt {
     if let context { Unmanaged<OpenSockets>.fromOpaque(context).takeUnretainedValue().insert(descriptor) }
     return limitSilence(nil, descriptor, purpose)
-}
-
-private nonisolated func closeSocket(_ context: UnsafeMutableRawPointer?, _ descriptor: curl_socket_t) -> CInt {
-    if let context { Unmanaged<OpenSockets>.fromOpaque(context).takeUnretainedValue().remove(descriptor) }
-    return close(descriptor)
 }
