@@ -17,7 +17,8 @@ struct UnicastCommand: AsyncParsableCommand {
     )
 
     @Option var sockets = 10_000
-    @Option var frames = 300_000
+    // As many as a gateway holds of unrecorded proofs, so that it drops none.
+    @Option var frames = 200_000
     @Option(help: "Warm-up frames.")
     var warmUp = 10_000
     @Option(help: "Frames per message for the throughput.")
