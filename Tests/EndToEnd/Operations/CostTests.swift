@@ -36,7 +36,7 @@ struct CostTests {
     /// The costs of a debug build, with a tenth more because chance shapes batches.
     ///
     /// Raise a limit only with a reason. `deploy/bench floor` has the costs of a release build,
-    /// which allocates about seven times less: texts made from bytes cost more here and less there.
+    /// which allocates about nine times less: texts made from bytes cost more here and less there.
     private static let limits = JobCosts(dispatcher: 305, gateway: 198, commands: 2.7)
 
     @Test("a job to a socket with proof costs no more allocations and Redis commands than the limits")

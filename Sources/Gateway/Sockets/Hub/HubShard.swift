@@ -191,7 +191,7 @@ final class HubShard {
                 self.enqueue(change)
                 continue
             }
-            // They may have left, or be on other loops.
+            // The user's sockets may have left, or be on other loops.
             guard let sockets = self.byUser[change.user] else { continue }
             let frame = LoopFrame(change, joins: sockets.count > 1 ? self.joins : nil)
             for socket in sockets {

@@ -132,7 +132,7 @@ actor RedisConnection {
     ) async -> Result<[RedisReply], RedisError> {
         await withUnsafeContinuation { (continuation: ReplyWaiter.Many) in
             self.submit(.many(continuation, count: count), deadline: deadline) { buffer in
-                // Usually no other call waits, so the mailbox shares the memory instead of a copy.
+                // Usually no other call waits, so the mailbox shares the memory without a copy.
                 if buffer.readableBytes == 0 { buffer = bytes.slice() } else { buffer.writeImmutableBuffer(bytes) }
             }
         }
