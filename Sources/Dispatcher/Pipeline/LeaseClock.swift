@@ -213,7 +213,7 @@ package final class LeaseService: Service {
             self.dispatcher.share.update(names)
             self.lookedAt.withLock { $0 = start }
         } catch {
-            // Leases on the register's master have ended if it is away, and nothing tells whose.
+            // While the register is away, nothing tells which leases have ended, so read all parts.
             if start - self.lookedAt.withLock({ $0 }) >= self.lease.lifetime { self.dispatcher.share.update([]) }
             throw error
         }

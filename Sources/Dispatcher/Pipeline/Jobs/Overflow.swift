@@ -51,7 +51,7 @@ final class OverflowGuard: Sendable {
         var overflowing: Set<ExactText> = []
         /// Organisations whose jobs were moved since the last look began; it may have missed them.
         var moved: Set<ExactText> = []
-        /// Organisations whose overflow was full at the last look.
+        /// Organisations whose overflow became full since the last look.
         var full: Set<ExactText> = []
         /// Whether a batch came since the last look.
         var isInUse = true

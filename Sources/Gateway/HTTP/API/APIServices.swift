@@ -114,7 +114,7 @@ package struct UserServices: Sendable {
     ///
     /// - Parameter silenced: whether the user has switched it off; nil keeps the previous choice.
     /// - Throws: ``Problem`` 429 if the user's tokens have changed too often.
-    // Swift 6.3 crashes when it inlines this into a caller of an optimised build.
+    // Swift 6.3 crashes when it inlines this in an optimised build.
     @inline(never)
     func register(_ device: Device, silenced: Bool? = nil) async throws -> Device {
         try await self.requireFewChanges(of: device.user)

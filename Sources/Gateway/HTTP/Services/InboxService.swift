@@ -340,7 +340,7 @@ package final class FrameRetries: Service {
 struct RetractionService: Sendable {
     private static let perSecond = 2
     private static let burst = 20
-    /// The deliveries, in all parts together, with which a provider's stream takes no more: it is
+    /// The deliveries, in all parts together, from which on a provider gets no retractions: it is
     /// far behind, or no dispatcher has that provider any more.
     private static let mostDeliveries = 1_000_000
     private static let omitted = Counter(label: "carillon.retractions.omitted")

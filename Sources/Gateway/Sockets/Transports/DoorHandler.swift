@@ -92,8 +92,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var serverVersion = HTTPVersion.http1_1
     /// Runs while the client does not read what was written; nil until the connection was full.
     private var stall: TimeLimit?
-    /// Whether to close the connection once the endpoint has answered; the server may have closed
-    /// its half already.
+    /// Whether to close the connection after the answer; the server may have closed its half
+    /// already.
     var mustClose = false
 
     init(
@@ -427,10 +427,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.serverVersion = head.version == .http1_0 ? .http1_0 : .http1_1
             self.invite(head, context)
             var head = head
-            // The end of the connection is that of an answer without a length over HTTP/1.0.
+            // Over HTTP/1.0, an answer without a length ends with the connection.
             if self.serverVersion == .http1_0 || !head.isKeepAlive {
                 self.mustClose = true
-                // The server closes for this value only.
+                // The server closes only for exactly this value.
                 head.headers.replaceOrAdd(name: "connection", value: "close")
             }
             context.fireChannelRead(self.wrapInboundOut(.head(head)))

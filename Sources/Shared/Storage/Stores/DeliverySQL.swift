@@ -185,7 +185,7 @@ enum DeliverySQL {
             END
             """)
 
-    /// A notification cancelled while a provider had it records that and counts as sent.
+    /// Marks notifications as sent; one cancelled while a provider had it records that, too.
     private static func accepted(where condition: String) -> String {
         """
         UPDATE carillon.notifications n

@@ -180,7 +180,7 @@ package struct DeliveryStore: Sendable {
 
     /// The positions of the deliveries that their devices have accepted.
     ///
-    /// Most batches are first deliveries only, for which the audit is not read.
+    /// Most batches of pushes are first deliveries only, for which the audit is not read.
     ///
     /// - Parameter result: the rows of ``DeliverySQL/facts``.
     private func alreadyAccepted(

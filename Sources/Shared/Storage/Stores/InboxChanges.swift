@@ -162,10 +162,9 @@ extension InboxStore {
 
     // MARK: Statements
 
-    /// When a user made a change, $2 by a gateway's clock.
+    /// When a user made a change: $2, by a gateway's clock, but not later than PostgreSQL's time.
     ///
-    /// Not after PostgreSQL's time, by which digests tell whether an item came later: they would
-    /// drop it.
+    /// Digests would otherwise drop items that come after the change.
     private static let moment = "least($2::timestamptz, now())"
 
     /// Whether the row `n` is on a page of the inbox of $1, up to version $3; the newest first, as

@@ -149,8 +149,8 @@ package struct JobStream: Sendable {
 /// Jobs of a part that were moved aside so that others can pass: one stream per organisation, and
 /// the set of organisations with a stream.
 package struct OverflowStreams: Sendable {
-    /// The number of jobs that an organisation's overflow holds, its share in each part; further
-    /// jobs stay in their lane.
+    /// The number of jobs that an organisation's overflow holds in all parts together, an equal
+    /// share in each; further jobs stay in their lane.
     ///
     /// A job takes as much memory here as there. The gateway refuses an organisation's jobs long
     /// before, at ``JobStream/highWaterMark``, and the outbox keeps them.
