@@ -281,6 +281,18 @@ struct DoorTimeTests {
         }
     }
 
+    @Test("streams to HTTP/1.0 without chunks", arguments: ["1.0", "1.1"])
+    func streamVersion(version: String) throws {
+        let door = try Door()
+        try door.send("GET /park HTTP/\(version)\r\nhost: x\r\n\r\n")
+        let exchange = try #require(door.lot.oldest)
+        exchange.begin(.ok, headers: [:])
+        exchange.write(ByteBuffer(string: "event"))
+        let answer = try door.answers()
+        #expect(answer.hasPrefix("HTTP/\(version) 200 "))
+        #expect(answer.hasSuffix(version == "1.0" ? "\r\n\r\nevent" : "\r\n\r\n5\r\nevent\r\n"))
+    }
+
     @Test("closes a stream that has ended at once, or after 5 s if its client does not read the rest")
     func endedStream() throws {
         for leavesRest in [false, true] {

@@ -650,7 +650,9 @@ extension DoorHandler {
         var headers = headers
         headers.replaceOrAdd(name: "connection", value: "close")
         self.policy.protect(&headers, self.grant(request))
-        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        // HTTP/1.0 has no chunks; the stream ends with the connection.
+        let version: HTTPVersion = request.version == .http1_0 ? .http1_0 : .http1_1
+        let head = HTTPResponseHead(version: version, status: status, headers: headers)
         context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
         self.dropDecoder(context)
     }
