@@ -48,10 +48,8 @@ final class HubShard {
     /// Starts the loop's two timers, which serve all of its sockets.
     func start() {
         let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
-        // A tick visits all sockets, so the loops take turns within the second.
-        let first = TimeAmount.milliseconds(Int64(1_000 + 1_000 * self.index / self.hub.eventLoops.count))
         self.ticks = [
-            self.eventLoop.scheduleRepeatedTask(initialDelay: first, delay: .seconds(1)) { _ in
+            self.eventLoop.scheduleRepeatedTask(initialDelay: .seconds(1), delay: .seconds(1)) { _ in
                 bound.value.tick()
             },
             self.eventLoop.scheduleRepeatedTask(initialDelay: .milliseconds(50), delay: .milliseconds(50)) { _ in
