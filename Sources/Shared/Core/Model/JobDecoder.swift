@@ -60,16 +60,14 @@ package struct JobDecoder {
     }
 
     private mutating func audience() -> Audience? {
-        guard let name = Self.audiences.first(where: { self.has($0) }),
-            name == Self.audiences.last(where: { self.has($0) })
-        else {
-            let named = Self.audiences.filter { self.has($0) }
+        let named = Self.audiences.filter { self.has($0) }
+        guard named.count == 1 else {
             for name in named { _ = self.take(name) }
             let names = (named.isEmpty ? Self.audiences : named).joined(separator: ", ")
             self.fault(named.first ?? "user", "give \(named.isEmpty ? "one" : "only one") of \(names)")
             return nil
         }
-        switch name {
+        switch named[0] {
         case "user":
             guard let user = self.text("user", limit: JobLimits.user) else { return nil }
             return .users([user])
