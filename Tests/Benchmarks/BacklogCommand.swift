@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// Measures how fast a dispatcher drains a backlog, and its memory.
 struct BacklogCommand: AsyncParsableCommand {
@@ -29,7 +30,7 @@ struct BacklogCommand: AsyncParsableCommand {
 
             let dispatcher = try await stack.dispatcher()
             let progress = try await self.drain(stack, dispatcher)
-            try await dispatcher.end(by: SIGTERM)
+            try await dispatcher.stop()
             let endMemory = try await stack.redis.usedMemory()
             let stored = try await stack.stored()
             guard stored == self.jobs + 1_000 else {
@@ -60,17 +61,17 @@ struct BacklogCommand: AsyncParsableCommand {
         let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
         try await load.append(1_000, to: (0..<1_000).map { "backlog-\($0)" })
         while try await stack.waiting(Self.stream) > 0 {
-            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.log)") }
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.tail())") }
             // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(20))
         }
-        try await dispatcher.end(by: SIGTERM)
+        try await dispatcher.stop()
     }
 
     /// Returns the time in seconds and the dispatcher's memory at the start and after each tenth.
     private func drain(
         _ stack: ScratchStack,
-        _ dispatcher: ChildProgram
+        _ dispatcher: ChildProcess
     ) async throws -> [(time: Double, memory: Int)] {
         let start = ContinuousClock.now
         var progress: [(time: Double, memory: Int)] = []
@@ -78,7 +79,7 @@ struct BacklogCommand: AsyncParsableCommand {
         while progress.count <= 10 {
             let done = self.jobs - (try await stack.waiting(Self.stream))
             let time = (ContinuousClock.now - start).inSeconds
-            let memory = Environment.residentMemory(pid: dispatcher.pid)
+            let memory = dispatcher.residentMemory
             // Start-up does not count towards the first tenth.
             if progress.isEmpty, done > 0 { progress.append((last.time, memory)) }
             while !progress.isEmpty, progress.count <= 10, done >= self.jobs / 10 * progress.count {
@@ -87,7 +88,7 @@ struct BacklogCommand: AsyncParsableCommand {
                 progress.append((last.time + (time - last.time) * share, memory))
             }
             last = (time, done)
-            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.log)") }
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.tail())") }
             guard time < 600 else { throw ValidationError("only \(done) of \(self.jobs) jobs done in 600 s") }
             // The interval of the samples.
             try await Task.sleep(for: .milliseconds(20))

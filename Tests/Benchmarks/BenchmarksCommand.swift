@@ -12,14 +12,12 @@ struct BenchmarksCommand: AsyncParsableCommand {
         commandName: "benchmarks",
         abstract: "Measures Carillon; started by deploy/bench.",
         subcommands: [
-            RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
-            DeliveriesCommand.self, HangingCommand.self, WebPushCommand.self, MailCommand.self, IdleCommand.self,
-            BacklogCommand.self, GrowthCommand.self, FloodCommand.self, SteadyCommand.self,
-            SoakCommand.self,
-            FanoutCommand.self,
-            UnicastCommand.self, ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
-            CPUCommand.self, DueCommand.self, ScaleCommand.self, FloorCommand.self, BareSocketsCommand.self,
-            BareRestCommand.self, ClusterCommand.self, SizingCommand.self,
+            RedisCommand.self, PersistCommand.self, TransferCommand.self, DeliveriesCommand.self, HangingCommand.self,
+            WebPushCommand.self, MailCommand.self, IdleCommand.self, BacklogCommand.self, GrowthCommand.self,
+            FloodCommand.self, SteadyCommand.self, SoakCommand.self, FanoutCommand.self, UnicastCommand.self,
+            ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self, CPUCommand.self,
+            DueCommand.self, ScaleCommand.self, FloorCommand.self, BareSocketsCommand.self, BareRestCommand.self,
+            ClusterCommand.self, SizingCommand.self,
         ]
     )
 }

@@ -6,6 +6,7 @@ import Clients
 import Foundation
 import NIOPosix
 import Storage
+import Support
 import Synchronization
 
 /// Measures a broadcast to all users while a critical job arrives every second; the yardstick is a
@@ -61,8 +62,8 @@ struct BroadcastCommand: AsyncParsableCommand {
             let latencies = urgent.seen.withLock { $0.latencies }.sorted()
             await sockets.close()
             await urgent.close()
-            try await dispatcher.end(by: SIGTERM)
-            try await gateway.end(by: SIGTERM)
+            try await dispatcher.stop()
+            try await gateway.stop()
             let plain = try await self.plainInsert(in: stack)
 
             // The first tenth fills caches and pools.
@@ -95,7 +96,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     /// Sends the broadcast, and a critical job every second until it is done.
     private func broadcast(
         _ stack: ScratchStack,
-        _ dispatcher: ChildProgram,
+        _ dispatcher: ChildProcess,
         _ critical: JobLoad
     ) async throws -> Course {
         var course = Course()
@@ -109,18 +110,18 @@ struct BroadcastCommand: AsyncParsableCommand {
             course.urgent += 1
             // The interval of the critical jobs.
             try await Task.sleep(for: Self.interval)
-            course.memory.append(Environment.residentMemory(pid: dispatcher.pid))
-            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.log)") }
+            course.memory.append(dispatcher.residentMemory)
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher ended: \(dispatcher.tail())") }
             let result = try await stack.database.pool.query(
                 """
                 SELECT b.state, (SELECT coalesce(sum(stored), 0)::int8 FROM carillon.broadcast_pages),
-                    (SELECT extract(epoch FROM max(at) - min(at))::float8 FROM carillon.broadcast_pages)
+                    (SELECT (extract(epoch FROM max(at) - min(at)) * 1000000)::int8 FROM carillon.broadcast_pages)
                 FROM carillon.broadcasts b
                 """
             )
             if let row = result.first, try row.text(0) == "done" {
                 course.stored = Int(try row.int8(1))
-                course.elapsed = try row.float8(2)
+                course.elapsed = Double(try row.int8(2)) / 1_000_000
                 return course
             }
             guard ContinuousClock.now - start < .seconds(600) else { throw ValidationError("took over 600 s") }

@@ -55,14 +55,14 @@ struct CPUCommand: AsyncParsableCommand {
             try await jobs.append(self.warmUp, to: names, rate: 5_000, batch: 8)
             try await sockets.frames.reach(self.warmUp)
 
-            let used = CoreShare.seconds(of: dispatcher.pid)
+            let used = CoreShare.seconds(of: dispatcher.identifier)
             let start = ContinuousClock.now
             try await jobs.append(self.jobs, to: names)
             let elapsed = try await sockets.frames.reach(self.warmUp + self.jobs) - start
-            let process = CoreShare.seconds(of: dispatcher.pid) - used
+            let process = CoreShare.seconds(of: dispatcher.identifier) - used
             await sockets.close()
-            try await dispatcher.end(by: SIGTERM)
-            try await gateway.end(by: SIGTERM)
+            try await dispatcher.stop()
+            try await gateway.stop()
 
             var report = Report("cpu")
             report.add("jobs", self.jobs)

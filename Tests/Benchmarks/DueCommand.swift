@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// Measures how long it takes to send everything that is due in the same second, among a million
 /// waiting rows.
@@ -32,9 +33,9 @@ struct DueCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            var programs: [ChildProgram] = []
-            for number in 0..<self.dispatchers { programs.append(try await stack.dispatcher(log: "due-\(number)")) }
-            for program in programs { _ = try await program.line("ready ") }
+            var programs: [ChildProcess] = []
+            for number in 0..<self.dispatchers { programs.append(try await stack.dispatcher(name: "due-\(number)")) }
+            for program in programs { _ = try await program.waitForLine("ready ") }
             for (kind, table) in [("scheduled", "schedules"), ("deferred", "follow_ups")] {
                 let pool = stack.database.pool
                 let waiting = kind == "scheduled" ? Self.waitingSchedules : Self.waitingFollowUps
@@ -56,7 +57,7 @@ struct DueCommand: AsyncParsableCommand {
                 report.add("yardstick_plain_insert_s", plain)
                 try report.print()
             }
-            for program in programs { try await program.end(by: SIGTERM) }
+            for program in programs { try await program.stop() }
         }
     }
 
@@ -64,7 +65,7 @@ struct DueCommand: AsyncParsableCommand {
     private func fire(
         _ kind: String,
         _ table: String,
-        _ programs: [ChildProgram],
+        _ programs: [ChildProcess],
         _ stack: ScratchStack
     ) async throws -> Course {
         let pool = stack.database.pool
@@ -93,7 +94,7 @@ struct DueCommand: AsyncParsableCommand {
                 return course
             }
             for program in programs where program.exit != nil {
-                throw ValidationError("a dispatcher ended: \(program.log.suffix(500))")
+                throw ValidationError("a dispatcher ended: \(program.tail())")
             }
             guard elapsed < 120 else { throw ValidationError("firing took longer than 120 s") }
             // Poll, because nothing signals that the rows are gone.

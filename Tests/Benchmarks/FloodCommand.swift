@@ -5,6 +5,7 @@ import ArgumentParser
 import Clients
 import Foundation
 import NIOPosix
+import Support
 import Synchronization
 
 /// Measures how long the jobs and a broadcast of others take while one organisation floods their
@@ -66,8 +67,8 @@ struct FloodCommand: AsyncParsableCommand {
             let sent = try await flood.value
             let waiting = try await stack.redis.connection.send("XLEN", .text(Self.stream)).integer()
             await sockets.close()
-            try await dispatcher.end(by: SIGTERM)
-            try await gateway.end(by: SIGTERM)
+            try await dispatcher.stop()
+            try await gateway.stop()
 
             var report = Report("flood")
             report.add("seconds", self.seconds)

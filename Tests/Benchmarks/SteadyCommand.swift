@@ -5,6 +5,7 @@ import ArgumentParser
 import Clients
 import Foundation
 import NIOPosix
+import Support
 import Synchronization
 
 /// Measures whether anything grows or slows down over many jobs to sockets with proof.
@@ -56,8 +57,8 @@ struct SteadyCommand: AsyncParsableCommand {
                 parts.append(figures)
             }
             await sockets.close()
-            try await dispatcher.end(by: SIGTERM)
-            try await gateway.end(by: SIGTERM)
+            try await dispatcher.stop()
+            try await gateway.stop()
 
             // The first part fills caches and streams.
             let (second, last) = (parts[1], parts[parts.count - 1])
@@ -72,7 +73,7 @@ struct SteadyCommand: AsyncParsableCommand {
         _ part: Int,
         _ users: [String],
         _ sockets: SocketLoad,
-        _ programs: [String: ChildProgram],
+        _ programs: [String: ChildProcess],
         _ stack: ScratchStack
     ) async throws -> [String: Double] {
         let jobs = self.jobsOfPart
@@ -98,13 +99,12 @@ struct SteadyCommand: AsyncParsableCommand {
     }
 
     /// The memory of each program in bytes; PostgreSQL's without what its processes share.
-    private func memory(of programs: [String: ChildProgram], in stack: ScratchStack) async throws -> [String: Int] {
-        var memory = programs.mapValues { Environment.residentMemory(pid: $0.pid) }
+    private func memory(of programs: [String: ChildProcess], in stack: ScratchStack) async throws -> [String: Int] {
+        var memory = programs.mapValues { $0.residentMemory }
         let servers = try await stack.servers()
-        memory["redis"] = Environment.residentMemory(pid: servers.redis)
-        memory["postgres"] = try ProcessFields.family(of: servers.postmaster).reduce(0) {
-            $0 + Environment.memory("RssAnon", pid: $1)
-        }
+        memory["redis"] = ProcessTable.memory(of: servers.redis)?.resident
+        let postgres = [servers.postmaster] + ProcessTable.children(of: servers.postmaster)
+        memory["postgres"] = postgres.reduce(0) { $0 + (ProcessTable.memory(of: $1)?.anonymous ?? 0) }
         return memory
     }
 }

@@ -102,7 +102,7 @@ final class LibcurlYardstick {
     let certificate: String
     private let program: String
     private let folder: TemporaryDirectory
-    private let server: ChildProgram
+    private let server: ChildProcess
 
     /// Starts the server.
     ///
@@ -122,11 +122,10 @@ final class LibcurlYardstick {
         )
         try Data(#"{"name":"projects/p/messages/1"}"#.utf8).write(to: URL(fileURLWithPath: "\(folder.path)/ok.json"))
         let port = Int.random(in: 20_000...32_000)
-        self.server = try await ChildProgram(
+        self.server = try await ChildProcess.spawn(
             "/usr/sbin/nghttpd",
             ["-a", "127.0.0.1", "-d", folder.path, "-m", "1000", String(port), key, self.certificate],
-            logFile: "\(folder.path)/nghttpd.log"
-        )
+            directory: folder.path)
         self.url = "https://localhost:\(port)/ok.json"
         self.program = program
         self.folder = folder
@@ -150,7 +149,7 @@ final class LibcurlYardstick {
     }
 
     func end() async throws {
-        try await self.server.end(by: SIGTERM)
+        try await self.server.stop()
     }
 
     private func waitForServer() async throws {
@@ -162,7 +161,7 @@ final class LibcurlYardstick {
             let outcome = await client.perform(TransferRequest(.get, url: self.url))
             if case .answered(let response) = outcome, response.status == 200 { break }
             guard self.server.exit == nil, ContinuousClock.now < deadline else {
-                throw ValidationError("nghttpd does not respond: \(self.server.log)")
+                throw ValidationError("nghttpd does not respond: \(self.server.tail())")
             }
             // Poll, because nghttpd does not signal that it listens.
             try await Task.sleep(for: .milliseconds(20))

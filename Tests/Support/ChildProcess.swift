@@ -26,17 +26,32 @@ package final class ChildProcess: Sendable {
         let exit = Mutex<Exit?>(nil)
     }
 
+    /// A file to which the process appends.
+    private struct Log {
+        let file: String
+        /// The length at the start, which an earlier process of the same name wrote.
+        private let start: Int
+
+        init(_ file: String) {
+            self.file = file
+            self.start = FileManager.default.contents(atPath: file)?.count ?? 0
+        }
+
+        var text: String {
+            let data = FileManager.default.contents(atPath: self.file)?.dropFirst(self.start)
+            return String(decoding: data ?? Data(), as: UTF8.self)
+        }
+    }
+
     package let name: String
     package let identifier: Int32
-    package let outputFile: String
-    package let errorFile: String
+    private let logs: (output: Log, errors: Log)
     private let life: Life
 
-    private init(name: String, identifier: Int32, outputFile: String, errorFile: String, life: Life) {
+    private init(name: String, identifier: Int32, logs: (output: Log, errors: Log), life: Life) {
         self.name = name
         self.identifier = identifier
-        self.outputFile = outputFile
-        self.errorFile = errorFile
+        self.logs = logs
         self.life = life
     }
 
@@ -67,7 +82,7 @@ package final class ChildProcess: Sendable {
         var words = ["--pdeathsig", deathSignal]
         if let account { words += ["--reuid", "\(account.user)", "--regid", "\(account.group)", "--clear-groups"] }
         words += ["--", program] + arguments
-        let files = (output: "\(directory)/\(name).out", errors: "\(directory)/\(name).err")
+        let logs = (output: Log("\(directory)/\(name).out"), errors: Log("\(directory)/\(name).err"))
         let life = Life()
         let identifier = try await withCheckedThrowingContinuation {
             (continuation: CheckedContinuation<pid_t, any Error>) in
@@ -76,7 +91,8 @@ package final class ChildProcess: Sendable {
             Thread.detachNewThread { [words, variables] in
                 do {
                     let identifier = try Spawn.start(
-                        "setpriv", words, environment: variables, output: files.output, errors: files.errors)
+                        "setpriv", words, environment: variables, output: logs.output.file,
+                        errors: logs.errors.file)
                     continuation.resume(returning: identifier)
                     Spawn.wait(for: identifier)
                     life.exit.withLock { $0 = Spawn.collect(identifier) }
@@ -85,8 +101,7 @@ package final class ChildProcess: Sendable {
                 }
             }
         }
-        return ChildProcess(
-            name: name, identifier: identifier, outputFile: files.output, errorFile: files.errors, life: life)
+        return ChildProcess(name: name, identifier: identifier, logs: logs, life: life)
     }
 
     /// Runs `program` until it ends.
@@ -121,7 +136,7 @@ package final class ChildProcess: Sendable {
     package func waitForLine(_ prefix: String, within limit: Duration = longestWait) async throws -> String {
         try await eventualValue("\(self.name) prints \(prefix)", within: limit) {
             let exit = self.exit
-            let text = self.text(self.outputFile)
+            let text = self.output()
             // A program that still runs may not have finished its last line.
             let end = exit == nil ? text.lastIndex(of: "\n") ?? text.startIndex : text.endIndex
             let lines = text[..<end].split(separator: "\n", omittingEmptySubsequences: true)
@@ -139,10 +154,10 @@ package final class ChildProcess: Sendable {
         try await eventualValue("\(self.name) ends", within: limit) { self.exit }
     }
 
-    /// Stops the process with SIGTERM, and with SIGKILL after `limit`.
+    /// Stops the process with `signal`, and with SIGKILL after `limit`.
     @discardableResult
-    package func stop(within limit: Duration = longestWait) async throws -> Exit {
-        self.send(SIGTERM)
+    package func stop(by signal: Int32 = SIGTERM, within limit: Duration = longestWait) async throws -> Exit {
+        self.send(signal)
         do {
             return try await self.waitForExit(within: limit)
         } catch {
@@ -151,21 +166,19 @@ package final class ChildProcess: Sendable {
         }
     }
 
-    /// Everything written to standard output so far.
-    package func output() -> String { self.text(self.outputFile) }
+    /// Everything that it has written to standard output so far.
+    package func output() -> String { self.logs.output.text }
 
-    /// Everything written to standard error so far.
-    package func errors() -> String { self.text(self.errorFile) }
+    /// Everything that it has written to standard error so far.
+    package func errors() -> String { self.logs.errors.text }
 
     /// The last lines of standard output and of standard error.
     package func tail(_ count: Int = 10) -> String {
         [self.output(), self.errors()].flatMap { $0.split(separator: "\n").suffix(count) }.joined(separator: "\n")
     }
 
-    private func text(_ file: String) -> String {
-        guard let data = FileManager.default.contents(atPath: file) else { return "" }
-        return String(decoding: data, as: UTF8.self)
-    }
+    /// The resident memory in bytes; 0 if the process has ended.
+    package var residentMemory: Int { ProcessTable.memory(of: self.identifier)?.resident ?? 0 }
 }
 
 /// Starts programs with `posix_spawn`.
@@ -295,7 +308,7 @@ package enum ProcessTable {
     }
 
     /// Returns the running children of `parent`.
-    static func children(of parent: pid_t) -> [pid_t] {
+    package static func children(of parent: pid_t) -> [pid_t] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return names.compactMap { pid_t($0) }.filter { identifier in
             // Zombies (state Z) stay in the table until their parent reaps them.
@@ -305,8 +318,9 @@ package enum ProcessTable {
 
     /// The memory of a process.
     package struct Memory: Sendable {
-        /// The resident memory in bytes, and its peak.
+        /// The resident memory in bytes, its part that no other process shares, and its peak.
         package let resident: Int
+        package let anonymous: Int
         package let peak: Int
     }
 
@@ -319,8 +333,9 @@ package enum ProcessTable {
             return line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) }
         }
         // A zombie, which has ended, has no memory.
-        guard let resident = kilobytes("VmRSS"), let peak = kilobytes("VmHWM") else { return nil }
-        return Memory(resident: resident * 1_024, peak: peak * 1_024)
+        guard let resident = kilobytes("VmRSS"), let anonymous = kilobytes("RssAnon"), let peak = kilobytes("VmHWM")
+        else { return nil }
+        return Memory(resident: resident * 1_024, anonymous: anonymous * 1_024, peak: peak * 1_024)
     }
 
     /// Returns the state and the parent of a process or thread.

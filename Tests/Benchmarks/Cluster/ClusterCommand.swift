@@ -92,12 +92,12 @@ struct ClusterCommand: AsyncParsableCommand {
             let gateway = try await stack.gateway(settings: settings)
             var programs = [gateway.program]
             for number in 0..<dispatchers {
-                let program = try await stack.dispatcher(log: "dispatcher-\(number)", settings: settings)
-                _ = try await program.line("ready ")
+                let program = try await stack.dispatcher(name: "dispatcher-\(number)", settings: settings)
+                _ = try await program.waitForLine("ready ")
                 programs.append(program)
             }
             try await body(cluster, stack, gateway.port)
-            for program in programs { try await program.end(by: SIGTERM) }
+            for program in programs { try await program.stop() }
         }
     }
 

@@ -5,6 +5,7 @@ import ArgumentParser
 import Clients
 import Foundation
 import NIOPosix
+import Support
 
 /// Measures what a socket and a job take, and prints how many machines a load needs.
 struct SizingCommand: AsyncParsableCommand {
@@ -92,21 +93,21 @@ struct SizingCommand: AsyncParsableCommand {
             let load = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             let users = try LoadUser.named((0..<self.sockets).map { "sizing-\($0)" })
             let before = (
-                resident: Environment.residentMemory(pid: gateway.program.pid), kernel: try Self.kernelMemory(),
-                redis: try await stack.redis.usedMemory(), used: CoreShare.seconds(of: gateway.program.pid)
+                resident: gateway.program.residentMemory, kernel: try Self.kernelMemory(),
+                redis: try await stack.redis.usedMemory(), used: CoreShare.seconds(of: gateway.program.identifier)
             )
             try await load.connect(port: gateway.port, users: users)
-            let used = CoreShare.seconds(of: gateway.program.pid) - before.used
+            let used = CoreShare.seconds(of: gateway.program.identifier) - before.used
             // Until buffers of the handshakes are free again.
             try await Task.sleep(for: .seconds(10))
             let count = Double(self.sockets)
-            socket.gateway = Double(Environment.residentMemory(pid: gateway.program.pid) - before.resident) / count
+            socket.gateway = Double(gateway.program.residentMemory - before.resident) / count
             // Both ends of each connection are on this machine.
             socket.kernel = Double(try Self.kernelMemory() - before.kernel) / count / 2
             socket.redis = Double(try await stack.redis.usedMemory() - before.redis) / count
             socket.connects = count / used
             await load.close()
-            try await gateway.program.end(by: SIGTERM)
+            try await gateway.program.stop()
         }
         return socket
     }

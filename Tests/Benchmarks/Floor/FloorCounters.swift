@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// The processor time of all programs, and the work of PostgreSQL, at one moment.
 struct FloorCounters {
@@ -13,7 +14,7 @@ struct FloorCounters {
     private let transactions: Int64
 
     /// Reads the counters of `programs` and of both stores, which must run on this machine.
-    static func read(_ programs: [String: ChildProgram], in stack: ScratchStack) async throws -> FloorCounters {
+    static func read(_ programs: [String: ChildProcess], in stack: ScratchStack) async throws -> FloorCounters {
         // Statistics of commits lag by up to ten seconds, so count the ids of transactions.
         let rows = try await stack.database.pool.query(
             """
@@ -23,7 +24,7 @@ struct FloorCounters {
         )
         guard let row = rows.first else { throw ValidationError("PostgreSQL returned no counters") }
         let servers = try await stack.servers()
-        var seconds = programs.mapValues { CoreShare.seconds(of: $0.pid) }
+        var seconds = programs.mapValues { CoreShare.seconds(of: $0.identifier) }
         seconds["postgres"] = try CoreShare.seconds(ofServer: servers.postmaster)
         seconds["redis"] = try CoreShare.seconds(ofServer: servers.redis)
         return FloorCounters(seconds: seconds, walBytes: try row.int8(0), transactions: try row.int8(1))
@@ -62,11 +63,10 @@ struct FloorWork {
     }
 
     /// Counts instructions from now on, too.
-    func watch(_ programs: [String: ChildProgram]) async throws -> Watch {
+    func watch(_ programs: [String: ChildProcess]) async throws -> Watch {
         var instructions: [String: InstructionCounter] = [:]
         for (name, program) in programs {
-            instructions[name] = try await InstructionCounter.attach(
-                to: program, logFile: "\(self.folder)/\(name).instructions")
+            instructions[name] = try await InstructionCounter.attach(to: program, directory: self.folder)
         }
         return Watch(work: self, instructions: instructions)
     }
@@ -95,16 +95,16 @@ struct FloorWork {
 struct InstructionCounter {
     private static let path = "/usr/bin/perf"
 
-    private let perf: ChildProgram
-    private let program: ChildProgram
+    private let perf: ChildProcess
+    private let program: ChildProcess
 
     /// Counts from now on; returns nil without `perf` or without the counter, as on most virtual
     /// machines.
-    static func attach(to program: ChildProgram, logFile: String) async throws -> InstructionCounter? {
+    static func attach(to program: ChildProcess, directory: String) async throws -> InstructionCounter? {
         guard FileManager.default.isExecutableFile(atPath: Self.path) else { return nil }
-        let perf = try await ChildProgram(
-            Self.path, ["stat", "-I", "100", "-x", ",", "-e", "instructions:u", "-p", "\(program.pid)"],
-            logFile: logFile)
+        let perf = try await ChildProcess.spawn(
+            Self.path, ["stat", "-I", "100", "-x", ",", "-e", "instructions:u", "-p", "\(program.identifier)"],
+            name: "perf-\(program.name)", directory: directory)
         let counter = InstructionCounter(perf: perf, program: program)
         return try await counter.value() == nil ? nil : counter
     }
@@ -115,7 +115,7 @@ struct InstructionCounter {
         let deadline = ContinuousClock.now + .seconds(10)
         while self.intervals.count == seen {
             guard self.perf.exit == nil, self.program.exit == nil, ContinuousClock.now < deadline else { return nil }
-            // Poll the file that perf writes to.
+            // Poll what perf writes.
             try await Task.sleep(for: .milliseconds(10))
         }
         let counts = self.intervals.compactMap { $0 }
@@ -125,7 +125,7 @@ struct InstructionCounter {
     /// The counts of the intervals, as in `0.100126873,12345,,instructions:u,…`; nil where
     /// `<not supported>` stands.
     private var intervals: [Double?] {
-        self.perf.log.split(separator: "\n").filter { $0.contains("instructions") }.map { line in
+        self.perf.errors().split(separator: "\n").filter { $0.contains("instructions") }.map { line in
             let fields = line.split(separator: ",", omittingEmptySubsequences: false)
             return fields.count > 1 ? Double(fields[1]) : nil
         }

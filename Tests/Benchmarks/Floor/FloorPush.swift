@@ -7,6 +7,7 @@ import Core
 import Crypto
 import Foundation
 import Storage
+import Support
 import _CryptoExtras
 
 /// Jobs to FCM for offline users, on record, by Carillon or by `Yardsticks/Floor`.
@@ -53,7 +54,7 @@ struct FloorPush {
         jobs: Int,
         settings: [String: String] = [:],
         in stack: ScratchStack,
-        _ body: (ChildProgram, ChildProgram, () async throws -> Void) async throws -> [String: Double]
+        _ body: (ChildProcess, ChildProcess, () async throws -> Void) async throws -> [String: Double]
     ) async throws -> [String: Double] {
         let names = (0..<self.users).map { "floor-\($0)" }
         try await OfflineUsers.register(names, in: stack.database.pool)
@@ -64,7 +65,7 @@ struct FloorPush {
         // Its slow tokens do not occur here.
         let sandbox = try await stack.sandbox(slow: 30_000)
         let dispatcher = try await self.dispatcher(contender, sandbox, settings: settings, in: stack)
-        _ = try await dispatcher.line("ready")
+        _ = try await dispatcher.waitForLine("ready")
         let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "payment_received")
         try await load.append(self.warmUp, to: names)
         try await self.drain(dispatcher, in: stack)
@@ -73,8 +74,8 @@ struct FloorPush {
             try await self.drain(dispatcher, in: stack)
         }
         try await self.check(contender, sandbox, total: self.warmUp + jobs, in: stack)
-        try await dispatcher.end(by: SIGTERM)
-        try await sandbox.program.end(by: SIGTERM)
+        try await dispatcher.stop()
+        try await sandbox.program.stop()
         return figures
     }
 
@@ -83,19 +84,19 @@ struct FloorPush {
         _ sandbox: ScratchSandbox,
         settings: [String: String],
         in stack: ScratchStack
-    ) async throws -> ChildProgram {
+    ) async throws -> ChildProcess {
         if contender == .carillon {
             return try await stack.dispatcher(settings: sandbox.settings.merging(settings) { $1 })
         }
         let access = try await FCMAccess(sandbox)
-        return try await ChildProgram(
+        return try await ChildProcess.spawn(
             "\(self.yardsticks)/floor-push",
             [stack.redis.url, stack.database.url, Self.stream, access.url, access.authority, access.token],
-            environment: settings, logFile: "\(stack.folder)/floor-push.log")
+            environment: settings, directory: stack.folder)
     }
 
     /// Waits until no job and no delivery is left; both go when the next step is on record.
-    private func drain(_ dispatcher: ChildProgram, in stack: ScratchStack) async throws {
+    private func drain(_ dispatcher: ChildProcess, in stack: ScratchStack) async throws {
         let streams = [Self.stream] + Lane.allCases.map { Keyspace().deliveries(.fcm, $0) }
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
@@ -106,7 +107,7 @@ struct FloorPush {
             for reply in try await stack.redis.connection.send(batch) { left += try reply.integer() }
             if left == 0 { return }
             guard dispatcher.exit == nil, ContinuousClock.now < deadline else {
-                throw ValidationError("\(left) entries are left: \(dispatcher.log.suffix(500))")
+                throw ValidationError("\(left) entries are left: \(dispatcher.tail())")
             }
             // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(5))

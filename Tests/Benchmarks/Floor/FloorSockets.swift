@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// Jobs to sockets with proof, by Carillon or by `Yardsticks/Floor`, with the same load in C.
 struct FloorSockets {
@@ -69,8 +70,8 @@ struct FloorSockets {
         try await stack.database.pool.withScriptConnection { try $0.execute("CHECKPOINT") }
         let dispatcherSettings = work?.settings("dispatcher") ?? [:]
         let gatewaySettings = work?.settings("gateway") ?? [:]
-        let dispatcher: ChildProgram
-        let gateway: (program: ChildProgram, port: Int)
+        let dispatcher: ChildProcess
+        let gateway: (program: ChildProcess, port: Int)
         let names = (0..<self.users).map { "floor-\($0)" }
         let clients: [LoadUser]
         if contender == .carillon {
@@ -82,17 +83,17 @@ struct FloorSockets {
             dispatcher = try await self.program(
                 "dispatcher", arguments + [Self.stream], settings: dispatcherSettings, in: stack)
             // It creates the tables.
-            _ = try await dispatcher.line("ready")
+            _ = try await dispatcher.waitForLine("ready")
             let program = try await self.program("gateway", arguments, settings: gatewaySettings, in: stack)
             gateway = (program, try await ScratchStack.port(of: program))
             clients = LoadUser.bare(names)
         }
-        _ = try await dispatcher.line("ready")
+        _ = try await dispatcher.waitForLine("ready")
         let file = "\(stack.folder)/users"
         try clients.map { "\($0.name) \($0.token)\n" }.joined().write(toFile: file, atomically: true, encoding: .utf8)
         let load = try await self.program(
             "load", [stack.redis.url, Self.stream, "\(gateway.port)", file, "\(self.warmUp)@2000"] + phases, in: stack)
-        _ = try await load.line("ready")
+        _ = try await load.waitForLine("ready")
         let run = FloorRun(
             contender: contender, dispatcher: dispatcher, gateway: gateway.program, load: load,
             redis: stack.redis.connection)
@@ -105,10 +106,9 @@ struct FloorSockets {
         _ arguments: [String],
         settings: [String: String] = [:],
         in stack: ScratchStack
-    ) async throws -> ChildProgram {
-        try await ChildProgram(
-            "\(self.yardsticks)/floor-\(name)", arguments, environment: settings,
-            logFile: "\(stack.folder)/floor-\(name).log")
+    ) async throws -> ChildProcess {
+        try await ChildProcess.spawn(
+            "\(self.yardsticks)/floor-\(name)", arguments, environment: settings, directory: stack.folder)
     }
 
     /// Checks that all jobs are stored and proven.
@@ -125,12 +125,12 @@ struct FloorSockets {
 /// Programs that run with a load.
 struct FloorRun {
     let contender: FloorContender
-    let dispatcher: ChildProgram
-    let gateway: ChildProgram
-    let load: ChildProgram
+    let dispatcher: ChildProcess
+    let gateway: ChildProcess
+    let load: ChildProcess
     let redis: RedisClient
 
-    var programs: [String: ChildProgram] { ["dispatcher": self.dispatcher, "gateway": self.gateway] }
+    var programs: [String: ChildProcess] { ["dispatcher": self.dispatcher, "gateway": self.gateway] }
 
     /// Runs a phase of the load and waits until all frames have arrived and all proofs are
     /// recorded.
@@ -139,16 +139,16 @@ struct FloorRun {
     /// - Returns: the load's JSON line.
     func phase(_ number: Int, total: Int) async throws -> String {
         self.load.send(SIGUSR1)
-        let line = try await self.load.line(#"{"phase":\#(number),"#, within: .seconds(180))
+        let line = try await self.load.waitForLine(#"{"phase":\#(number),"#, within: .seconds(180))
         switch self.contender {
         case .carillon: try await ProofBoard(redis: self.redis).settle()
-        case .floor: _ = try await self.gateway.line("proven \(total)")
+        case .floor: _ = try await self.gateway.waitForLine("proven \(total)")
         case .loop: break
         }
         return line
     }
 
     func end() async throws {
-        for program in [self.load, self.dispatcher, self.gateway] { try await program.end(by: SIGTERM) }
+        for program in [self.load, self.dispatcher, self.gateway] { try await program.stop() }
     }
 }

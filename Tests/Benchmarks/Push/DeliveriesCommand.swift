@@ -6,6 +6,7 @@ import Clients
 import Core
 import Foundation
 import Storage
+import Support
 
 /// Measures pushes a second from the deliveries stream to the provider's recorded answer.
 struct DeliveriesCommand: AsyncParsableCommand {
@@ -38,15 +39,15 @@ struct DeliveriesCommand: AsyncParsableCommand {
         try await ScratchStack.use(self.programs) { stack in
             // The dispatcher creates the tables.
             let dispatcher = try await stack.dispatcher()
-            _ = try await dispatcher.line("ready ")
+            _ = try await dispatcher.waitForLine("ready ")
             for provider in Self.providers where self.provider ?? provider.rawValue == provider.rawValue {
                 try await self.measure(provider, dispatcher, stack)
             }
-            try await dispatcher.end(by: SIGTERM)
+            try await dispatcher.stop()
         }
     }
 
-    private func measure(_ provider: Provider, _ dispatcher: ChildProgram, _ stack: ScratchStack) async throws {
+    private func measure(_ provider: Provider, _ dispatcher: ChildProcess, _ stack: ScratchStack) async throws {
         let count = self.warmUp + self.pushes
         let sandbox = try SandboxControl()
         let key = try provider == .webpush ? Self.applicationKey() : ""
@@ -62,12 +63,12 @@ struct DeliveriesCommand: AsyncParsableCommand {
         let first = try await sandbox.count(provider.rawValue).accepted
         try await load.append(self.warmUp)
         try await load.drain(by: dispatcher)
-        let used = CoreShare.seconds(of: dispatcher.pid)
+        let used = CoreShare.seconds(of: dispatcher.identifier)
         let start = ContinuousClock.now
         try await load.append(self.pushes)
         try await load.drain(by: dispatcher)
         let elapsed = (ContinuousClock.now - start).inSeconds
-        let spent = CoreShare.seconds(of: dispatcher.pid) - used
+        let spent = CoreShare.seconds(of: dispatcher.identifier) - used
         let seen = (try await sandbox.count(provider.rawValue).accepted - first, try await load.accepted())
         guard seen == (count, count) else {
             throw ValidationError("\(seen.0) pushes arrived and \(seen.1) are recorded instead of \(count)")
@@ -112,7 +113,7 @@ struct HangingCommand: AsyncParsableCommand {
             // Longer than a dispatcher waits for an answer.
             let sandbox = try await stack.sandbox(slow: 60_000)
             let dispatcher = try await stack.dispatcher(settings: sandbox.settings)
-            _ = try await dispatcher.line("ready ")
+            _ = try await dispatcher.waitForLine("ready ")
             let total = self.pushes * (1 + 2 * self.rounds)
             var fcm = try await DeliveryLoad("fcm", provider: .fcm, users: self.users, count: total, in: stack) {
                 "deliveries-\($0)"
@@ -128,16 +129,16 @@ struct HangingCommand: AsyncParsableCommand {
             _ = try await self.rate(&fcm, dispatcher)
             var alone: [Double] = []
             for _ in 0..<self.rounds { alone.append(try await self.rate(&fcm, dispatcher)) }
-            let before = Environment.residentMemory(pid: dispatcher.pid)
+            let before = dispatcher.residentMemory
             try await apns.append(self.hanging)
             var duringHang: [Double] = []
             var memory = before
             for _ in 0..<self.rounds {
                 duringHang.append(try await self.rate(&fcm, dispatcher))
-                memory = max(memory, Environment.residentMemory(pid: dispatcher.pid))
+                memory = max(memory, dispatcher.residentMemory)
             }
-            try await dispatcher.end(by: SIGKILL)
-            try await sandbox.program.end(by: SIGTERM)
+            try await dispatcher.stop(by: SIGKILL)
+            try await sandbox.program.stop()
             let (sent, answered) = (try await fcm.accepted(), try await apns.accepted())
             let waiting = try await apns.waiting()
             // A few may be between the stream and a set.
@@ -155,7 +156,7 @@ struct HangingCommand: AsyncParsableCommand {
         }
     }
 
-    private func rate(_ load: inout DeliveryLoad, _ dispatcher: ChildProgram) async throws -> Double {
+    private func rate(_ load: inout DeliveryLoad, _ dispatcher: ChildProcess) async throws -> Double {
         let start = ContinuousClock.now
         try await load.append(self.pushes)
         try await load.drain(by: dispatcher)
@@ -188,7 +189,7 @@ struct DeliveryLoad {
             devices.append(OfflineUsers.Device(user: "\(name)-\(number)", token: try await token(number)))
         }
         let platform = provider == .apns ? "ios" : provider == .webpush ? "web" : "android"
-        _ = try await OfflineUsers.register(devices, platform: platform, provider: provider.rawValue, in: pool)
+        try await OfflineUsers.register(devices, platform: platform, provider: provider.rawValue, in: pool)
         let stored = try await pool.query(
             Self.notifications, .text(name), .int4(Int32(clamping: count)), .int4(Int32(clamping: users)),
             timeout: .seconds(120))
@@ -235,14 +236,14 @@ struct DeliveryLoad {
     }
 
     /// Waits until the stream and the sets of held deliveries are empty, so that all are recorded.
-    func drain(by dispatcher: ChildProgram) async throws {
+    func drain(by dispatcher: ChildProcess) async throws {
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
             // Read twice: one read misses a held delivery that returns to the stream meanwhile.
             let waiting = try await self.waiting()
             if waiting == 0, try await self.waiting() == 0 { return }
             guard dispatcher.exit == nil, ContinuousClock.now < deadline else {
-                throw ValidationError("\(waiting) pushes are not recorded: \(dispatcher.log.suffix(500))")
+                throw ValidationError("\(waiting) pushes are not recorded: \(dispatcher.tail())")
             }
             // Poll, because Redis does not signal an empty stream.
             try await Task.sleep(for: .milliseconds(20))

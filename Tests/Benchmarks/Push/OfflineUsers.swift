@@ -13,20 +13,16 @@ enum OfflineUsers {
     /// Registers Android devices for FCM; the token is the user's name.
     static func register(_ users: [String], in pool: PostgresPool) async throws {
         let devices = users.map { Device(user: $0, token: $0) }
-        _ = try await self.register(devices, platform: "android", provider: "fcm", in: pool)
+        try await self.register(devices, platform: "android", provider: "fcm", in: pool)
     }
 
-    /// Registers the devices and returns their ids.
+    /// Registers devices of a platform.
     static func register(
         _ devices: [Device],
         platform: String,
         provider: String,
         in pool: PostgresPool
-    ) async throws -> PostgresArray {
-        var ids = PostgresArray(.uuid, capacity: devices.count)
-        for _ in devices {
-            ids.append(uuid: (UInt64.random(in: .min ... .max), UInt64.random(in: .min ... .max)))
-        }
+    ) async throws {
         let users = PostgresArray(texts: devices.map(\.user))
         try await pool.run([
             PostgresStatement(
@@ -37,20 +33,14 @@ enum OfflineUsers {
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
                     last_used_at)
-                SELECT id, u, $4, $5, 'default', 'production', token, now(), now()
-                FROM unnest($1, $2, $3) AS t (id, u, token)
+                SELECT gen_random_uuid(), u, $3, $4, 'default', 'production', token, now(), now()
+                FROM unnest($1, $2) AS t (u, token)
                 """,
                 [
-                    .array(ids), .array(users), .array(PostgresArray(texts: devices.map(\.token))), .text(platform),
+                    .array(users), .array(PostgresArray(texts: devices.map(\.token))), .text(platform),
                     .text(provider),
                 ]
             ),
         ])
-        return ids
-    }
-
-    /// Removes the devices.
-    static func remove(_ ids: PostgresArray, in pool: PostgresPool) async throws {
-        try await pool.query("DELETE FROM carillon.devices WHERE id = ANY($1)", .array(ids))
     }
 }

@@ -4,6 +4,7 @@
 import ArgumentParser
 import Clients
 import Foundation
+import Support
 
 /// Measures the gain of a second dispatcher when the provider answers late.
 struct ScaleCommand: AsyncParsableCommand {
@@ -30,12 +31,12 @@ struct ScaleCommand: AsyncParsableCommand {
             let sandbox = try await stack.sandbox(slow: self.milliseconds)
             let users = (0..<self.users).map { "scale-\($0)" }
             let devices = users.map { OfflineUsers.Device(user: $0, token: "slow-" + $0) }
-            _ = try await OfflineUsers.register(devices, platform: "android", provider: "fcm", in: stack.database.pool)
+            try await OfflineUsers.register(devices, platform: "android", provider: "fcm", in: stack.database.pool)
             var rates: [[Double]] = [[], []]
             for _ in 0..<self.rounds {
                 for count in 1...2 { rates[count - 1].append(try await self.measure(count, users, sandbox, stack)) }
             }
-            try await sandbox.program.end(by: SIGTERM)
+            try await sandbox.program.stop()
             let (one, two) = (median(rates[0]), median(rates[1]))
             var report = Report("scale")
             report.add("jobs", self.jobs)
@@ -57,11 +58,11 @@ struct ScaleCommand: AsyncParsableCommand {
     ) async throws -> Double {
         var settings = sandbox.settings
         settings["PROVIDER_CALLS"] = String(self.calls)
-        var dispatchers: [ChildProgram] = []
+        var dispatchers: [ChildProcess] = []
         for number in 0..<count {
-            dispatchers.append(try await stack.dispatcher(log: "scale-\(number)", settings: settings))
+            dispatchers.append(try await stack.dispatcher(name: "scale-\(number)", settings: settings))
         }
-        for dispatcher in dispatchers { _ = try await dispatcher.line("ready ") }
+        for dispatcher in dispatchers { _ = try await dispatcher.waitForLine("ready ") }
         let stream = "carillon:jobs:critical"
         let jobs = JobLoad(redis: stack.redis.connection, stream: stream, type: "payment_received")
         let first = try await sandbox.control.count("fcm").accepted
@@ -74,7 +75,7 @@ struct ScaleCommand: AsyncParsableCommand {
             let rest = try await stack.redis.connection.send("XLEN", .text(stream)).integer()
             if rest == 0 { break }
             guard dispatchers.allSatisfy({ $0.exit == nil }), ContinuousClock.now < deadline else {
-                let logs = dispatchers.map { String($0.log.suffix(500)) }.joined(separator: "\n")
+                let logs = dispatchers.map { $0.tail() }.joined(separator: "\n")
                 throw ValidationError("\(rest) jobs are not routed: \(logs)")
             }
             // Poll, because Redis does not signal an empty stream.
@@ -84,7 +85,7 @@ struct ScaleCommand: AsyncParsableCommand {
         let sent = try await sandbox.control.count("fcm").accepted
         try await sandbox.control.await(first + self.warmUp + self.jobs)
         let elapsed = ContinuousClock.now - start
-        for dispatcher in dispatchers { try await dispatcher.end(by: SIGTERM) }
+        for dispatcher in dispatchers { try await dispatcher.stop() }
         return Double(first + self.warmUp + self.jobs - sent) / elapsed.inSeconds
     }
 }

@@ -57,7 +57,7 @@ struct RestCommand: AsyncParsableCommand {
                 figures.append(try self.measure(port, path, tokenFile))
             }
             let pages = try await metrics.values("carillon_inbox_pages", by: "from")
-            try await gateway.end()
+            try await gateway.stop()
 
             let (bare, barePort) = try await stack.bareServer(["bare-rest"] + routes)
             for (index, (name, path)) in Self.paths.enumerated() {
@@ -78,7 +78,7 @@ struct RestCommand: AsyncParsableCommand {
                 }
                 try report.print()
             }
-            try await bare.end()
+            try await bare.stop()
         }
     }
 

@@ -43,7 +43,6 @@ final class SoakClient: Sendable {
                 do {
                     let channel = try await LoadSocketHandler<SoakReader>.connect(
                         group: self.group,
-                        host: "127.0.0.1",
                         port: port,
                         token: token,
                         resume: self.version.withLock { $0 },

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Support
 import Synchronization
 
 /// Gateways and dispatchers that are killed and restarted.
@@ -13,7 +14,7 @@ actor SoakServices {
     private struct Slot {
         let kind: Kind
         let name: String
-        var program: ChildProgram?
+        var program: ChildProcess?
         var port: Int?
     }
 
@@ -39,7 +40,7 @@ actor SoakServices {
         guard let slot = self.slots.first(where: { $0.kind == .gateway }), let program = slot.program,
             let port = slot.port
         else { return nil }
-        return (pid_t(program.pid), port)
+        return (program.identifier, port)
     }
 
     func start() async throws {
@@ -50,12 +51,12 @@ actor SoakServices {
         let name = self.slots[index].name
         switch self.slots[index].kind {
         case .gateway:
-            let (program, port) = try await self.stack.gateway(log: name, settings: self.settings)
+            let (program, port) = try await self.stack.gateway(name: name, settings: self.settings)
             self.slots[index].program = program
             self.slots[index].port = port
             self.ports.withLock { $0.append(port) }
         case .dispatcher:
-            self.slots[index].program = try await self.stack.dispatcher(log: name, settings: self.settings)
+            self.slots[index].program = try await self.stack.dispatcher(name: name, settings: self.settings)
         }
     }
 
@@ -64,10 +65,9 @@ actor SoakServices {
         let running = self.slots.indices.filter { self.slots[$0].program != nil }
         guard let index = running.randomElement(), let program = self.slots[index].program else { return }
         self.slots[index].program = nil
-        program.send(SIGKILL)
         self.kills[self.slots[index].kind.rawValue, default: 0] += 1
         self.forgetPort(index)
-        try await program.end()
+        try await program.stop(by: SIGKILL)
         // A supervisor may take this long to restart it.
         try await Task.sleep(for: .milliseconds(Int.random(in: 0...2_000)))
         try await self.start(index)
@@ -85,13 +85,13 @@ actor SoakServices {
             guard let program = self.slots[index].program, let exit = program.exit else { continue }
             self.slots[index].program = nil
             self.forgetPort(index)
-            let words = program.log.split(separator: "\n").suffix(3).joined(separator: " / ")
+            let words = program.tail().split(separator: "\n").suffix(3).joined(separator: " / ")
             self.deaths.append("\(self.slots[index].name) ended with \(exit): \(words)")
             try await self.start(index)
         }
     }
 
     func stop() async throws {
-        for slot in self.slots { try await slot.program?.end() }
+        for slot in self.slots { try await slot.program?.stop(by: SIGKILL) }
     }
 }

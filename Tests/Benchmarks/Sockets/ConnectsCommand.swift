@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import NIOPosix
+import Support
 
 /// Measures connects a second to a gateway, with a JWT, presence and the sync of an empty inbox;
 /// the yardstick is plain NIO channels.
@@ -50,7 +51,7 @@ struct ConnectsCommand: AsyncParsableCommand {
 
         let load = SocketLoad(group: group)
         let users = try server.users((0..<self.sockets).map { "connect-\($0)" })
-        let (serverShare, loadShare) = (CoreShare(of: server.program.pid), CoreShare())
+        let (serverShare, loadShare) = (CoreShare(of: server.program.identifier), CoreShare())
         let start = ContinuousClock.now
         try await load.connect(port: server.port, users: users, width: self.width)
         let elapsed = (ContinuousClock.now - start).inSeconds

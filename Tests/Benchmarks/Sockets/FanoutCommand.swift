@@ -4,6 +4,7 @@
 import ArgumentParser
 import Core
 import Storage
+import Support
 
 /// Measures frames a second from one event to many sockets of a node; the yardstick is plain NIO
 /// channels.
@@ -75,7 +76,7 @@ struct FanoutCommand: AsyncParsableCommand {
 
     private func measure(_ target: FrameTarget, _ frames: [NodeFrame]) async throws -> Figure {
         for _ in 0..<self.warmUp { _ = try await self.round(target, frames) }
-        let (server, load) = (CoreShare(of: target.server.pid), CoreShare())
+        let (server, load) = (CoreShare(of: target.server.identifier), CoreShare())
         var times: [Double] = []
         for _ in 0..<self.rounds { times.append(try await self.round(target, frames)) }
         return Figure(

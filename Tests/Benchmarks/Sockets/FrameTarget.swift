@@ -4,8 +4,10 @@
 import ArgumentParser
 import Clients
 import Core
+import Foundation
 import NIOPosix
 import Storage
+import Support
 import Synchronization
 
 /// A server under a socket load: a gateway or the bare server.
@@ -15,12 +17,12 @@ struct SocketServer: Sendable {
     }
 
     let kind: Kind
-    let program: ChildProgram
+    let program: ChildProcess
     let port: Int
 
     /// - Parameter port: 0 for any free port.
     static func start(_ kind: Kind, in stack: ScratchStack, port: Int = 0) async throws -> SocketServer {
-        let server: (program: ChildProgram, port: Int)
+        let server: (program: ChildProcess, port: Int)
         switch kind {
         case .gateway: server = try await stack.gateway(port: port)
         case .bare: server = try await stack.bareServer(["bare-sockets", "--port", "\(port)"])
@@ -58,7 +60,7 @@ struct SocketServer: Sendable {
 
     /// Kills the server and waits until all sockets of `load` are closed.
     func end(_ load: SocketLoad) async throws {
-        try await self.program.end()
+        try await self.program.stop(by: SIGKILL)
         await load.close()
     }
 }
@@ -67,7 +69,7 @@ struct SocketServer: Sendable {
 struct FrameTarget: Sendable {
     let kind: SocketServer.Kind
     let load: SocketLoad
-    let server: ChildProgram
+    let server: ChildProcess
     private let channel: String
     private let redis: RedisClient
 
@@ -80,7 +82,7 @@ struct FrameTarget: Sendable {
     ) async throws -> FrameTarget {
         let load = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
         load.isTimed.store(false, ordering: .relaxed)
-        let server: (program: ChildProgram, port: Int)
+        let server: (program: ChildProcess, port: Int)
         let channel: String
         let known: [LoadUser]
         switch kind {
@@ -124,7 +126,7 @@ struct FrameTarget: Sendable {
         for frame in frames { message.append(frame) }
         let heard = try await self.redis.send("PUBLISH", .text(self.channel), .bytes(message.bytes)).integer()
         guard heard == 1, self.server.exit == nil else {
-            throw ValidationError("\(self.server.name) has stopped listening: \(self.server.log.suffix(1_000))")
+            throw ValidationError("\(self.server.name) has stopped listening: \(self.server.tail())")
         }
     }
 
@@ -132,6 +134,6 @@ struct FrameTarget: Sendable {
     func stop() async throws {
         let closed = self.load.seen.withLock { $0.closed }
         guard closed == 0 else { throw ValidationError("\(closed) sockets were closed") }
-        try await self.server.end()
+        try await self.server.stop(by: SIGKILL)
     }
 }

@@ -3,6 +3,7 @@
 
 import ArgumentParser
 import NIOPosix
+import Support
 
 /// Measures the memory of an idle socket in each dialect and the time to open it; the yardstick is
 /// plain NIO channels.
@@ -58,13 +59,13 @@ struct IdleCommand: AsyncParsableCommand {
 
             let load = SocketLoad(group: group, dialect: dialect)
             let users = try server.users((0..<self.sockets).map { "idle-\($0)" })
-            figure.before = Environment.residentMemory(pid: server.program.pid)
+            figure.before = server.program.residentMemory
             let elapsed = try await seconds { try await load.connect(port: server.port, users: users) }
             figure.connectsPerSecond = Double(self.sockets) / elapsed
-            figure.opened = Environment.residentMemory(pid: server.program.pid)
+            figure.opened = server.program.residentMemory
             // The idle time to measure.
             try await Task.sleep(for: .seconds(self.idle))
-            figure.after = Environment.residentMemory(pid: server.program.pid)
+            figure.after = server.program.residentMemory
             try await server.check(load, of: "idle-", count: self.sockets, in: stack)
             try await server.end(load)
         }

@@ -32,14 +32,13 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
         self.reader = reader
     }
 
-    /// Connects from the loopback address `source`.
+    /// Connects from the loopback address `source` to a port of this machine.
     ///
     /// - Parameters:
     ///   - token: the user's token.
     ///   - resume: the inbox version of a native client.
     static func connect(
         group: any EventLoopGroup,
-        host: String,
         port: Int,
         source: String = "127.0.0.1",
         dialect: LoadDialect = .native,
@@ -47,7 +46,7 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
         resume: Int64? = nil,
         reader: @escaping @Sendable () -> Reader
     ) -> EventLoopFuture<any Channel> {
-        let request = dialect.request(host: host, port: port, token: token, resume: resume)
+        let request = dialect.request(port: port, token: token, resume: resume)
         let bootstrap = ClientBootstrap(group: group)
             // IP_BIND_ADDRESS_NO_PORT (ip(7)). Without it `bind` searches for a port that is free
             // for every peer, which is slow after many disconnects.
@@ -64,7 +63,8 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
                 }
             }
         do {
-            return bootstrap.bind(to: try SocketAddress(ipAddress: source, port: 0)).connect(host: host, port: port)
+            let address = try SocketAddress(ipAddress: source, port: 0)
+            return bootstrap.bind(to: address).connect(host: "127.0.0.1", port: port)
         } catch {
             return group.next().makeFailedFuture(error)
         }
@@ -159,7 +159,7 @@ enum LoadDialect: String, CaseIterable, ExpressibleByArgument {
     /// Returns the HTTP request that opens the connection.
     ///
     /// - Parameter resume: the inbox version of a native client.
-    func request(host: String, port: Int, token: String, resume: Int64?) -> String {
+    func request(port: Int, token: String, resume: Int64?) -> String {
         let path =
             switch self {
             case .native: "/v1/socket" + (resume.map { "?resume=\($0)" } ?? "")
@@ -167,7 +167,7 @@ enum LoadDialect: String, CaseIterable, ExpressibleByArgument {
             case .signalr: "/hubs/notifications"
             case .sse: "/v1/stream"
             }
-        var lines = ["GET \(path) HTTP/1.1", "host: \(host):\(port)"]
+        var lines = ["GET \(path) HTTP/1.1", "host: 127.0.0.1:\(port)"]
         if self.isWebSocket {
             lines += [
                 "upgrade: websocket", "connection: Upgrade", "sec-websocket-version: 13",

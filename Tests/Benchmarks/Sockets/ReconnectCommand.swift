@@ -7,6 +7,7 @@ import Core
 import Foundation
 import NIOPosix
 import Storage
+import Support
 import Synchronization
 
 /// Measures how long all sockets of a gateway take to reconnect after a kill and restart; the
@@ -63,7 +64,7 @@ struct ReconnectCommand: AsyncParsableCommand {
         guard load.seen.withLock({ $0.closed }) == 0 else { throw ValidationError("sockets closed too early") }
 
         let start = ContinuousClock.now
-        try await first.program.end(by: SIGKILL)
+        try await first.program.stop(by: SIGKILL)
         let second = try await SocketServer.start(kind, in: stack, port: first.port)
         let ready = ContinuousClock.now
         // Each socket had already opened once.

@@ -20,7 +20,6 @@ final class SocketLoad: Sendable {
     struct Place: Sendable {
         let user: LoadUser
         let source: String
-        let host: String
         let port: Int
     }
 
@@ -46,7 +45,7 @@ final class SocketLoad: Sendable {
     }
 
     /// Opens a socket for each user, `width` at a time, and waits until all are connected.
-    func connect(host: String = "127.0.0.1", port: Int, users: [LoadUser], width: Int = 200) async throws {
+    func connect(port: Int, users: [LoadUser], width: Int = 200) async throws {
         // Close the stragglers, which fails their promises below.
         let watchdog = self.group.next().scheduleTask(in: .seconds(180)) {
             for channel in self.channels.withLock({ Array($0.values) }) { channel.close(promise: nil) }
@@ -59,7 +58,7 @@ final class SocketLoad: Sendable {
                         // An address pair has 28,000 ports and searching recently used ones is
                         // slow, so use 1,000 per address.
                         let source = "127.0.0.\(1 + index / 1_000)"
-                        try await self.open(Place(user: users[index], source: source, host: host, port: port))
+                        try await self.open(Place(user: users[index], source: source, port: port))
                     }
                 }
             }
@@ -81,7 +80,6 @@ final class SocketLoad: Sendable {
         let dialect = self.dialect
         return LoadSocketHandler<SocketLoadReader>.connect(
             group: self.group,
-            host: place.host,
             port: place.port,
             source: place.source,
             dialect: dialect,

@@ -6,6 +6,7 @@ import Clients
 import Core
 import Foundation
 import Storage
+import Support
 import Synchronization
 
 /// Measures frames a second from PUBLISH to one socket per user, with and without confirmation, and
@@ -167,7 +168,7 @@ struct UnicastLoad {
         }
         let tally = self.target.load.frames
         let before = tally.count
-        let (server, load) = (CoreShare(of: self.target.server.pid), CoreShare())
+        let (server, load) = (CoreShare(of: self.target.server.identifier), CoreShare())
         let start = ContinuousClock.now
         var sent = 0
         while sent < count {

@@ -62,16 +62,6 @@ enum Environment {
         )
         return "\(head).\(claims).\(part(code))"
     }
-
-    /// Returns the resident memory of a process in bytes.
-    static func residentMemory(pid: Int) -> Int { self.memory("VmRSS", pid: pid) }
-
-    /// Returns a size of a process (proc(5), `status`) in bytes; 0 if it has ended.
-    static func memory(_ name: String, pid: Int) -> Int {
-        let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""
-        let line = status.split(separator: "\n").first { $0.hasPrefix("\(name):") } ?? ""
-        return (line.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 1_024
-    }
 }
 
 /// Programs that run to completion, such as yardsticks.

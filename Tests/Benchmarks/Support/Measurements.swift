@@ -70,18 +70,18 @@ struct CoreOptions: ParsableArguments {
 
 /// The share of a core that a process uses over time.
 struct CoreShare {
-    private let pid: Int
+    private let pid: pid_t
     private let start = ContinuousClock.now
     private let used: Double
 
-    init(of pid: Int) {
+    init(of pid: pid_t) {
         self.pid = pid
         self.used = Self.seconds(of: pid)
     }
 
     /// Measures this process.
     init() {
-        self.init(of: Int(ProcessInfo.processInfo.processIdentifier))
+        self.init(of: ProcessInfo.processInfo.processIdentifier)
     }
 
     /// The share since initialisation; 1 is a whole core.
@@ -90,20 +90,20 @@ struct CoreShare {
     }
 
     /// User and system time in seconds (proc(5), `stat`), with a resolution of 10 ms.
-    static func seconds(of pid: Int) -> Double {
+    static func seconds(of pid: pid_t) -> Double {
         let fields = ProcessFields(of: pid)
         guard let user = fields[14], let system = fields[15] else { return .nan }
         return Double(user + system) / 100
     }
 
     /// User and system time of a server and its children in seconds; ended children count too.
-    static func seconds(ofServer pid: Int) throws -> Double {
+    static func seconds(ofServer pid: pid_t) throws -> Double {
         let fields = ProcessFields(of: pid)
         guard let ended = fields[16], let endedSystem = fields[17] else {
             throw ValidationError("process \(pid) does not run on this machine")
         }
         var seconds = Self.seconds(of: pid) + Double(ended + endedSystem) / 100
-        for child in try ProcessFields.family(of: pid) where child != pid {
+        for child in ProcessTable.children(of: pid) {
             let used = Self.seconds(of: child)
             // A child that has just ended has no time any more.
             if !used.isNaN { seconds += used }
@@ -116,7 +116,7 @@ struct CoreShare {
 struct ProcessFields {
     private let fields: [Substring]
 
-    init(of pid: Int) {
+    init(of pid: pid_t) {
         let stat = (try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)) ?? ""
         // The second field, in parentheses, may contain anything; count from the last parenthesis.
         self.fields = stat[(stat.lastIndex(of: ")") ?? stat.startIndex)...].split(separator: " ")
@@ -128,13 +128,7 @@ struct ProcessFields {
     }
 
     /// The process id of the parent; nil if the process has ended.
-    var parent: Int? { self[4] }
-
-    /// The process and its children.
-    static func family(of pid: Int) throws -> [Int] {
-        try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int($0) }
-            .filter { $0 == pid || ProcessFields(of: $0).parent == pid }
-    }
+    var parent: pid_t? { self[4].map { pid_t($0) } }
 }
 
 /// The page `/metrics` of a service.
@@ -143,11 +137,11 @@ struct MetricsPage {
     private let url: String
 
     /// - Parameter program: a started service; its first line contains the address.
-    init(of program: ChildProgram) async throws {
+    init(of program: ChildProcess) async throws {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         self.client = try TransferClient(configuration: configuration, logger: Environment.logger)
-        self.url = String(try await program.line("ready ").dropFirst("ready ".count)) + "/metrics"
+        self.url = String(try await program.waitForLine("ready ").dropFirst("ready ".count)) + "/metrics"
     }
 
     /// Returns the values of a metric by one of its labels.

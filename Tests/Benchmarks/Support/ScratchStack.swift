@@ -43,37 +43,26 @@ final class ScratchStack: Sendable {
     ///   - port: 0 for any free port.
     ///   - settings: additional settings.
     func gateway(
-        log: String = "gateway",
+        name: String = "gateway",
         core: Int? = nil,
         port: Int = 0,
         settings: [String: String] = [:]
-    ) async throws -> (program: ChildProgram, port: Int) {
+    ) async throws -> (program: ChildProcess, port: Int) {
         let listener = ["GATEWAY_PORT": "\(port)", "GATEWAY_HOST": "127.0.0.1"]
-        let program = try await ChildProgram(
-            self.programs.gatewayPath,
-            ["serve"],
-            core: core,
-            environment: self.variables.merging(listener) { $1 }.merging(settings) { $1 },
-            logFile: "\(self.folder)/\(log).log"
-        )
+        let program = try await self.start(
+            self.programs.gatewayPath, ["serve"], name: name, core: core, settings: listener.merging(settings) { $1 })
         return (program, try await Self.port(of: program))
     }
 
     /// Starts a yardstick server of this program and returns it with its port.
-    func bareServer(_ arguments: [String], core: Int? = nil) async throws -> (program: ChildProgram, port: Int) {
-        let program = try await ChildProgram(
-            ProgramOptions.ownPath,
-            arguments,
-            core: core,
-            environment: self.variables,
-            logFile: "\(self.folder)/bare.log"
-        )
+    func bareServer(_ arguments: [String], core: Int? = nil) async throws -> (program: ChildProcess, port: Int) {
+        let program = try await self.start(ProgramOptions.ownPath, arguments, name: "bare", core: core, settings: [:])
         return (program, try await Self.port(of: program))
     }
 
     /// Returns the port of the address that a server prints when it is ready.
-    static func port(of program: ChildProgram) async throws -> Int {
-        let line = try await program.line("ready ")
+    static func port(of program: ChildProcess) async throws -> Int {
+        let line = try await program.waitForLine("ready ")
         guard let port = URL(string: String(line.dropFirst("ready ".count)))?.port else {
             throw ValidationError("\(program.name) printed no port")
         }
@@ -83,27 +72,34 @@ final class ScratchStack: Sendable {
     /// Starts a dispatcher.
     ///
     /// - Parameter settings: additional settings.
-    func dispatcher(log: String = "dispatcher", settings: [String: String] = [:]) async throws -> ChildProgram {
-        try await ChildProgram(
-            self.programs.dispatcherPath,
-            ["run"],
-            environment: self.variables.merging(["METRICS_PORT": "0"]) { $1 }.merging(settings) { $1 },
-            logFile: "\(self.folder)/\(log).log"
-        )
+    func dispatcher(name: String = "dispatcher", settings: [String: String] = [:]) async throws -> ChildProcess {
+        try await self.start(
+            self.programs.dispatcherPath, ["run"], name: name, core: nil,
+            settings: ["METRICS_PORT": "0"].merging(settings) { $1 })
     }
 
-    var sandboxPath: String { self.programs.sandboxPath }
+    private func start(
+        _ program: String,
+        _ arguments: [String],
+        name: String,
+        core: Int?,
+        settings: [String: String]
+    ) async throws -> ChildProcess {
+        let words = (core.map { ["taskset", "-c", "\($0)"] } ?? []) + [program] + arguments
+        let stores = ["REDIS_URL": self.redis.url, "DATABASE_URL": self.database.url]
+        return try await ChildProcess.spawn(
+            words[0], Array(words.dropFirst()), name: name, environment: stores.merging(settings) { $1 },
+            directory: self.folder)
+    }
 
     /// The process ids of both stores' servers, which must run on this machine.
-    func servers() async throws -> (postmaster: Int, redis: Int) {
+    func servers() async throws -> (postmaster: pid_t, redis: pid_t) {
         let rows = try await self.database.pool.query("SELECT pg_backend_pid()::int8")
-        guard let backend = try rows.first?.int8(0), let postmaster = ProcessFields(of: Int(backend)).parent else {
+        guard let backend = try rows.first?.int8(0), let postmaster = ProcessFields(of: pid_t(backend)).parent else {
             throw ValidationError("PostgreSQL does not run on this machine")
         }
-        return (postmaster, try await self.redis.information("server", "process_id"))
+        return (postmaster, pid_t(try await self.redis.information("server", "process_id")))
     }
-
-    private var variables: [String: String] { ["REDIS_URL": self.redis.url, "DATABASE_URL": self.database.url] }
 }
 
 /// The programs that a benchmark starts.
@@ -294,7 +290,7 @@ struct ScratchRedis {
 
 /// A separate provider sandbox for a benchmark.
 struct ScratchSandbox {
-    let program: ChildProgram
+    let program: ChildProcess
     let control: SandboxControl
     /// The settings that make a dispatcher use this sandbox.
     let settings: [String: String]
@@ -304,15 +300,14 @@ extension ScratchStack {
     /// Starts a sandbox that records nothing and answers `slow` tokens late.
     func sandbox(slow milliseconds: Int, threads: Int = 1) async throws -> ScratchSandbox {
         let folder = "\(self.folder)/sandbox"
-        let program = try await ChildProgram(
-            self.sandboxPath,
+        let program = try await ChildProcess.spawn(
+            self.programs.sandboxPath,
             [
                 "--directory", folder, "--no-record", "--slow-milliseconds", "\(milliseconds)", "--threads",
                 "\(threads)",
             ],
-            logFile: "\(self.folder)/sandbox.log"
-        )
-        let urls = try await program.line("ready ").split(separator: " ").map(String.init)
+            name: "sandbox", directory: self.folder)
+        let urls = try await program.waitForLine("ready ").split(separator: " ").map(String.init)
         guard urls.count >= 3 else { throw ValidationError("the sandbox printed no addresses") }
         let authority = "\(folder)/ca.pem"
         let key = try APNSKeyFacts(file: "\(folder)/apns.json")
