@@ -8,10 +8,6 @@ import Testing
 /// Messages of clients of the native dialect.
 @Suite(.timeLimit(.minutes(10)))
 struct NativeClientTests {
-    private static func notify(_ stack: Stack, _ title: String) async throws {
-        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
-    }
-
     /// The titles in a sync.
     private static func titles(_ sync: JSONValue) -> [String] {
         (sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
@@ -22,7 +18,7 @@ struct NativeClientTests {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            for number in 1...3 { try await Self.notify(stack, "n\(number)") }
+            for number in 1...3 { try await stack.notify("ada", "n\(number)") }
             try await eventually("all come") { socket.titles == ["n1", "n2", "n3"] }
 
             try await socket.send(json: #"{"type":"resume","version":1}"#)
@@ -41,7 +37,7 @@ struct NativeClientTests {
             let fault = try await socket.first("error")
             #expect(fault["reason"]?.string == "version must be a whole number from 0")
             #expect(fault["ref"]?.string == "r")
-            try await Self.notify(stack, "n4")
+            try await stack.notify("ada", "n4")
             try await eventually("it goes on") { socket.titles == ["n1", "n2", "n3", "n4"] }
         }
     }
@@ -76,7 +72,7 @@ struct NativeClientTests {
             try await stack.query("SELECT carillon.begin_epoch()")
             let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            try await Self.notify(stack, "n1")
+            try await stack.notify("ada", "n1")
             try await eventually("it comes") { socket.titles == ["n1"] }
             #expect(socket.all("sync").allSatisfy { $0["reset"]?.bool == false })
         }
@@ -88,7 +84,7 @@ struct NativeClientTests {
             let gateway = try await stack.startBoth()
             let socket = try await TestSocket.synced(
                 port: gateway.port, user: "ada", behaviour: TestSocket.Behaviour(answersPings: false))
-            for title in ["named", "unnamed"] { try await Self.notify(stack, title) }
+            for title in ["named", "unnamed"] { try await stack.notify("ada", title) }
             try await eventually("both come, and a ping asks for confirmation") {
                 socket.titles == ["named", "unnamed"] && socket.pings > 0
             }

@@ -25,10 +25,6 @@ struct SocketIOClientTests {
         )
     }
 
-    private static func notify(_ stack: Stack, _ title: String) async throws {
-        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
-    }
-
     @Test(
         "a client gets a sync, notifications and answers on every transport",
         arguments: ["websocket", "polling", "both"])
@@ -36,8 +32,8 @@ struct SocketIOClientTests {
         let transports = name == "both" ? "polling,websocket" : name
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            try await Self.notify(stack, "n0")
-            try await Self.notify(stack, "n1")
+            try await stack.notify("ada", "n0")
+            try await stack.notify("ada", "n1")
             try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 2 }
             let client = try await Self.client(
                 stack, gateway, transports: transports,
@@ -57,7 +53,7 @@ struct SocketIOClientTests {
             #expect(try await client.answer("nonsense")["status"]?.string == "error")
             try await eventually("the read arrives") { client.events("notification_read").count == 1 }
             #expect(client.events("notification_read").first?["notification_id"] == sync.first?["id"])
-            for number in 2...4 { try await Self.notify(stack, "n\(number)") }
+            for number in 2...4 { try await stack.notify("ada", "n\(number)") }
             try await eventually("all come") { client.titles.sorted() == ["n2", "n3", "n4"] }
             try await eventually("they are confirmed") {
                 let statuses = try await stack.statuses(user: "ada")
@@ -73,7 +69,7 @@ struct SocketIOClientTests {
             let gateway = try await stack.startBoth()
             let client = try await Self.client(stack, gateway, transports: "polling")
             _ = try await client.wait(for: "ready")
-            for number in 0..<100 { try await Self.notify(stack, "n\(number)") }
+            for number in 0..<100 { try await stack.notify("ada", "n\(number)") }
             try await eventually("all come") { client.titles.count >= 100 }
             // The library handles each in its own thread, so they are noted in any order.
             let versions = client.events("notification").compactMap { $0["version"]?.integer }
@@ -82,7 +78,7 @@ struct SocketIOClientTests {
             // A first sync has room for a hundred, and says if there are more.
             for hasMore in [false, true] {
                 if hasMore {
-                    try await Self.notify(stack, "n100")
+                    try await stack.notify("ada", "n100")
                     try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 101 }
                 }
                 let late = try await Self.client(stack, gateway)
@@ -97,7 +93,7 @@ struct SocketIOClientTests {
     func several() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            for number in 0...3 { try await Self.notify(stack, "n\(number)") }
+            for number in 0...3 { try await stack.notify("ada", "n\(number)") }
             try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 4 }
             let phone = try await Self.client(stack, gateway, transports: "polling")
             let desk = try await Self.client(stack, gateway)
@@ -172,7 +168,7 @@ struct SocketIOClientTests {
             #expect(client.events("error").isEmpty)
             let refused = try await stale.wait(for: "refused ")
             #expect(refused.contains("Not authorized"))
-            try await Self.notify(stack, "next")
+            try await stack.notify("ada", "next")
             try await eventually("it goes on") { client.titles == ["next"] }
             #expect(stale.titles.isEmpty)
         }
@@ -187,13 +183,13 @@ struct SocketIOClientTests {
             _ = try await client.wait(for: "ready")
             gateway.process.send(SIGKILL)
             try await gateway.process.waitForExit()
-            try await Self.notify(stack, "missed")
+            try await stack.notify("ada", "missed")
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
             _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
             try await eventually("it comes back") { client.events("sync").count == 2 }
             let sync = client.events("sync").last?["notifications"]?.array ?? []
             #expect(sync.compactMap { $0["title"]?.string } == ["missed"])
-            try await Self.notify(stack, "next")
+            try await stack.notify("ada", "next")
             try await eventually("it goes on") { client.titles == ["next"] }
         }
     }

@@ -100,4 +100,15 @@ struct SocketIOPollingTests {
             #expect(packets == ["6", "1"], "\(packets)")
         }
     }
+
+    @Test("a client that sends bytes is refused, and its session ends")
+    func bytes() async throws {
+        try await Self.withClient { client in
+            let body = #"451-["mark_read",{"_placeholder":true,"num":0}]"# + Self.separator + "bAQID"
+            let refusal = try await client.send(.post, body)
+            #expect(refusal == #"{"code":3,"message":"Bad request"}"#)
+            let end = try await client.send(.get)
+            #expect(end == #"{"code":1,"message":"Session ID unknown"}"#)
+        }
+    }
 }
