@@ -16,7 +16,8 @@ struct ConformanceHub: SignalRHub {
                 keepAliveInterval: Int64(options.pingInterval),
                 clientTimeout: Int64(options.pingInterval + options.pingTimeout)
             ),
-            webSocket: WebSocketLimits(maximumMessage: max(options.maximumPayload, 1024 * 1024))
+            webSocket: WebSocketLimits(maximumMessage: max(options.maximumPayload, 1024 * 1024)),
+            wallClock: { Timestamp(milliseconds: SignalREndpoint.uptime()) }
         )
         configuration.allowsStatefulReconnect = options.allowsRecovery
         configuration.tick = .milliseconds(Int64(max(10, min(1000, options.pingInterval / 4))))
@@ -56,7 +57,8 @@ private final class ConformanceHubApplication: SignalRApplication {
         }
         switch (method, arguments.count) {
         case ("Echo", 1):
-            self.connection?.send(SignalRRecord(.invocation(.init(target: "Receive", arguments: arguments))))
+            let encoded = arguments.map { JSONWriter.bytes(of: $0) }
+            self.connection?.send(SignalRRecord(target: "Receive", encodedArguments: encoded))
             self.connection?.complete(call.number, .result(arguments[0]))
         case ("Add", 2):
             guard let first = arguments[0].integer, let second = arguments[1].integer else {

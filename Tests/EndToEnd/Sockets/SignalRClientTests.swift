@@ -192,9 +192,7 @@ struct SignalRClientTests {
 
     /// Both outputs of a client.
     private static func output(of process: ChildProcess) -> String {
-        [process.outputFile, process.errorFile]
-            .map { (try? String(contentsOfFile: $0, encoding: .utf8)) ?? "" }
-            .joined()
+        process.output() + process.errors()
     }
 
     @Test(
@@ -265,9 +263,6 @@ struct SignalRClientTests {
     func killed() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth(environment: ["GATEWAY_PORT": "\(try FreePort.next())"])
-            func notify(_ title: String) async throws {
-                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
-            }
             let process = try await Self.start(
                 ["signalr_pysignalr.py"],
                 "stay",
@@ -280,7 +275,7 @@ struct SignalRClientTests {
                     .map { String($0.dropFirst("received ".count)) }
             }
             _ = try await process.waitForLine("listening")
-            try await notify("before")
+            try await stack.notify("ada", "before")
             try await eventually("it comes") { received() == ["before"] }
             // Unconfirmed notifications would be sent again.
             try await eventually("it is noted") {
@@ -288,14 +283,14 @@ struct SignalRClientTests {
             }
             gateway.process.send(SIGKILL)
             try await gateway.process.waitForExit()
-            try await notify("missed")
+            try await stack.notify("ada", "missed")
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 2 }
             let second = try await stack.startGateway(
                 name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
             // It retries after five seconds, then at growing intervals. Only the new connection can
             // print this count.
             _ = try await process.waitForLine("unread 2")
-            try await notify("next")
+            try await stack.notify("ada", "next")
             try await eventually("it goes on") { received().last == "next" }
             #expect(received() == ["before", "missed", "next"])
             let inbox = try await second.call(.get, "/v1/notifications", token: Stack.token(user: "ada"))

@@ -118,13 +118,9 @@ extension SignalRReconnectTests {
 /// SignalR clients that return after an absence and do not say what they already have.
 @Suite(.timeLimit(.minutes(10)))
 struct SignalRAbsenceTests {
-    private static func notify(_ stack: Stack, _ title: String) async throws {
-        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
-    }
-
     /// Sends a notification while the user is offline and waits until it is settled.
     private static func miss(_ stack: Stack, _ title: String) async throws {
-        try await Self.notify(stack, title)
+        try await stack.notify("ada", title)
         try await eventually("it is settled") { try await stack.statuses(user: "ada")[title] == "sent" }
     }
 
@@ -142,7 +138,7 @@ struct SignalRAbsenceTests {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             let first = try await TestSignalR.synced(gateway, user: "ada")
-            try await Self.notify(stack, "seen")
+            try await stack.notify("ada", "seen")
             try await eventually("it is confirmed") { try await stack.statuses(user: "ada")["seen"] == "delivered" }
             await first.close()
             try await Self.waitUntilGone(stack, 1)
@@ -151,7 +147,7 @@ struct SignalRAbsenceTests {
             let second = try await TestSignalR.synced(gateway, user: "ada")
             #expect(second.messages.receivedTitles == ["m1", "m2"])
             #expect(second.messages.counts == [3])
-            try await Self.notify(stack, "next")
+            try await stack.notify("ada", "next")
             try await eventually("it goes on") { second.messages.receivedTitles == ["m1", "m2", "next"] }
             try await eventually("all are confirmed") {
                 try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 4 0") }
@@ -173,7 +169,7 @@ struct SignalRAbsenceTests {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             let first = try await TestSignalR.synced(gateway, user: "ada")
-            try await Self.notify(stack, "seen")
+            try await stack.notify("ada", "seen")
             try await eventually("its bookmark is stored") {
                 try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
             }
@@ -216,7 +212,7 @@ struct SignalRAbsenceTests {
             let first = try await TestSignalR.synced(gateway, user: "ada")
             await first.close()
             try await Self.waitUntilGone(stack, 1)
-            for number in 1...105 { try await Self.notify(stack, "n\(number)") }
+            for number in 1...105 { try await stack.notify("ada", "n\(number)") }
             try await eventually("they are settled") {
                 try await stack.statuses(user: "ada").values.count { $0 == "sent" } == 105
             }

@@ -19,13 +19,8 @@ struct SignalRTarget: FuzzTarget {
             case let handshake: kinds.append(String("\(handshake)".prefix { $0 != "(" }))
             }
             do throws(SignalRFault) {
-                guard let message = try SignalRDecoder.message(record) else {
-                    kinds.append("ignored")
-                    continue
-                }
-                kinds.append(String("\(message)".prefix { $0 != "(" }))
-                let again = try SignalRDecoder.message(Array(SignalRRecord(message).bytes.dropLast()))
-                if again != message { return FuzzOutcome("faulty", fault: "a message changes when written and read") }
+                let message = try SignalRDecoder.message(record)
+                kinds.append(message.map { String("\($0)".prefix { $0 != "(" }) } ?? "unknown")
             } catch {
                 kinds.append("\(error.code) \(error.place == nil)")
             }

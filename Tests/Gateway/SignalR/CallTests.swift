@@ -125,7 +125,7 @@ struct CallTests {
         #expect(stream.invocation.isStream)
         let refusal = wire.connection.complete(stream.number, .error("x"), now: 1)
         #expect(refusal.written == #"{"type":3,"invocationId":"2","error":"x"}|"#)
-        #expect(refusal.calls.map(\.invocation.streamIDs) == [["u"]])
+        #expect(refusal.targets == ["Up"])
         #expect(wire.connection.isOpen)
     }
 }

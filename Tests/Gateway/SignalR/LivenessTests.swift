@@ -108,8 +108,7 @@ struct LivenessTests {
     @Test(
         "closes on a protocol violation without allowing a reconnect, after handling earlier messages",
         arguments: [
-            (#"{"type":3,"invocationId":"1","result":1,"error":"x"}|"#, SignalRFault.Code.invalidMessage),
-            ("x|", .invalidJSON), ("|", .invalidJSON), (#"{"type":1,"target":"B"}|"#, .invalidMessage),
+            ("x|", SignalRFault.Code.invalidJSON), ("|", .invalidJSON), (#"{"type":1,"target":"B"}|"#, .invalidMessage),
             (#"{"type":1,"target":"B","arguments":["\#(String(repeating: "x", count: 32 * 1024))"]}|"#, .recordTooLong),
         ]
     )
@@ -320,7 +319,7 @@ struct StatefulReconnectTests {
         _ = wire.connection.transportLost(now: 1000)
         #expect(wire.connection.isOpen)
         #expect(wire.receive(Self.call("A"), now: 2000).isEmpty)
-        #expect(wire.connection.push(SignalRRecord(.ping), now: 2000) == .refused(.detached))
+        #expect(wire.connection.push(.ping, now: 2000) == .refused(.detached))
         #expect(wire.connection.tick(now: 15_999).isEmpty)
         #expect(wire.connection.tick(now: 16_000) == [.end(.detachedTooLong)])
         #expect(wire.connection.reattach(now: 16_001) == nil)

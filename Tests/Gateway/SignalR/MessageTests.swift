@@ -13,58 +13,60 @@ struct MessageTests {
         try SignalRDecoder.message(Array(text.utf8))
     }
 
-    private static let table: [(SignalRMessage, String)] = [
+    private static let table: [(String, SignalRMessage)] = [
         (
-            .invocation(SignalRInvocation(target: "Send", arguments: [.number("42"), .string("x"), .null])),
-            #"{"type":1,"target":"Send","arguments":[42,"x",null]}"#
+            #"{"type":1,"target":"Send","arguments":[42,"x",null]}"#,
+            .invocation(SignalRInvocation(target: "Send", arguments: [.number("42"), .string("x"), .null]))
         ),
         (
-            .invocation(
-                SignalRInvocation(
-                    target: "Add", arguments: [], invocationID: "7", streamIDs: ["a", "b"],
-                    headers: ["k": "v", "a": ""])),
-            #"{"type":1,"headers":{"a":"","k":"v"},"invocationId":"7","target":"Add","arguments":[],"streamIds":["a","b"]}"#
+            #"{"type":1,"headers":{"k":"v"},"invocationId":"7","target":"Add","arguments":[],"streamIds":["a"]}"#,
+            .invocation(SignalRInvocation(target: "Add", arguments: [], invocationID: "7"))
         ),
         (
-            .invocation(SignalRInvocation(target: "S", arguments: [.array([])], invocationID: "1", isStream: true)),
-            #"{"type":4,"invocationId":"1","target":"S","arguments":[[]]}"#
+            #"{"type":4,"invocationId":"1","target":"S","arguments":[[]]}"#,
+            .invocation(SignalRInvocation(target: "S", arguments: [.array([])], invocationID: "1", isStream: true))
         ),
-        (.streamItem(invocationID: "1", item: .object([])), #"{"type":2,"invocationId":"1","item":{}}"#),
-        (.streamItem(invocationID: "1", item: .null), #"{"type":2,"invocationId":"1","item":null}"#),
-        (.completion(SignalRCompletion(invocationID: "1", outcome: .void)), #"{"type":3,"invocationId":"1"}"#),
-        (
-            .completion(SignalRCompletion(invocationID: "1", outcome: .result(.null))),
-            #"{"type":3,"invocationId":"1","result":null}"#
-        ),
-        (
-            .completion(SignalRCompletion(invocationID: "1", outcome: .result(.bool(true)))),
-            #"{"type":3,"invocationId":"1","result":true}"#
-        ),
-        (
-            .completion(SignalRCompletion(invocationID: "1", outcome: .error("a\u{1E}\"b"))),
-            #"{"type":3,"invocationId":"1","error":"a\u001e\"b"}"#
-        ),
-        (.cancelInvocation(invocationID: "1"), #"{"type":5,"invocationId":"1"}"#),
-        (.ping, #"{"type":6}"#),
-        (.close(error: nil, allowReconnect: false), #"{"type":7}"#),
-        (.close(error: nil, allowReconnect: true), #"{"type":7,"allowReconnect":true}"#),
-        (.close(error: "x", allowReconnect: true), #"{"type":7,"error":"x","allowReconnect":true}"#),
-        (.acknowledgement(sequenceID: 9), #"{"type":8,"sequenceId":9}"#),
-        (.sequence(sequenceID: 1), #"{"type":9,"sequenceId":1}"#),
+        (#"{"type":2,"invocationId":"1","item":{}}"#, .ignored),
+        (#"{"type":3,"invocationId":"1","result":null}"#, .ignored),
+        (#"{"type":5,"invocationId":"1"}"#, .ignored),
+        (#"{"type":6}"#, .ping),
+        (#"{"type":7}"#, .close),
+        (#"{"type":7,"error":"x","allowReconnect":true}"#, .close),
+        (#"{"type":8,"sequenceId":9}"#, .acknowledgement(sequenceID: 9)),
+        (#"{"type":9,"sequenceId":1}"#, .sequence(sequenceID: 1)),
     ]
 
-    @Test("encodes and decodes every type", arguments: table)
-    func bothWays(_ message: SignalRMessage, _ text: String) throws {
-        let record = SignalRRecord(message)
-        #expect(Wire.text(record.bytes) == text + "|")
-        #expect(record.isCounted == message.isCounted)
+    @Test("decodes every type", arguments: table)
+    func decodes(_ text: String, _ message: SignalRMessage) throws {
         let decoded = try Self.decode(text)
         #expect(decoded == message)
     }
 
+    @Test(
+        "encodes answers and control messages",
+        arguments: [
+            (.completion(invocationID: "1", .void), #"{"type":3,"invocationId":"1"}"#),
+            (.completion(invocationID: "1", .result(.null)), #"{"type":3,"invocationId":"1","result":null}"#),
+            (.completion(invocationID: "1", .result(.bool(true))), #"{"type":3,"invocationId":"1","result":true}"#),
+            (
+                .completion(invocationID: "1", .error("a\u{1E}\"b")),
+                #"{"type":3,"invocationId":"1","error":"a\u001e\"b"}"#
+            ),
+            (.ping, #"{"type":6}"#),
+            (.close(error: nil, allowReconnect: false), #"{"type":7}"#),
+            (.close(error: "x", allowReconnect: true), #"{"type":7,"error":"x","allowReconnect":true}"#),
+            (.acknowledgement(sequenceID: 9), #"{"type":8,"sequenceId":9}"#),
+            (.sequence(sequenceID: 1), #"{"type":9,"sequenceId":1}"#),
+        ] as [(SignalRRecord, String)]
+    )
+    func encodes(_ record: SignalRRecord, _ text: String) {
+        #expect(Wire.text(record.bytes) == text + "|")
+        #expect(record.isCounted == text.hasPrefix(#"{"type":3"#))
+    }
+
     @Test("numbers types 1 to 5 only")
     func counted() {
-        let counted = Self.table.filter { $0.0.isCounted }.map { $0.1.dropFirst(8).prefix(1) }
+        let counted = Self.table.filter { $0.1.isCounted }.map { $0.0.dropFirst(8).prefix(1) }
         #expect(Set(counted) == ["1", "2", "3", "4", "5"])
     }
 
@@ -72,7 +74,7 @@ struct MessageTests {
         "accepts properties in any order, skips unknown ones and treats null as absent",
         arguments: [
             #"{"arguments":[1],"target":"A","type":1}"#,
-            #"{"x":{"type":3,"y":[{}]},"arguments":[1],"invocationId":null,"type":1,"target":"A","headers":null}"#,
+            #"{"x":{"type":3,"y":[{}]},"arguments":[1],"invocationId":null,"type":1,"target":"A","headers":[]}"#,
             #" { "type" : 1 , "target" : "\u0041" , "arguments" : [ 1 ] , "streamIds" : null , "error" : 5 } "#,
             #"{"type":1,"target":"A","arguments":[1],"invocationId":""}"#,
         ]
@@ -80,12 +82,6 @@ struct MessageTests {
     func free(_ text: String) throws {
         let message = try Self.decode(text)
         #expect(message == .invocation(SignalRInvocation(target: "A", arguments: [.number("1")])))
-    }
-
-    @Test("reads a result whose error is null")
-    func nullError() throws {
-        let message = try Self.decode(#"{"type":3,"invocationId":"1","error":null,"result":1}"#)
-        #expect(message == .completion(SignalRCompletion(invocationID: "1", outcome: .result(.number("1")))))
     }
 
     @Test("ignores unknown types", arguments: ["0", "10", "-1", "9223372036854775807"])
@@ -103,16 +99,8 @@ struct MessageTests {
             (#"{"type":1,"target":"A"}"#, "arguments"), (#"{"type":1,"target":"A","arguments":{}}"#, "arguments"),
             (#"{"type":1,"target":"A","arguments":null}"#, "arguments"),
             (#"{"type":1,"target":"A","arguments":[],"invocationId":1}"#, "invocationId"),
-            (#"{"type":1,"target":"A","arguments":[],"streamIds":"a"}"#, "streamIds"),
-            (#"{"type":1,"target":"A","arguments":[],"streamIds":[1]}"#, "streamIds"),
-            (#"{"type":1,"target":"A","arguments":[],"headers":[]}"#, "headers"),
-            (#"{"type":1,"target":"A","arguments":[],"headers":{"a":1}}"#, "headers"),
             (#"{"type":4,"target":"A","arguments":[]}"#, "invocationId"),
             (#"{"type":4,"target":"A","arguments":[],"invocationId":""}"#, "invocationId"),
-            (#"{"type":2,"invocationId":"1"}"#, "item"), (#"{"type":2,"item":1}"#, "invocationId"),
-            (#"{"type":3}"#, "invocationId"), (#"{"type":3,"invocationId":"1","result":1,"error":"x"}"#, "error"),
-            (#"{"type":3,"invocationId":"1","error":1}"#, "error"), (#"{"type":5}"#, "invocationId"),
-            (#"{"type":7,"error":1}"#, "error"), (#"{"type":7,"allowReconnect":"yes"}"#, "allowReconnect"),
             (#"{"type":8}"#, "sequenceId"), (#"{"type":9,"sequenceId":"1"}"#, "sequenceId"),
         ]
     )

@@ -26,7 +26,8 @@ struct DirectoryTests {
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
             connection: .standard,
-            webSocket: WebSocketLimits(maximumMessage: 1024)
+            webSocket: WebSocketLimits(maximumMessage: 1024),
+            wallClock: { Tokens.now }
         )
         let connection = SignalRConnection(
             id: id,
@@ -223,7 +224,8 @@ struct AwayTests {
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
             connection: .standard,
-            webSocket: WebSocketLimits(maximumMessage: 1024)
+            webSocket: WebSocketLimits(maximumMessage: 1024),
+            wallClock: { Tokens.now }
         )
         let connection = SignalRConnection(
             id: "id",
@@ -483,7 +485,8 @@ struct OpeningTests {
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
             connection: .standard,
-            webSocket: WebSocketLimits(maximumMessage: 1024, maximumOutbound: maximumOutbound)
+            webSocket: WebSocketLimits(maximumMessage: 1024, maximumOutbound: maximumOutbound),
+            wallClock: { Tokens.now }
         )
         let connection = SignalRConnection(
             id: "id",
@@ -605,7 +608,8 @@ struct FarSocketTests {
             offer: .init(owner: "ada", usesStatefulReconnect: false),
             transport: .webSockets,
             node: SignalRNode(
-                configuration: SignalREndpointConfiguration(path: "/hub", connection: .standard, webSocket: limits)),
+                configuration: SignalREndpointConfiguration(
+                    path: "/hub", connection: .standard, webSocket: limits, wallClock: { Tokens.now })),
             eventLoop: loop
         )
         let channel = EmbeddedChannel()
@@ -614,6 +618,7 @@ struct FarSocketTests {
         let handler = WebSocketHandler(application: socket, limits: limits)
         try channel.pipeline.syncOperations.addHandler(handler)
         try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+        connection.receive(Array(#"{"protocol":"json","version":1}"#.utf8) + [0x1E])
         func reads() -> Bool {
             channel.options.last { $0.option is ChannelOptions.Types.AutoReadOption }?.value as? Bool ?? true
         }
@@ -635,6 +640,73 @@ struct FarSocketTests {
         for _ in 0..<2 { try channel.writeInbound(pings) }
         loop.run()
         #expect(!reads(), "the hub has paused reading")
+        connection.drop()
+    }
+}
+
+@Suite("Messages of SignalR clients", .timeLimit(.minutes(10)))
+struct ClientMessageTests {
+    private static let handshake = record(#"{"protocol":"json","version":1}"#)
+    private static let ping = record(#"{"type":6}"#)
+
+    private static func record(_ json: String) -> [UInt8] { Array(json.utf8) + [0x1E] }
+
+    /// A text frame, masked with zeros.
+    private static func frame(_ payload: [UInt8]) -> ByteBuffer {
+        let count = payload.count
+        let length = count < 126 ? [0x80 | UInt8(count)] : [0xFE, UInt8(count >> 8), UInt8(count & 0xFF)]
+        return ByteBuffer(bytes: [0x81] + length + [0, 0, 0, 0] + payload)
+    }
+
+    /// Opens a WebSocket of the notification hub.
+    private static func open(
+        _ harness: HubHarness
+    ) throws -> (connection: SignalRConnection, channel: EmbeddedChannel) {
+        let loop = harness.eventLoop
+        let limits = harness.hub.configuration.webSocketLimits
+        let connection = SignalRConnection(
+            id: "id",
+            offer: .init(owner: "ada", usesStatefulReconnect: false),
+            transport: .webSockets,
+            node: SignalRNode(
+                configuration: SignalREndpointConfiguration(
+                    path: "/hub", connection: .standard, webSocket: limits, wallClock: { Tokens.now })),
+            eventLoop: loop
+        )
+        let shard = try #require(harness.hub.shard(on: loop))
+        let identity = SocketIdentity(user: "ada", expiresAt: nil)
+        let session = SocketSession(connection: "c", identity: identity, since: nil, shard: shard)
+        connection.begin(SignalRWire(session: session))
+        let socket = SignalRSocket(number: 1, connection: LoopReference(connection, eventLoop: loop), eventLoop: loop)
+        let channel = EmbeddedChannel(handler: WebSocketHandler(application: socket, limits: limits), loop: loop)
+        try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+        return (connection, channel)
+    }
+
+    @Test("are counted one by one, however many come in one frame", arguments: [(120, false), (121, true)])
+    func records(count: Int, isTooMany: Bool) throws {
+        let harness = try HubHarness()
+        let (connection, channel) = try Self.open(harness)
+        try channel.writeInbound(Self.frame(Self.handshake))
+        try channel.writeInbound(Self.frame([[UInt8]](repeating: Self.ping, count: count).flatMap(\.self)))
+        var written: [UInt8] = []
+        while let buffer = try channel.readOutbound(as: ByteBuffer.self) { written += buffer.readableBytesView }
+        // A close frame with 1008.
+        #expect((Array(written.suffix(4)) == [0x88, 0x02, 0x03, 0xF0]) == isTooMany)
+        #expect(connection.state.isClosed == isTooMany)
+        connection.drop()
+    }
+
+    @Test("are limited before the handshake, too", arguments: [(119, false), (121, true)])
+    func strays(count: Int, isTooMany: Bool) throws {
+        let harness = try HubHarness()
+        let (connection, channel) = try Self.open(harness)
+        // Pings of the WebSocket without a payload, masked with zeros.
+        let ping: [UInt8] = [0x89, 0x80, 0, 0, 0, 0]
+        try channel.writeInbound(ByteBuffer(bytes: [[UInt8]](repeating: ping, count: count).flatMap(\.self)))
+        #expect(channel.isActive == !isTooMany)
+        if !isTooMany { try channel.writeInbound(Self.frame(Self.handshake)) }
+        #expect(connection.state.isOpen == !isTooMany)
         connection.drop()
     }
 }

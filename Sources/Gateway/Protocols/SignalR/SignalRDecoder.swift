@@ -23,15 +23,9 @@ package enum SignalRDecoder {
         guard let type = type.integer else { throw .wrongType("type", "Number") }
         switch type {
         case 1, 4: return .invocation(try Self.invocation(value, isStream: type == 4))
-        case 2:
-            guard let item = value["item"] else { throw .missing("item") }
-            return .streamItem(invocationID: try Self.invocationID(value), item: item)
-        case 3: return .completion(try Self.completion(value))
-        case 5: return .cancelInvocation(invocationID: try Self.invocationID(value))
+        case 2, 3, 5: return .ignored
         case 6: return .ping
-        case 7:
-            return .close(
-                error: try Self.text("error", of: value), allowReconnect: try Self.flag("allowReconnect", of: value))
+        case 7: return .close
         case 8: return .acknowledgement(sequenceID: try Self.sequenceID(value))
         case 9: return .sequence(sequenceID: try Self.sequenceID(value))
         default: return nil
@@ -43,45 +37,12 @@ package enum SignalRDecoder {
         guard let target = try Self.text("target", of: value), !target.isEmpty else { throw .missing("target") }
         guard let arguments = value["arguments"] else { throw .missing("arguments") }
         guard let arguments = arguments.array else { throw .wrongType("arguments", "Array") }
-        var streamIDs: [String] = []
-        if let list = Self.present("streamIds", of: value) {
-            guard let texts = list.strings else { throw .wrongType("streamIds", "Array of String") }
-            streamIDs = texts
-        }
         return SignalRInvocation(
             target: target,
             arguments: arguments,
             invocationID: invocationID == "" ? nil : invocationID,
-            streamIDs: streamIDs,
-            headers: try Self.headers(value),
             isStream: isStream
         )
-    }
-
-    private static func headers(_ value: JSONValue) throws(SignalRFault) -> [String: String] {
-        guard let object = Self.present("headers", of: value) else { return [:] }
-        guard let members = object.object else { throw .wrongType("headers", "Object") }
-        var headers: [String: String] = [:]
-        for member in members {
-            guard let text = member.value.string else { throw .wrongType("headers", "Object of String") }
-            headers[member.key] = text
-        }
-        return headers
-    }
-
-    private static func completion(_ value: JSONValue) throws(SignalRFault) -> SignalRCompletion {
-        let invocationID = try Self.invocationID(value)
-        let error = try Self.text("error", of: value)
-        let outcome: SignalRCompletion.Outcome
-        switch (value["result"], error) {
-        case (.some, .some):
-            throw SignalRFault(
-                .invalidMessage, "The 'error' and 'result' properties are mutually exclusive.", at: "error")
-        case (nil, let error?): outcome = .error(error)
-        case (let result?, nil): outcome = .result(result)
-        case (nil, nil): outcome = .void
-        }
-        return SignalRCompletion(invocationID: invocationID, outcome: outcome)
     }
 
     private static func invocationID(_ value: JSONValue) throws(SignalRFault) -> String {
@@ -96,20 +57,9 @@ package enum SignalRDecoder {
     }
 
     private static func text(_ property: String, of value: JSONValue) throws(SignalRFault) -> String? {
-        guard let member = Self.present(property, of: value) else { return nil }
+        guard let member = value[property], member != .null else { return nil }
         guard let text = member.string else { throw .wrongType(property, "String") }
         return text
-    }
-
-    private static func flag(_ property: String, of value: JSONValue) throws(SignalRFault) -> Bool {
-        guard let member = Self.present(property, of: value) else { return false }
-        guard let flag = member.bool else { throw .wrongType(property, "Boolean") }
-        return flag
-    }
-
-    private static func present(_ property: String, of value: JSONValue) -> JSONValue? {
-        guard let member = value[property], member != .null else { return nil }
-        return member
     }
 }
 

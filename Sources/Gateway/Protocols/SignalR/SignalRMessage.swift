@@ -3,20 +3,16 @@
 
 import Core
 
-/// A hub protocol message (types 1 to 9 of its specification).
+/// A client's message (types 1 to 9 of the hub protocol's specification).
 package enum SignalRMessage: Sendable, Equatable {
     /// Types 1 and 4.
     case invocation(SignalRInvocation)
-    /// Type 2: an item of an invocation's stream, in either direction.
-    case streamItem(invocationID: String, item: JSONValue)
-    /// Type 3.
-    case completion(SignalRCompletion)
-    /// Type 5: the client wants no more items.
-    case cancelInvocation(invocationID: String)
+    /// Types 2, 3 and 5: the server awaits no results, and no method sends or reads a stream.
+    case ignored
     /// Type 6.
     case ping
     /// Type 7.
-    case close(error: String?, allowReconnect: Bool)
+    case close
     /// Type 8: all counted messages up to this number have arrived.
     case acknowledgement(sequenceID: Int64)
     /// Type 9: the number of the next counted message.
@@ -25,37 +21,25 @@ package enum SignalRMessage: Sendable, Equatable {
     /// Whether stateful reconnect counts and repeats the message: types 1 to 5.
     var isCounted: Bool {
         switch self {
-        case .invocation, .streamItem, .completion, .cancelInvocation: true
+        case .invocation, .ignored: true
         case .ping, .close, .acknowledgement, .sequence: false
         }
     }
 }
 
-/// A call of a method on the other side.
+/// A client's call of a method.
 package struct SignalRInvocation: Sendable, Equatable {
     package let target: String
     package let arguments: [JSONValue]
     /// Nil if no answer is wanted; a stream always has one.
     let invocationID: String?
-    /// The ids of the streams that the caller sends with the call.
-    let streamIDs: [String]
-    let headers: [String: String]
     /// Whether the answer is a stream (type 4).
     package let isStream: Bool
 
-    package init(
-        target: String,
-        arguments: [JSONValue],
-        invocationID: String? = nil,
-        streamIDs: [String] = [],
-        headers: [String: String] = [:],
-        isStream: Bool = false
-    ) {
+    package init(target: String, arguments: [JSONValue], invocationID: String? = nil, isStream: Bool = false) {
         self.target = target
         self.arguments = arguments
         self.invocationID = invocationID
-        self.streamIDs = streamIDs
-        self.headers = headers
         self.isStream = isStream
     }
 
@@ -65,26 +49,20 @@ package struct SignalRInvocation: Sendable, Equatable {
     }
 }
 
-/// The end of an invocation or of a stream.
-package struct SignalRCompletion: Sendable, Equatable {
-    /// The result of an invocation, or its error.
-    package enum Outcome: Sendable, Equatable {
-        case void
-        case result(JSONValue)
-        case error(String)
-    }
-
-    let invocationID: String
-    let outcome: Outcome
+/// The answer to a call.
+package enum SignalROutcome: Sendable, Equatable {
+    case void
+    case result(JSONValue)
+    case error(String)
 }
 
 /// An encoded message with its separator, which many connections can share.
 package struct SignalRRecord: Sendable, Equatable {
     package let bytes: [UInt8]
-    /// The message's ``SignalRMessage/isCounted``.
+    /// Whether stateful reconnect counts and repeats the message: types 1 to 5.
     let isCounted: Bool
 
-    static let ping = SignalRRecord(.ping)
+    static let ping = SignalRRecord(type: 6) { _ in }
 
     /// Encodes an invocation of a client method that wants no answer.
     ///
@@ -93,89 +71,51 @@ package struct SignalRRecord: Sendable, Equatable {
     ///   - encodedArguments: JSON texts, written as is. Valid JSON contains no raw byte 0x1E, so it
     ///     cannot end the record early.
     package init(target: String, encodedArguments: [[UInt8]]) {
-        var writer = JSONWriter(capacity: encodedArguments.reduce(64) { $0 + $1.count + 1 })
-        writer.beginObject()
-        writer.member("type", 1)
-        writer.member("target", target)
-        writer.key("arguments")
-        writer.beginArray()
-        for argument in encodedArguments { writer.raw(argument) }
-        writer.endArray()
-        writer.endObject()
-        self.init(writer, isCounted: true)
-    }
-
-    package init(_ message: SignalRMessage) {
-        var writer = JSONWriter(capacity: 128)
-        writer.beginObject()
-        writer.key("type")
-        switch message {
-        case .invocation(let invocation): Self.write(invocation, to: &writer)
-        case .streamItem(let invocationID, let item):
-            writer.integer(2)
-            writer.member("invocationId", invocationID)
-            writer.member("item", item)
-        case .completion(let completion): Self.write(completion, to: &writer)
-        case .cancelInvocation(let invocationID):
-            writer.integer(5)
-            writer.member("invocationId", invocationID)
-        case .ping: writer.integer(6)
-        case .close(let error, let allowReconnect):
-            writer.integer(7)
-            if let error {
-                writer.member("error", error)
-            }
-            if allowReconnect {
-                writer.member("allowReconnect", true)
-            }
-        case .acknowledgement(let sequenceID):
-            writer.integer(8)
-            writer.member("sequenceId", sequenceID)
-        case .sequence(let sequenceID):
-            writer.integer(9)
-            writer.member("sequenceId", sequenceID)
+        let capacity = encodedArguments.reduce(64) { $0 + $1.count + 1 }
+        self.init(type: 1, isCounted: true, capacity: capacity) { writer in
+            writer.member("target", target)
+            writer.key("arguments")
+            writer.beginArray()
+            for argument in encodedArguments { writer.raw(argument) }
+            writer.endArray()
         }
-        writer.endObject()
-        self.init(writer, isCounted: message.isCounted)
     }
 
-    private init(_ writer: JSONWriter, isCounted: Bool) {
-        var bytes = writer.bytes
-        bytes.append(SignalRRecordSplitter.separator)
-        self.bytes = bytes
+    private init(
+        type: Int, isCounted: Bool = false, capacity: Int = 128, _ writeMembers: (inout JSONWriter) -> Void
+    ) {
+        var writer = JSONWriter(capacity: capacity)
+        writer.beginObject()
+        writer.member("type", type)
+        writeMembers(&writer)
+        writer.endObject()
+        self.bytes = writer.bytes + [SignalRRecordSplitter.separator]
         self.isCounted = isCounted
     }
 
-    private static func write(_ invocation: SignalRInvocation, to writer: inout JSONWriter) {
-        writer.integer(invocation.isStream ? 4 : 1)
-        if !invocation.headers.isEmpty {
-            writer.key("headers")
-            writer.beginObject()
-            for (name, value) in invocation.headers.sorted(by: { $0.key < $1.key }) {
-                writer.key(escaping: name)
-                writer.string(value)
-            }
-            writer.endObject()
-        }
-        if let invocationID = invocation.invocationID {
+    static func completion(invocationID: String, _ outcome: SignalROutcome) -> SignalRRecord {
+        SignalRRecord(type: 3, isCounted: true) { writer in
             writer.member("invocationId", invocationID)
-        }
-        writer.member("target", invocation.target)
-        writer.member("arguments", .array(invocation.arguments))
-        if !invocation.streamIDs.isEmpty {
-            writer.member("streamIds", .array(invocation.streamIDs.map { .string($0) }))
+            switch outcome {
+            case .void: break
+            case .result(let result): writer.member("result", result)
+            case .error(let error): writer.member("error", error)
+            }
         }
     }
 
-    private static func write(_ completion: SignalRCompletion, to writer: inout JSONWriter) {
-        writer.integer(3)
-        writer.member("invocationId", completion.invocationID)
-        switch completion.outcome {
-        case .void: break
-        case .result(let result):
-            writer.member("result", result)
-        case .error(let error):
-            writer.member("error", error)
+    static func close(error: String?, allowReconnect: Bool) -> SignalRRecord {
+        SignalRRecord(type: 7) { writer in
+            if let error { writer.member("error", error) }
+            if allowReconnect { writer.member("allowReconnect", true) }
         }
+    }
+
+    static func acknowledgement(sequenceID: Int64) -> SignalRRecord {
+        SignalRRecord(type: 8) { $0.member("sequenceId", sequenceID) }
+    }
+
+    static func sequence(sequenceID: Int64) -> SignalRRecord {
+        SignalRRecord(type: 9) { $0.member("sequenceId", sequenceID) }
     }
 }

@@ -50,7 +50,7 @@ struct SignalRReliability: Sendable {
     /// higher than they expect. So this sends the number of the oldest repeated one.
     mutating func reattach() -> [[UInt8]] {
         self.waitsForSequence = true
-        return [SignalRRecord(.sequence(sequenceID: self.oldest)).bytes] + self.buffered
+        return [SignalRRecord.sequence(sequenceID: self.oldest).bytes] + self.buffered
     }
 
     /// Whether to handle a client's message; false before its Sequence and for repeats.
@@ -86,6 +86,6 @@ struct SignalRReliability: Sendable {
     mutating func dueAcknowledgement(now: Int64) -> SignalRRecord? {
         guard let due = self.acknowledgementDue, now >= due else { return nil }
         self.acknowledgementDue = nil
-        return SignalRRecord(.acknowledgement(sequenceID: self.latestReceived))
+        return .acknowledgement(sequenceID: self.latestReceived)
     }
 }

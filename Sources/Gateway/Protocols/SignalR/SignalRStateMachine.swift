@@ -219,15 +219,13 @@ package struct SignalRStateMachine: Sendable {
     /// Answers a call and starts the next one; no effect if the call is not running.
     package mutating func complete(
         _ call: UInt64,
-        _ outcome: SignalRCompletion.Outcome,
+        _ outcome: SignalROutcome,
         now: Int64
     ) -> [SignalRAction] {
         guard self.phase == .open, let completed = self.calls.complete(call) else { return [] }
         var actions: [SignalRAction] = []
         if let invocationID = completed.invocationID {
-            self.emit(
-                SignalRRecord(.completion(SignalRCompletion(invocationID: invocationID, outcome: outcome))), now,
-                &actions)
+            self.emit(.completion(invocationID: invocationID, outcome), now, &actions)
         }
         if self.phase == .open, let next = completed.next { actions.append(.invoke(next)) }
         return actions
@@ -290,8 +288,7 @@ extension SignalRStateMachine {
             guard self.reliability?.admits(message, now: now, delay: Self.acknowledgementDelay) ?? true else { return }
             switch message {
             case .invocation(let invocation): self.take(invocation, cost: record.count, now, &actions)
-            // The server awaits no results, and no method sends or reads a stream.
-            case .completion, .ping, .streamItem, .cancelInvocation: return
+            case .ignored, .ping: return
             case .close:
                 self.phase = .closed
                 actions.append(.end(.client))
@@ -349,7 +346,7 @@ extension SignalRStateMachine {
         _ now: Int64,
         _ actions: inout [SignalRAction]
     ) {
-        self.emit(SignalRRecord(.close(error: error, allowReconnect: allowReconnect)), now, &actions)
+        self.emit(.close(error: error, allowReconnect: allowReconnect), now, &actions)
         self.phase = .closed
         // Releases memory, because callers may retain a closed connection for a while.
         self.calls = SignalRCallQueue()

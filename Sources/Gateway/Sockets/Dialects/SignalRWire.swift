@@ -43,7 +43,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     }
 
     func signalRInvoked(_ call: SignalRCall) {
-        guard self.session.spend() else { return }
+        guard self.session.phase != .closing else { return }
         let target = call.invocation.target
         do throws(ClientFault) {
             guard let message = try SignalRDialect.message(call.invocation) else {
@@ -234,7 +234,7 @@ enum SignalRDialect {
     private static func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: nil) }
 
     /// Encodes an answer as a completion.
-    static func outcome(_ answer: SocketAnswer, target: String) -> SignalRCompletion.Outcome {
+    static func outcome(_ answer: SocketAnswer, target: String) -> SignalROutcome {
         switch answer {
         case .done: .void
         case .read(let unread), .unread(let unread): .result(.number(String(unread)))
@@ -264,9 +264,9 @@ package struct NotificationHub: SignalRHub {
                 maximumMessageBytes: hub.configuration.maximumMessage,
                 // A client that returns acknowledges nothing before it has all that it missed.
                 resendBufferBytes: hub.configuration.maximumOutbound),
-            webSocket: hub.configuration.webSocketLimits
+            webSocket: hub.configuration.webSocketLimits,
+            wallClock: hub.now
         )
-        configuration.foreignClock = hub.now
         // A client negotiates again for each transport that it tries, and the negotiations that
         // were never used count for 15 s.
         configuration.openingsPerOwner = SignalRTransport.allCases.count * max(32, hub.configuration.connectionsPerUser)

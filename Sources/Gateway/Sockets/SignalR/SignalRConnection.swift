@@ -24,6 +24,8 @@ package final class SignalRConnection {
     /// Over Server-Sent Events and long polling: time without requests after the handshake before
     /// the server's first messages are written.
     private static let openingQuiet = Duration.milliseconds(200)
+    /// Messages before the handshake is complete; beyond, the transport is cut.
+    private static let mostStrayMessages = 120
 
     /// Secret: a client with this id and the right credential can use the connection.
     let id: String
@@ -45,7 +47,7 @@ package final class SignalRConnection {
     private var answersPings = true
     private var closeCode = WebSocketCloseCode.normal
     private var isEnding = false
-    private var invocations = 0
+    private var strayMessages = 0
     /// Whether reading from the WebSocket is paused because too many calls wait.
     private var isPaused = false
     /// Releases ``heldRecords``; nil unless the client may still be in its `start()`.
@@ -91,7 +93,7 @@ package final class SignalRConnection {
     // MARK: What the application says
 
     /// Answers a call; ignored if the call is no longer running.
-    package func complete(_ call: UInt64, _ outcome: SignalRCompletion.Outcome) {
+    package func complete(_ call: UInt64, _ outcome: SignalROutcome) {
         self.perform(self.state.complete(call, outcome, now: self.now))
     }
 
@@ -228,14 +230,23 @@ package final class SignalRConnection {
     }
 
     func receive(_ bytes: [UInt8]) {
-        self.invocations = 0
+        // Part of a record counts like a whole one.
+        let messages = max(1, bytes.count { $0 == SignalRRecordSplitter.separator })
+        for _ in 0..<messages { self.heard() }
         self.delayRelease()
         self.perform(self.state.receive(bytes, now: self.now))
-        if self.invocations == 0 { self.heard() }
     }
 
+    /// Counts a message of the client.
     func heard() {
-        if self.state.isOpen { self.application?.signalRHeard() }
+        guard !self.state.isOpen else {
+            self.application?.signalRHeard()
+            return
+        }
+        guard !self.state.isClosed else { return }
+        // Until the handshake is complete, no application limits messages or closes slow readers.
+        self.strayMessages += 1
+        if self.strayMessages > Self.mostStrayMessages { self.cut() }
     }
 
     func readComplete() {
@@ -306,7 +317,6 @@ package final class SignalRConnection {
                 if self.transport != .webSockets { self.holdRecords() }
                 self.application?.signalROpened(self)
             case .invoke(let call):
-                self.invocations += 1
                 // A client that calls has finished its start.
                 self.releaseRecords()
                 self.application?.signalRInvoked(call)

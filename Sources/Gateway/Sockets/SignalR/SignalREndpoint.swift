@@ -134,26 +134,22 @@ package struct SignalREndpoint: TransportEndpoint {
 
     /// Whether another node may have issued an id that this one does not know.
     private func acceptsForeign(_ id: String) -> Bool {
-        self.configuration.foreignClock != nil && id.utf8.count <= 128 && !self.node.directory.hasEnded(id)
-            && self.isFresh(id)
+        id.utf8.count <= 128 && !self.node.directory.hasEnded(id) && self.isFresh(id)
     }
 
     /// Whether a client may still be about to open its first WebSocket with an id.
     ///
     /// A client that resumes a lost connection must get 404, or it would try again without end.
     private func isFresh(_ id: String) -> Bool {
-        guard let clock = self.configuration.foreignClock else { return true }
-        return SignalRIssueTime.isFresh(id, at: clock().milliseconds)
+        SignalRIssueTime.isFresh(id, at: self.configuration.wallClock().milliseconds)
     }
 
     /// Makes the secret id of a negotiated connection, with its issue time if the client may resume
     /// the connection.
     private func makeToken(_ query: RequestQuery) -> String {
         let id = self.makeID()
-        guard let clock = self.configuration.foreignClock, SignalRNegotiation.asksForStatefulReconnect(query) else {
-            return id
-        }
-        return SignalRIssueTime.stamp(id, at: clock().milliseconds)
+        guard SignalRNegotiation.asksForStatefulReconnect(query) else { return id }
+        return SignalRIssueTime.stamp(id, at: self.configuration.wallClock().milliseconds)
     }
 
     private func begin(_ id: String, _ offer: SignalRDirectory.Offer, _ permit: SignalRPermit) -> WebSocketAdmission {

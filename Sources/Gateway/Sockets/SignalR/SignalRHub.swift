@@ -43,8 +43,8 @@ package protocol SignalRApplication: AnyObject {
     func signalROpened(_ connection: SignalRConnection)
     /// Handles a call and answers it with ``SignalRConnection/complete(_:_:)``, now or later.
     func signalRInvoked(_ call: SignalRCall)
-    /// The client sent something other than a call: a ping, an acknowledgement or part of a
-    /// message.
+    /// The client sent a message of any kind, part of one, or a ping of its WebSocket; calls follow
+    /// with ``signalRInvoked(_:)``.
     func signalRHeard()
     /// A batch of input was delivered; flush what it produced.
     func signalRReadComplete()
@@ -82,16 +82,20 @@ package struct SignalREndpointConfiguration: Sendable {
     package var allowsStatefulReconnect = true
     /// Negotiations and connections of one owner that may wait for their handshake.
     var openingsPerOwner = Int.max
-    /// The clock of all nodes; nil refuses WebSockets with an unknown id.
-    ///
-    /// Otherwise they open a connection, because another node may have issued the id.
-    var foreignClock: (@Sendable () -> Timestamp)?
+    /// The clock of all nodes, because another node may have issued an id.
+    let wallClock: @Sendable () -> Timestamp
     /// Interval of the timer that serves a loop's connections.
     package var tick: TimeAmount = .seconds(1)
 
-    package init(path: String, connection: SignalRConfiguration, webSocket: WebSocketLimits) {
+    package init(
+        path: String,
+        connection: SignalRConfiguration,
+        webSocket: WebSocketLimits,
+        wallClock: @escaping @Sendable () -> Timestamp
+    ) {
         self.path = path
         self.connection = connection
         self.webSocket = webSocket
+        self.wallClock = wallClock
     }
 }

@@ -75,9 +75,8 @@ final class SignalRNode: Sendable {
     func end(_ connection: SignalRConnection, on eventLoop: any EventLoop) {
         let id = connection.id
         // A fresh id that is unknown would pass for one that another node has just issued.
-        if let clock = self.configuration.foreignClock, SignalRIssueTime.isStamped(id),
-            SignalRIssueTime.isFresh(id, at: clock().milliseconds)
-        {
+        let wallClock = self.configuration.wallClock().milliseconds
+        if SignalRIssueTime.isStamped(id), SignalRIssueTime.isFresh(id, at: wallClock) {
             self.directory.noteEnd(id, until: self.now() + SignalRNegotiation.unusedLimit)
         }
         self.directory.remove(id)
