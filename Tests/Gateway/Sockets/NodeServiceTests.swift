@@ -79,6 +79,44 @@ struct NodeServiceTests {
         }
     }
 
+    @Test("registers sockets and brings them up to date once more after it has subscribed again")
+    func secondRepair() async throws {
+        let server = try await RedisServer.start()
+        let configuration = try server.configuration()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        // A change was published to the former master until after the repair.
+        backend.changed = { question in
+            asked.note([question.since])
+            return InboxSnapshot(version: asked.all.count > 2 ? 8 : question.since, unread: 0, total: 0)
+        }
+        try await TestRedis.with(configuration) { redis in
+            try await TestDatabase.with { database in
+                try await RunningHub.with(backend) { running in
+                    let keys = Keyspace()
+                    let live = Live(redis, keys: keys)
+                    let service = NodeService(
+                        node: "n", lease: Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis),
+                        configuration: configuration, live: live, hub: running.hub,
+                        revocations: RevocationRegister(
+                            store: Database(database.pool).revocations, live: live,
+                            logger: TestLog.logger),
+                        eventLoop: running.eventLoop, secondRepair: .seconds(1), logger: TestLog.logger)
+                    let socket = try await running.open("a").synced()
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await service.run() }
+                        try await eventually("it has subscribed and repaired") { !asked.all.isEmpty }
+                        try await redis.send("CLIENT", "KILL", "TYPE", "pubsub")
+                        try await eventually("the socket has the change") {
+                            try await socket.on { _, wire in wire.syncs.contains(8) }
+                        }
+                        group.cancelAll()
+                    }
+                }
+            }
+        }
+    }
+
     @Test("shows frames while the master of its lease is away for longer than the lease")
     func absentMaster() async throws {
         let cluster = try await TestCluster.start(replicas: false)

@@ -488,4 +488,59 @@ struct AbsentServerTests {
             }
         }
     }
+
+    @Test("states and bookmarks of users of the other masters are recorded at once while a master is away")
+    func states() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        var configuration = try cluster.configuration()
+        configuration.commandTimeout = .seconds(60)
+        let patience = configuration.commandTimeout
+        try await TestRedis.with(configuration) { redis in
+            let live = Live(redis, keys: Self.keys)
+            let registry = PresenceRegistry(live)
+            let found = (0..<200).map { "node-\($0)" }.first { node in
+                cluster.number(ofKey: Self.keys.nodeLease(node)) == 1
+            }
+            let node = try #require(found)
+            let away = try Self.user(of: 0, cluster)
+            let here = try Self.user(of: 1, cluster)
+            let start = Timestamp(seconds: 1_795_000_000)
+            func connection(_ state: ConnectionPresence.State, at since: Timestamp?) -> ConnectionPresence {
+                ConnectionPresence(
+                    connection: "c", node: node, dialect: .native, state: state, since: start, stateSince: since)
+            }
+            let active = connection(.active, at: nil)
+            let areRegistered = try await registry.register([(away, active), (here, active)])
+            #expect(areRegistered == [true, true])
+            try await cluster.lose(0)
+            var batch = RedisBatch()
+            batch.append("EXISTS", .text(Self.keys.presence(away)))
+            let probe = batch
+            try await eventually("the master is known to be away") {
+                do throws(RedisError) {
+                    _ = try await redis.send(probe, timeout: .seconds(1), isPatient: false)
+                    return false
+                } catch {
+                    return error.message?.hasSuffix("is away") == true
+                }
+            }
+            let begin = ContinuousClock.now
+            await #expect(throws: RedisError.self) {
+                try await registry.setStates([away, here].map { ($0, "c", .idle, start + .seconds(1)) })
+            }
+            let bookmark = Bookmark(client: "web", version: 5, hasLeft: true)
+            for users in [[away, here], [away]] {
+                try await live.bookmarks.note(users.map { ($0, "c", bookmark) }, at: start)
+            }
+            // Each call that waits takes longer.
+            #expect(ContinuousClock.now - begin < patience)
+            _ = try await Lease(key: Self.keys.nodeLease(node), value: "gateway", connection: redis).renew()
+            let presence = try await registry.lookUp([here])
+            #expect(presence == [.online([connection(.idle, at: start + .seconds(1))])])
+            let versions = try await live.bookmarks.claim([(here, "d", "web")], at: start) {
+                (users: [String]) async throws(RedisError) -> [Set<String>] in users.map { _ in [] }
+            }
+            #expect(versions == [5])
+        }
+    }
 }

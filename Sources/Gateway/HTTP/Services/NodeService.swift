@@ -33,6 +33,8 @@ package struct NodeService: Service {
     private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
     private let now: @Sendable () -> ContinuousClock.Instant
+    /// The time from a new subscription after a loss to the second repair.
+    private let secondRepair: Duration
     private let process: ProcessNote
     private let revocationsChannel: String
     private let logger: Logger
@@ -46,6 +48,7 @@ package struct NodeService: Service {
         revocations: RevocationRegister,
         eventLoop: any EventLoop,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        secondRepair: Duration = .seconds(15),
         logger: Logger
     ) {
         self.node = node
@@ -56,6 +59,7 @@ package struct NodeService: Service {
         self.revocations = revocations
         self.eventLoop = eventLoop
         self.now = now
+        self.secondRepair = secondRepair
         self.process = ProcessNote(version: CommandFrame.version, startedAt: .now())
         self.revocationsChannel = live.keys.revocationsChannel
         self.logger = logger
@@ -114,10 +118,14 @@ package struct NodeService: Service {
         _ frames: FrameGatherer
     ) {
         switch event {
-        case .subscribed:
+        case .subscribed(let isFirst):
             probes.listen()
             self.hub.repair()
             self.revocations.wake()
+            guard !isFirst else { return }
+            // After a planned failover, this repair and the publishers may have used the former
+            // master, whose writes are lost.
+            self.eventLoop.scheduleTask(in: TimeAmount(self.secondRepair)) { self.hub.repair() }
         case .resumed: self.hub.repair()
         case .lost: probes.drop()
         case .message(self.revocationsChannel, let payload):

@@ -150,6 +150,16 @@ final class HubShard {
         self.hub.offer(change, to: self.hub.presences)
     }
 
+    /// Reports the states of connections again, as they are now; skips those that have left.
+    func reportStates(of changes: [PresenceChange]) {
+        let connections = Set(changes.map(\.connection))
+        for user in ExactText.distinct(changes.map(\.user)) {
+            for socket in self.byUser[ExactText(user)] ?? [] where connections.contains(socket.connection) {
+                self.presence(socket, user: user)
+            }
+        }
+    }
+
     func now() -> Timestamp { self.hub.now() }
 
     func admits(messages: Int, of user: String) -> Bool { self.hub.backend.admits(messages: messages, of: user) }

@@ -141,6 +141,8 @@ package protocol SocketBackend: Sendable {
     func finish(_ recorded: RecordedProofs) async
 
     /// Changes the state of connections; does not restore those that have left.
+    ///
+    /// - Throws: if any was not changed; a server of a cluster that is away fails only its own.
     func setStates(_ changes: [PresenceChange]) async throws
 
     /// Counts a user's messages; false if that exceeds the user's rate.

@@ -59,6 +59,8 @@ package final class SocketHub: Service {
     static let batchSize = 256
     private static let mostProofs = 512
     private static let proofPause: Duration = .milliseconds(20)
+    /// The wait before departures and states that Redis did not take are repeated.
+    private static let retryPause: Duration = .milliseconds(500)
     private static let requestWorkers = 8
     private static let loginWorkers = 8
 
@@ -81,7 +83,7 @@ package final class SocketHub: Service {
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
-    /// Departures that wait for a server of a cluster that is away.
+    /// Departures that Redis did not take.
     private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// Departures whose presence is removed; each may have been the user's last visit.
     private let visits = BatchQueue<SocketDeparture>(capacity: 200_000)
@@ -271,16 +273,8 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveVisits() }
                 group.addTask { await self.serveGhosts() }
                 group.addTask { await self.serveCrowds() }
-                group.addTask {
-                    await self.record("bookmarks", from: self.bookmarks, limit: 512) {
-                        try await self.backend.note($0)
-                    }
-                }
-                group.addTask {
-                    await self.record("presence states", from: self.presences, limit: Self.batchSize) {
-                        try await self.backend.setStates($0)
-                    }
-                }
+                group.addTask { await self.serveBookmarks() }
+                group.addTask { await self.serveStates() }
                 group.addTask {
                     try? await gracefulShutdown()
                     await self.drain()
@@ -443,27 +437,24 @@ package final class SocketHub: Service {
             let kept = await self.remove(batch)
             // Only the first that waits; the others would flood the log.
             guard kept > 0, self.lateDepartures.count == kept else { continue }
-            self.logger.warning("cannot record some departures, as a Redis server is away; retrying")
+            self.logger.warning("cannot record departures, as Redis is away or refuses writes; retrying")
         }
     }
 
-    /// Repeats departures until their server is back; others do not wait for them.
+    /// Repeats departures until Redis takes them; others do not wait for them.
     private func serveLateDepartures() async {
         while let batch = await self.lateDepartures.next(limit: 512) {
             guard await self.remove(batch) > 0 else { continue }
-            // Redis does not signal that a server is back, so try again.
-            try? await Task.sleep(for: .milliseconds(500))
+            // Redis does not signal that it takes writes again; once cancelled, do not try again.
+            guard (try? await Task.sleep(for: Self.retryPause)) != nil else { return }
         }
     }
 
-    /// Removes presence, and keeps the departures whose server is away.
+    /// Removes presence, and keeps the departures that Redis does not take.
     ///
     /// - Returns: The number of those kept; 0 after the end of the queue.
     private func remove(_ departures: [SocketDeparture]) async -> Int {
-        var late: [SocketDeparture] = []
-        await self.persist("departures", tries: 10, count: departures.count) {
-            late = try await self.close(departures)
-        }
+        let late = (try? await self.close(departures)) ?? departures
         let kept = self.lateDepartures.offer(contentsOf: late)
         if kept < late.count { SocketMetrics.overflows.increment(by: late.count - kept) }
         return kept
@@ -491,15 +482,31 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Records a queue's items, in batches.
-    private func record<Item: Sendable>(
-        _ items: String,
-        from queue: BatchQueue<Item>,
-        limit: Int,
-        _ step: ([Item]) async throws -> Void
-    ) async {
-        while let batch = await queue.next(limit: limit) {
-            await self.persist(items, tries: 3, count: batch.count) { try await step(batch) }
+    /// Records bookmarks; a client whose bookmark is lost gets repeats.
+    private func serveBookmarks() async {
+        while let batch = await self.bookmarks.next(limit: 512) {
+            await self.persist("bookmarks", tries: 3, count: batch.count) { try await self.backend.note(batch) }
+        }
+    }
+
+    /// Records states; if that fails, the shards report the states of these sockets again.
+    private func serveStates() async {
+        var nextWarning = ContinuousClock.now
+        while let batch = await self.presences.next(limit: Self.batchSize) {
+            do {
+                try await self.backend.setStates(batch)
+            } catch {
+                if ContinuousClock.now >= nextWarning {
+                    nextWarning = ContinuousClock.now + .seconds(60)
+                    self.logger.warning("cannot record focus changes; retrying", metadata: ["error": "\(error)"])
+                }
+                for eventLoop in self.eventLoops {
+                    // Redis does not signal that it takes writes again, so try again.
+                    eventLoop.scheduleTask(in: TimeAmount(Self.retryPause)) {
+                        self.shard(on: eventLoop)?.reportStates(of: batch)
+                    }
+                }
+            }
         }
     }
 

@@ -44,6 +44,8 @@ package struct Bookmarks: Sendable {
     let live: Live
 
     /// Notes bookmarks in one round trip; nil removes the connection's bookmark.
+    ///
+    /// In a cluster, the bookmarks of a master that is away are lost: their clients get repeats.
     package func note(
         _ entries: [(user: String, connection: String, bookmark: Bookmark?)],
         at now: Timestamp
@@ -57,7 +59,9 @@ package struct Bookmarks: Sendable {
                 batch.append("HDEL", .text(self.live.keys.bookmarks(user)), .text(connection))
             }
         }
-        try await self.live.connection.run(batch)
+        for reply in try await self.live.replies(batch) where !self.live.isOfAbsentMaster(reply) {
+            _ = try reply.checked()
+        }
     }
 
     /// Removes the bookmarks of an erased user.

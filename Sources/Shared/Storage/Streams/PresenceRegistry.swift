@@ -48,6 +48,9 @@ package final class PresenceRegistry: Sendable {
     }
 
     /// Changes the state of connections in one round trip; those that have left stay away.
+    ///
+    /// - Throws: if any was not changed; a server of a cluster that is away fails only its own, and
+    ///   at once.
     package func setStates(
         _ entries: [(user: String, connection: String, state: ConnectionPresence.State, since: Timestamp)]
     ) async throws(RedisError) {
@@ -59,7 +62,7 @@ package final class PresenceRegistry: Sendable {
                 arguments: [.text(connection), .text(state.rawValue), .integer(since.milliseconds)]
             )
         }
-        try await self.live.connection.run(batch)
+        try await self.live.connection.run(batch, isPatient: false)
     }
 
     /// Removes connections in one round trip.
@@ -72,8 +75,8 @@ package final class PresenceRegistry: Sendable {
             batch.append("HDEL", .text(self.live.keys.presence(user)), .text(connection))
         }
         var areGone: [Bool] = []
-        for reply in try await self.replies(batch) {
-            let isAway = self.isOfAbsentMaster(reply)
+        for reply in try await self.live.replies(batch) {
+            let isAway = self.live.isOfAbsentMaster(reply)
             if !isAway { _ = try reply.checked() }
             areGone.append(!isAway)
         }
@@ -142,38 +145,14 @@ package final class PresenceRegistry: Sendable {
         }
         let unknown = nodes.subtracting(known).sorted()
         guard !unknown.isEmpty else { return known }
-        var held = known
-        var batch = RedisBatch()
-        for node in unknown { batch.append("EXISTS", .text(self.live.keys.nodeLease(node))) }
-        for (node, reply) in zip(unknown, try await self.replies(batch)) {
-            if self.isOfAbsentMaster(reply) {
-                held.insert(node)
-            } else if try reply.integer() == 1 {
-                held.insert(node)
-            }
-        }
-        let found = held.subtracting(known)
+        let areHeld = try await Lease.areHeld(
+            unknown.map { self.live.keys.nodeLease($0) }, connection: self.live.connection)
+        let found = zip(unknown, areHeld).compactMap { node, isHeld in isHeld ? node : nil }
         self.heldAt.withLock { heldAt in
             if heldAt.count > 4_096 { heldAt = heldAt.filter { now - $0.value < Self.livenessAge } }
             for node in found { heldAt[node] = now }
         }
-        return held
-    }
-
-    /// Sends a batch; in a cluster, a master that is away fails only its own commands, and at once.
-    private func replies(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
-        guard self.live.connection.isCluster else { return try await self.live.connection.send(batch) }
-        do throws(RedisError) {
-            return try await self.live.connection.send(batch, isPatient: false)
-        } catch {
-            return Array(repeating: .error(error), count: batch.count)
-        }
-    }
-
-    /// Whether a command failed because its master in a cluster is away.
-    private func isOfAbsentMaster(_ reply: RedisReply) -> Bool {
-        guard case .error(let error) = reply else { return false }
-        return error.isOfAbsentServer && self.live.connection.isCluster
+        return known.union(found)
     }
 
     /// Whether each connection is registered, in order.
@@ -194,8 +173,8 @@ package final class PresenceRegistry: Sendable {
             for (user, _) in entries { batch.append("PEXPIRE", .text(self.live.keys.presence(user)), lifetime) }
         }
         var areThere: [Bool] = []
-        for reply in try await self.replies(batch).prefix(entries.count) {
-            if self.isOfAbsentMaster(reply) {
+        for reply in try await self.live.replies(batch).prefix(entries.count) {
+            if self.live.isOfAbsentMaster(reply) {
                 areThere.append(true)
             } else {
                 areThere.append(try reply.integer() == 1)
