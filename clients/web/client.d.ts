@@ -13,6 +13,19 @@ export class CallError extends Error {
   readonly faults: readonly { readonly field: string; readonly reason: string }[];
 }
 
+/** Calls a gateway as one user. */
+export interface Client {
+  /** The gateway, without a slash at the end. */
+  readonly url: string;
+  /**
+   * Calls the REST API, and returns the JSON of the answer, or null if it has no body. Rejects with
+   * a `CallError`.
+   *
+   * @param keepalive whether the call goes on if the page is left.
+   */
+  call<Answer = unknown>(method: string, path: string, body?: unknown, keepalive?: boolean): Promise<Answer>;
+}
+
 /** Those of a category, of an organisation, of both, or all. */
 export interface Feed {
   /** The empty name has those without a category. */
@@ -72,12 +85,13 @@ export interface Words {
  */
 export class Inbox extends EventTarget {
   /**
-   * @param url the gateway.
+   * @param url the gateway; in a page it may be relative.
    * @param getToken called again when the gateway refused the last token, or that expires soon.
    * @param locale the language of the names of types and categories.
    */
   constructor(url: string | URL, getToken: TokenProvider, locale: string);
 
+  readonly client: Client;
   readonly store: InboxStore;
   readonly words: Words;
   readonly state: ConnectionState;
@@ -91,7 +105,12 @@ export class Inbox extends EventTarget {
 
   /** Loads the inbox and connects. Returns whether it did: not without a token, or once closed. */
   open(): Promise<boolean>;
+  /** Ends the inbox; make a new one for another user. */
   close(): void;
+  /** Disconnects until `resume()`, such as while an app is in the background. */
+  pause(): void;
+  /** Connects again; what came meanwhile arrives. Without `pause()`, does nothing. */
+  resume(): void;
   /** Reconnects and reloads at once, when the user asks for it. */
   retry(): void;
   load(): Promise<void>;
@@ -124,6 +143,11 @@ export class Inbox extends EventTarget {
   opened(id: string): Promise<boolean> | undefined;
   /** Reports that the user pressed a button of a notification, and marks it read. */
   acted(id: string, action: string): Promise<boolean> | undefined;
+  /**
+   * Asks the gateway's service worker for the clicks on pushes that it keeps. Each comes as a
+   * message with the `kind` `carillon-clicked`, an `id` and, for a button, an `action`.
+   */
+  takeClicks(): void;
 
   addEventListener<Name extends keyof InboxEvents>(
     type: Name, listener: (event: InboxEvents[Name]) => void, options?: boolean | AddEventListenerOptions,
@@ -137,4 +161,25 @@ export class Inbox extends EventTarget {
   removeEventListener(
     type: string, listener: EventListenerOrEventListenerObject | null, options?: boolean | EventListenerOptions,
   ): void;
+}
+
+/**
+ * `unavailable` means that the gateway has no key for Web Push, and `denied` that the user has
+ * forbidden notifications.
+ */
+export type PushState = "unsupported" | "unavailable" | "denied" | "on" | "off";
+
+/** Web Push in this browser. */
+export class Push {
+  /** @param worker the URL of the service worker, on the page's own origin. */
+  constructor(client: Client, worker: string);
+
+  readonly isSupported: boolean;
+  state(): Promise<PushState>;
+  /** Registers the worker, and the device again if that is due. Call it at each start. */
+  start(): Promise<void>;
+  /** Asks for permission and registers the device; call it when the user presses a button. */
+  switchOn(): Promise<PushState>;
+  /** Ends the pushes to this browser. At a logout, call it while the token is still valid. */
+  switchOff(): Promise<PushState>;
 }

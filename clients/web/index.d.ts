@@ -139,7 +139,10 @@ export class CarillonInbox extends HTMLElement {
   /** Opens or closes the panel; without an argument, the other of the two. */
   toggle(isOpen?: boolean): void;
 
-  /** Ends the pushes to this browser, for a logout: call it while the token is still valid. */
+  /**
+   * Ends the pushes to this browser, for a logout: call it while the token is still valid. Rejects
+   * if the browser may still get pushes.
+   */
   switchPushOff(): Promise<void>;
 }
 

@@ -173,7 +173,7 @@ struct Workbench {
         }
         try files.createSymbolicLink(
             atPath: "\(directory)/.build/release", withDestinationPath: TestProducts.directory)
-        try Self.addClients(to: directory)
+        try await Self.addClients(to: directory)
         try Stack.write(variables, into: "\(directory)/.local")
         variables["USER_TOKEN"] = Stack.token(user: "ada")
         variables["ADMIN_TOKEN"] = Stack.token(user: "operator", scope: .admin)
@@ -187,12 +187,20 @@ struct Workbench {
     }
 
     /// Makes the packages of `clients` available to programs in the folder, as their READMEs do.
-    private static func addClients(to directory: String) throws {
+    private static func addClients(to directory: String) async throws {
         let clients = Stack.checkout.appending(path: "clients").path
         try FileManager.default.createDirectory(
             atPath: "\(directory)/node_modules", withIntermediateDirectories: true)
-        try FileManager.default.createSymbolicLink(
-            atPath: "\(directory)/node_modules/carillon", withDestinationPath: "\(clients)/javascript")
+        for (name, folder) in [("carillon", "javascript"), ("carillon-web", "web")] {
+            try FileManager.default.createSymbolicLink(
+                atPath: "\(directory)/node_modules/\(name)", withDestinationPath: "\(clients)/\(folder)")
+        }
+        if Commands.haveNodeWithSockets() {
+            let process = try await ChildProcess.spawn(
+                "node", ["\(clients)/web/pack.mjs"], name: "pack", directory: directory)
+            let exit = try await process.waitForExit()
+            guard exit == .code(0) else { throw FixtureError("clients/web/pack.mjs failed: \(process.errors())") }
+        }
         let module = "module page\n\ngo 1.19\n\nrequire carillon v0.0.0\n\nreplace carillon => \(clients)/go\n"
         try Data(module.utf8).write(to: URL(filePath: "\(directory)/go.mod"))
     }

@@ -102,9 +102,4 @@ extension Stack {
             return try await browser.run(script)
         }
     }
-
-    /// Appends a plain job.
-    func notify(_ user: String, _ title: String, _ more: [(String, String)] = []) async throws {
-        try await self.append([("user", user), ("type", "invoice_created"), ("title", title)] + more)
-    }
 }

@@ -371,6 +371,77 @@ struct WebInboxActionTests {
         }
     }
 
+    @Test("settings and Web Push whose scripts failed to load come with the next try; a logout reports the failure")
+    func lostScripts() async throws {
+        let host = try FreePort.next()
+        try await Stack.withBrowser(
+            environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"], startsDispatcher: false
+        ) { _, gateway, browser in
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let lost = ["settings.js", "push.js", "push.js?again=1"]
+                .map { #""\#(url)/web/inbox-\#($0)": "\#(url)/web/lost.js""# }
+            let html = """
+                <!DOCTYPE html><html lang="en"><head><title>Shop</title>
+                <script type="importmap">{"imports": {\(lost.joined(separator: ", "))}}</script>
+                <script type="module" src="\(url)/carillon.js"></script></head><body>
+                <carillon-inbox view="page" worker="/worker.js" token="\(Stack.token(user: "ada"))"></carillon-inbox>
+                </body></html>
+                """
+            try await HTTPStub.with(HTTPStub.Answer(body: html, type: "text/html"), port: host) { stub in
+                try await browser.open(stub.url)
+                try await InboxPage(browser, gateway).waitUntilOnline()
+                let retry = InboxPage.part(".side .fault + button")
+                try await browser.wait(for: "it says that the settings are lost", retry)
+                let logout =
+                    "return document.querySelector('carillon-inbox').switchPushOff().then(() => 'off', () => 'failed')"
+                let first = try await browser.run(logout)
+                #expect(first == .string("failed"))
+                try await browser.click(retry)
+                try await browser.wait(for: "the settings are there", InboxPage.part(".side .card-browser"))
+                let second = try await browser.run(logout)
+                #expect(second == .string("off"))
+            }
+        }
+    }
+
+    @Test("elements that share an inbox are online again after a sign-out, once each has got its provider again")
+    func signedInAgain() async throws {
+        try await Stack.withBrowser(startsDispatcher: false) { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            try await browser.run(
+                """
+                window.token = arguments[0];
+                window.provider = () => token;
+                window.elements = [1, 2].map(() => {
+                  const element = document.createElement("carillon-inbox");
+                  element.tokenProvider = provider;
+                  document.body.append(element);
+                  return element;
+                });
+                """, .string(Stack.token(user: "ada")))
+            func both(are state: String) -> String {
+                "elements.every((one) => one.shadowRoot.querySelector('.panel').dataset.state === '\(state)')"
+            }
+            try await browser.wait(for: "both are online", both(are: "online"))
+            try await browser.run("window.token = null")
+            let service = Stack.token(user: "backend", scope: .service)
+            let revoked = try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service)
+            #expect(revoked.status == 200)
+            try await browser.wait(for: "both are signed out", both(are: "signedOut"))
+            try await browser.run(
+                """
+                window.token = arguments[0];
+                return (async () => {
+                  for (const element of elements) {
+                    element.tokenProvider = provider;
+                    await new Promise((next) => setTimeout(next));
+                  }
+                })();
+                """, .string(Stack.token(user: "eve")))
+            try await browser.wait(for: "both are online again", both(are: "online"))
+        }
+    }
+
     @Test("switches have the theme's colours, and in forced colours switches and tabs show their state")
     func switches() async throws {
         try await Stack.withBrowser { _, gateway, browser in

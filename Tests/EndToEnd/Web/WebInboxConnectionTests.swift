@@ -146,6 +146,33 @@ struct WebInboxConnectionTests {
         #expect(found == ["true", "0", "online", "null"])
     }
 
+    @Test("two opens during a call for a ticket give one socket; if the clock is ahead, a fresh token is kept for 30 s")
+    func clockAhead() async throws {
+        let found = try await self.runWithFakeGateway(
+            """
+            const iat = Math.floor(Date.now() / 1000);
+            let count = 0;
+            const token = () => `e30.${btoa(JSON.stringify({ iat, exp: iat + 600, count: ++count }))}.e30`;
+            Date.now = () => (iat + 86_400) * 1000;
+            const start = setTimeout;
+            const [waits, give] = [[], []];
+            globalThis.setTimeout = (work, wait) => {
+              if ([1_000, 30_000].includes(wait)) waits.push(wait);
+              return start(work, wait === 1_000 ? 0 : wait);
+            };
+            const ticket = () => new Promise((done) => give.push(() => done({ ticket: "one", token: token() })));
+            const connection = new Connection({ url, ticket, token: async () => token() }, () => 7);
+            for (const step of ["open", "open", "close", "open"]) connection[step]();
+            give.forEach((one) => one());
+            await until(() => sockets.length > 0);
+            sockets[0].take(welcome);
+            await until(() => waits.includes(30_000));
+            connection.close();
+            return [...waits, give.length, sockets.length].map(String);
+            """)
+        #expect(found == ["1000", "30000", "2", "1"])
+    }
+
     @Test("calls that are refused together ask once for a fresh token")
     func refusedTogether() async throws {
         let asked = try await self.runWithFakeGateway(

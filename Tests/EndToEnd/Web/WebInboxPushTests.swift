@@ -1,6 +1,7 @@
 // Carillon · WebInboxPushTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Support
 import Testing
@@ -10,7 +11,8 @@ import Testing
 struct WebInboxPushTests {
     /// Defines service workers that do not cover the page, a push service, and clients of users.
     ///
-    /// `registered` and `removed` are the calls of clients. A call to register waits for `held`.
+    /// `registered` and `removed` are the calls of clients, and `told` the messages to workers. A
+    /// call to register waits for `held`.
     /// The tokens name their users in another claim than `sub`.
     private static let fakes = """
         const { Push } = await import("/web/inbox-push.js");
@@ -31,10 +33,12 @@ struct WebInboxPushTests {
           };
           return manager;
         };
+        const told = [];
+        const active = { postMessage: ({ kind }) => told.push(kind) };
         const registrations = new Map();
         const register = async (url) => {
           const scope = scopeOf(url);
-          if (!registrations.has(scope)) registrations.set(scope, { active: {}, scope, pushManager: newManager() });
+          if (!registrations.has(scope)) registrations.set(scope, { active, scope, pushManager: newManager() });
           return registrations.get(scope);
         };
         const { pushManager } = await register(worker);
@@ -110,16 +114,16 @@ struct WebInboxPushTests {
         #expect(found == ["on", "4,5,6", "ada 1", "ada 2"])
     }
 
-    @Test("the next user of a browser sees push as off, and gets no pushes of the last user")
+    @Test("the next user of a browser sees push as off, and none of the last user's pushes")
     func nextUser() async throws {
         let found = try await self.run(
             """
             await push("ada").switchOn();
             const states = [await push("bob").state(), String(pushManager.known)];
             states.push(await push("ada").state(), await push("bob").switchOn(), await push("bob").state());
-            return [...states, ...registered];
+            return [...states, ...told, ...registered];
             """)
-        #expect(found == ["off", "null", "off", "on", "on", "ada 1", "bob 2"])
+        #expect(found == ["off", "null", "off", "on", "on", "forget", "ada 1", "bob 2"])
     }
 
     @Test("a device that is switched off stays off if another element registers it meanwhile")
@@ -244,6 +248,103 @@ struct WebInboxPushTests {
                     for: "only ours is closed",
                     "(await worker.getNotifications()).map(({ title }) => title).join() === 'theirs'")
             }
+        }
+    }
+
+    /// Runs `body` with another site's page whose worker imports the gateway's.
+    ///
+    /// A message to `worker` makes it get a push, or click one. `told` has its messages, and the
+    /// badges of the app's icon.
+    private static func withWorker(_ body: (Stack, Gateway, Browser) async throws -> Void) async throws {
+        let host = try FreePort.next()
+        try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
+            stack, gateway, browser in
+            let script = """
+                importScripts("http://127.0.0.1:\(gateway.port)/sw.js");
+                const tell = async (badge) => {
+                  for (const page of await clients.matchAll({ includeUncontrolled: true })) page.postMessage({ badge });
+                };
+                Object.assign(navigator, { setAppBadge: tell, clearAppBadge: () => tell(0) });
+                addEventListener("message", async ({ data: { push, click } }) => {
+                  if (push) dispatchEvent(new PushEvent("push", { data: JSON.stringify(push) }));
+                  if (!click) return;
+                  const shown = await registration.getNotifications();
+                  const notification = shown.find(({ title }) => title === click);
+                  dispatchEvent(new NotificationEvent("notificationclick", { notification }));
+                });
+                """
+            let plain = HTTPStub.Answer(body: "<!DOCTYPE html><title>Shop</title>", type: "text/html")
+            try await HTTPStub.with(plain, port: host) { stub in
+                try await browser.open(stub.url)
+                try await browser.grantNotifications()
+                stub.answer(HTTPStub.Answer(body: script, type: "text/javascript"))
+                try await browser.run(
+                    """
+                    window.told = [];
+                    navigator.serviceWorker.addEventListener("message", ({ data }) => told.push(data));
+                    navigator.serviceWorker.startMessages();
+                    return navigator.serviceWorker.register("/worker.js").then(async () => {
+                      window.worker = await navigator.serviceWorker.ready;
+                    });
+                    """)
+                try await body(stack, gateway, browser)
+            }
+        }
+    }
+
+    @Test("the badge of the app's icon falls when a push is read elsewhere")
+    func badge() async throws {
+        try await Self.withWorker { stack, gateway, browser in
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let ada = CompatibilityClient(gateway, user: "ada")
+            try await stack.notify("ada", "Invoice 9")
+            try await ada.waitForCount(1)
+            let id = try #require(try await ada.get("/v1/notifications").body["notifications"]?.texts("id").first)
+            try await browser.run(
+                """
+                return import("\(url)/web/inbox.js").then(async ({ Inbox }) => {
+                  window.inbox = new Inbox("\(url)", async () => "\(Stack.token(user: "ada"))", "en");
+                  await inbox.open();
+                  worker.active.postMessage({ push: { title: "Invoice 9", notification_id: "\(id)", badge: 1 } });
+                });
+                """)
+            try await browser.wait(for: "the badge counts it", "told.at(-1).badge === 1")
+            try await browser.wait(for: "the inbox is online", "inbox.state === 'online'")
+            let read = try await ada.send(.post, "/v1/notifications/\(id)/read")
+            #expect(read.status == 200)
+            try await browser.wait(for: "the badge is gone", "told.at(-1).badge === 0")
+        }
+    }
+
+    @Test("at a logout the pushes on the screen, the badge and the clicks that no page has reported go")
+    func logout() async throws {
+        try await Self.withWorker { _, gateway, browser in
+            try await browser.run(
+                """
+                return import("http://127.0.0.1:\(gateway.port)/web/inbox-push.js").then(async ({ Push }) => {
+                  PushManager.prototype.subscribe = async () => ({ endpoint: "one" });
+                  const call = async () => ({ key: "AQID" });
+                  window.push = new Push({ token: async () => "e30.e30.e30", user: async () => "ada", call }, "/worker.js");
+                  await push.switchOn();
+                  for (const title of ["one", "two"]) {
+                    worker.active.postMessage({ push: { title, notification_id: title, badge: 2 } });
+                  }
+                });
+                """)
+            let shown = "(await worker.getNotifications()).map(({ title }) => title).sort().join()"
+            try await browser.wait(for: "both are shown", "\(shown) === 'one,two'")
+            try await browser.run("worker.active.postMessage({ click: 'two' })")
+            try await browser.wait(
+                for: "the click is kept",
+                "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 1)")
+            try await browser.run("return push.switchOff().then(() => null)")
+            try await browser.wait(for: "nothing is shown", "\(shown) === ''")
+            try await browser.wait(for: "the badge is gone", "told.some(({ badge }) => badge === 0)")
+            try await browser.wait(for: "the click is gone", "!(await caches.has('carillon clicks'))")
+            try await browser.run("worker.active.postMessage({ kind: 'carillon-take-clicks' })")
+            try await browser.wait(for: "the worker has looked for clicks", "await caches.has('carillon clicks')")
+            let clicks = try await browser.run("return told.filter(({ kind }) => kind === 'carillon-clicked').length")
+            #expect(clicks == .number("0"))
         }
     }
 }

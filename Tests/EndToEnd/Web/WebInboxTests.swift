@@ -301,6 +301,13 @@ struct WebInboxTests {
             try await browser.press(Browser.Key.delete)
             try await page.waitForTitles(["n3", "n1"])
             try await browser.wait(for: "the next one has the focus", "\(focused).textContent === 'n1'")
+            func hold(_ key: String) async throws -> JSONValue {
+                let options = "{ key: '\(key)', repeat: true, bubbles: true, cancelable: true }"
+                return try await browser.run(
+                    "return \(focused).dispatchEvent(new KeyboardEvent('keydown', \(options)))")
+            }
+            let goesOn = try await hold("Delete")
+            #expect(goesOn == .bool(false), "the list takes a key that is held down, and deletes no more")
             try await browser.press(Browser.Key.home)
             #expect(try await browser.run("return \(focused).textContent") == .string("n3"))
             try await browser.wait(for: "it can be undone", InboxPage.part(".toast.shown .undo"))
@@ -316,8 +323,8 @@ struct WebInboxTests {
             try await browser.press(Browser.Key.enter)
             try await browser.wait(for: "the question has the focus", "\(focused)?.className === 'toast-action'")
             // The key that led to it may still be held down.
-            let held = "new KeyboardEvent('keydown', { key: 'Enter', repeat: true, cancelable: true })"
-            #expect(try await browser.run("return \(focused).dispatchEvent(\(held))") == .bool(false))
+            let answers = try await hold("Enter")
+            #expect(answers == .bool(false))
             try await browser.press(Browser.Key.enter)
             try await page.waitForTitles(["n3", "n1"])
             let nameless = try await browser.run(
@@ -355,6 +362,21 @@ struct WebInboxTests {
             #expect(isFocused == .bool(true))
             let complaints = try await page.complaints()
             #expect(complaints == [])
+        }
+    }
+
+    @Test("an inbox without the element takes a relative URL, also for its socket")
+    func relativeURL() async throws {
+        try await Stack.withBrowser(startsDispatcher: false) { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            try await browser.run(
+                """
+                return import("/web/inbox.js").then(async ({ Inbox }) => {
+                  window.inbox = new Inbox("/", async () => "\(Stack.token(user: "ada"))", "en");
+                  await inbox.open();
+                });
+                """)
+            try await browser.wait(for: "it is online", "inbox.state === 'online'")
         }
     }
 

@@ -102,6 +102,7 @@ test("has the version of the other packages, and needs none", async () => {
 test("the headless client loads without a browser, and has the members of its types", async () => {
   const { Inbox } = await import(join(target, "dist/web/inbox.js"));
   const { CallError } = await import(join(target, "dist/web/inbox-client.js"));
+  const { Push } = await import(join(target, "dist/web/inbox-push.js"));
   const inbox = new Inbox("https://notify.example.com", async () => null, "en");
   const types = await readFile(join(folder, "client.d.ts"), "utf8");
   const members = (name) => {
@@ -111,6 +112,9 @@ test("the headless client loads without a browser, and has the members of its ty
   };
   assert.ok(members("Inbox").length > 20);
   for (const name of members("Inbox")) assert.ok(name in inbox, `Inbox.${name}`);
+  for (const name of members("Client")) assert.ok(name in inbox.client, `Client.${name}`);
+  const push = new Push(inbox.client, "/sw.js");
+  for (const name of members("Push")) assert.ok(name in push, `Push.${name}`);
   for (const name of members("InboxStore")) assert.ok(name in inbox.store, `InboxStore.${name}`);
   for (const name of members("Words")) assert.ok(name in inbox.words, `Words.${name}`);
   for (const name of members("CallError")) assert.ok(name in new CallError("refused", "no"), `CallError.${name}`);

@@ -1,7 +1,7 @@
 // Carillon · carillon.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, safeURL } from "./web/dom.js";
+import { h, loader, safeURL } from "./web/dom.js";
 import { icon } from "./web/icons.js";
 import { shareInbox } from "./web/inbox.js";
 import { Panel } from "./web/inbox-panel.js";
@@ -11,6 +11,9 @@ import { language } from "./web/texts.js";
 
 /** Named, because bundlers take `new URL("…", import.meta.url)` for a file to add. */
 const script = import.meta.url;
+
+// Few pages have a worker. Bundlers follow the name without the query.
+const loadPush = loader((again) => (again ? import("./web/inbox-push.js" + again) : import("./web/inbox-push.js")));
 
 /**
  * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"`, only the panel.
@@ -127,8 +130,16 @@ export class CarillonInbox extends HTMLElement {
   /** Opens or closes the panel. */
   toggle(isOpen) { this.#popover?.togglePopover(isOpen); }
 
-  /** Ends the pushes to this browser, for a logout: call it while the token is still valid. */
-  async switchPushOff() { await this.#push?.switchOff(); }
+  /**
+   * Ends the pushes to this browser, for a logout: call it while the token is still valid. Rejects
+   * if the browser may still get pushes.
+   */
+  async switchPushOff() { if (this.getAttribute("worker")) await (await this.#loadPush()).switchOff(); }
+
+  async #loadPush() {
+    const { Push } = await loadPush();
+    return (this.#push ??= new Push(this.#inbox.client, this.getAttribute("worker")));
+  }
 
   /** The URL of the gateway: the attribute, or the origin of this script. */
   get gateway() {
@@ -141,11 +152,7 @@ export class CarillonInbox extends HTMLElement {
     const start = ++this.#starts;
     const wanted = this.getAttribute("lang") || document.documentElement.lang || navigator.languages;
     const worker = this.getAttribute("worker");
-    const [{ tag, texts, direction }, push] = await Promise.all([
-      language(wanted, this.#own.texts),
-      // Few pages have a worker.
-      worker ? import("./web/inbox-push.js").catch(() => null) : null,
-    ]);
+    const { tag, texts, direction } = await language(wanted, this.#own.texts);
     // The element may have been removed or changed meanwhile.
     if (start !== this.#starts) return;
     const source = this.#own.tokenProvider ?? this.getAttribute("token");
@@ -154,10 +161,9 @@ export class CarillonInbox extends HTMLElement {
     this.#inbox = inbox;
     this.#leave = leave;
     if (worker) inbox.worker = worker;
-    const pushes = this.#push = push && new push.Push(inbox.client, worker);
     const render = this.#own.renderItem && ((item) => this.#own.renderItem(item, { language: tag, texts }));
     const feed = this.#feed();
-    this.#panel = new Panel(inbox, pushes, {
+    this.#panel = new Panel(inbox, worker ? () => this.#loadPush() : null, {
       language: tag, texts, render, feed,
       open: (item, event, url) => this.#open(item, event, url),
       act: (item, action) => this.#act(item, action, texts),
@@ -171,8 +177,8 @@ export class CarillonInbox extends HTMLElement {
     this.#showCount(texts);
     if (this.#isPage() && !feed.category && !feed.org) {
       const wide = matchMedia("(min-width: 64rem)");
-      if (wide.matches) this.#panel.loadSettings();
       const load = () => wide.matches && this.#panel?.loadSettings();
+      load();
       wide.addEventListener("change", load, { signal: this.#listeners.signal });
     }
     // Code that creates the element can finish its setup first.
@@ -182,7 +188,7 @@ export class CarillonInbox extends HTMLElement {
       if (start !== this.#starts) return;
       // An element that joins a loaded inbox hears no `loaded`.
       inbox.takeClicks();
-      pushes?.start();
+      if (worker) this.#loadPush().then((push) => push.start(), () => null);
     });
   }
 
@@ -247,7 +253,7 @@ export class CarillonInbox extends HTMLElement {
     if (unread === null || unread === this.#lastUnread) return;
     this.#lastUnread = unread;
     if (this.#bell) {
-      this.badge.textContent = unread > 99 ? "99+" : String(unread);
+      this.badge.textContent = unread > 99 ? "99+" : unread;
       this.badge.hidden = unread === 0;
       this.#bell.setAttribute("aria-label", texts.bell(unread));
     }
@@ -256,8 +262,7 @@ export class CarillonInbox extends HTMLElement {
 
   /** Handles a click on a notification: follows the link unless the page cancels the event. */
   #open(item, event, url) {
-    const isOther = event.type === "auxclick" && event.button !== 1;
-    if (isOther) return;
+    if (event.type === "auxclick" && event.button !== 1) return;
     this.#inbox.opened(item.id);
     if (!this.#fire("carillon-open", { notification: item, url })) event.preventDefault();
   }

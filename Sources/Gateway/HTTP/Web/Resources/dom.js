@@ -41,6 +41,20 @@ export function readable(name) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/**
+ * Returns a function that loads a script with `load`.
+ *
+ * Most browsers never fetch a script again that failed to load. So `load` gets a new query for the
+ * URL after each failure, and 0 before the first.
+ */
+export function loader(load) {
+  let failures = 0;
+  return () => load(failures && `?again=${failures}`).catch((error) => {
+    failures += 1;
+    throw error;
+  });
+}
+
 /** Returns the URL if its scheme is http, https, mailto or tel; otherwise null. */
 export function safeURL(text, base = document.baseURI) {
   if (!text) return null;

@@ -21,13 +21,13 @@ export class Client {
   #ticket = null;
 
   /**
-   * @param {string} url the gateway.
+   * @param {string} url the gateway; in a page it may be relative.
    * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken returns a
    *   token within `patience`; called again when the gateway refused the last one, or that expires
    *   soon.
    */
   constructor(url, getToken) {
-    this.url = String(url).replace(/\/+$/, "");
+    this.url = String(new URL(url, globalThis.document?.baseURI)).replace(/\/+$/, "");
     this.#getToken = getToken;
   }
 
@@ -97,13 +97,21 @@ export class Client {
       method,
       headers,
       body: JSON.stringify(body),
-      cache: "no-store",
+      // React Native has no cache, and would add a parameter to the query instead.
+      ...(globalThis.document && { cache: "no-store" }),
       credentials: "omit",
       referrerPolicy: "no-referrer",
       keepalive,
-      signal: AbortSignal.timeout(Client.patience),
+      signal: AbortSignal.timeout?.(Client.patience) ?? timeout(),
     }).catch(unreachable);
   }
+}
+
+/** Does the same as `AbortSignal.timeout`, which React Native lacks. */
+function timeout() {
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(), Client.patience);
+  return controller.signal;
 }
 
 function unreachable(error) { throw new CallError("unreachable", String(error?.message ?? error)); }

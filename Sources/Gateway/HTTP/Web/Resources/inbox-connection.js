@@ -82,6 +82,8 @@ export class Connection extends EventTarget {
   }
 
   static #signs() {
+    // React Native has no page.
+    if (!globalThis.document) return [];
     const names = ["online", "offline", "focus", "blur", "pagehide", "pageshow"].map((name) => [window, name]);
     return [...names, [document, "visibilitychange"]];
   }
@@ -110,6 +112,7 @@ export class Connection extends EventTarget {
 
   /** Reports whether the user looks at the page; it decides about pushes to other devices. */
   #tellFocus() {
+    if (!globalThis.document) return;
     this.send({ type: "focus", active: document.visibilityState === "visible" && document.hasFocus() });
   }
 
@@ -139,13 +142,11 @@ export class Connection extends EventTarget {
       return this.#fail();
     }
     if (attempt !== this.#attempt || !this.#isWanted) return;
-    const address = new URL(`${this.#client.url}/v1/socket`);
-    address.protocol = address.protocol.replace("http", "ws");
-    address.searchParams.set("ticket", ticket.ticket);
     const version = this.#version(ticket);
     this.#isPartial = version === null;
-    if (!this.#isPartial) address.searchParams.set("resume", version);
-    const socket = new WebSocket(address, ["carillon.v1"]);
+    // React Native's `URL` cannot be changed.
+    const query = new URLSearchParams({ ticket: ticket.ticket, ...(this.#isPartial || { resume: version }) });
+    const socket = new WebSocket(`${this.#client.url.replace(/^http/, "ws")}/v1/socket?${query}`, ["carillon.v1"]);
     this.#socket = socket;
     this.#token = ticket.token;
     socket.onmessage = ({ data }) => this.#receive(data);
@@ -242,7 +243,8 @@ export class Connection extends EventTarget {
     const wait = (this.#delay ?? 0) + Connection.backoff(this.#failures++);
     this.#delay = null;
     clearTimeout(this.#timer);
-    if (navigator.onLine) this.#timer = setTimeout(() => this.#connect(), wait);
+    // Only browsers know whether the network is there.
+    if (globalThis.navigator?.onLine !== false) this.#timer = setTimeout(() => this.#connect(), wait);
   }
 
   #drop() {

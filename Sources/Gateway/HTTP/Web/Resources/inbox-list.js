@@ -237,7 +237,8 @@ export class ListView {
     const act = event.key === "z" ? this.#context.undo : item && this.#action(event.key, this.#items.get(item.dataset.id).item);
     if (goal === undefined && !act) return;
     event.preventDefault();
-    if (act) return act();
+    // A key that is held down would delete down the list.
+    if (act) return event.repeat ? undefined : act();
     this.#main(entries[Math.min(Math.max(goal, 0), entries.length - 1)])?.focus();
   }
 

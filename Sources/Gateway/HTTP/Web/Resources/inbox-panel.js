@@ -1,13 +1,16 @@
 // Carillon · inbox-panel.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h } from "./dom.js";
+import { h, loader } from "./dom.js";
 import { iconButton } from "./icons.js";
 import { ListView } from "./inbox-list.js";
 import { isOfFeed } from "./inbox-store.js";
 import { unmarked } from "./marks.js";
 import { Menu } from "./menu.js";
 import { snoozeTimes, soon } from "./time.js";
+
+// Written out for bundlers, which follow the name without the query.
+const loadView = loader((again) => (again ? import("./inbox-settings.js" + again) : import("./inbox-settings.js")));
 
 /** The visible inbox: header, tabs, list, settings, banner and toast. */
 export class Panel {
@@ -35,6 +38,7 @@ export class Panel {
   #listeners = new AbortController();
 
   /**
+   * @param push returns this browser's Web Push; null without a worker.
    * @param context `language`, `texts`, `open`, `act`, `render`, `feed` (its `category` and `org`,
    *   null for all), and `close` if the panel can close.
    */
@@ -208,7 +212,7 @@ export class Panel {
       button.setAttribute("aria-pressed", String(tab === this.#tab));
       const counter = button.querySelector(".count");
       if (!counter) return;
-      counter.textContent = count ? (count > 999 ? "999+" : String(count)) : "";
+      counter.textContent = count > 999 ? "999+" : count || "";
       counter.hidden = !count;
     });
     if (isFeed || categories.length) this.#inbox.updateCounts(feed.org);
@@ -221,14 +225,17 @@ export class Panel {
     (isShown ? this.back : this.gear).focus();
   }
 
-  /** Loads the settings' own file when they are first shown. */
+  /** Loads the settings' own file when they are first shown, and again after a failure. */
   async loadSettings() {
     if (!this.#settings) {
-      const { SettingsView } = await import("./inbox-settings.js");
-      this.#settings ??= new SettingsView(this.#inbox, this.#push, this.#context);
-      this.#side.replaceChildren(this.#settings.element);
+      const { texts } = this.#context;
+      const script = await loadView().catch(() => null);
+      this.#settings ??= script && new script.SettingsView(this.#inbox, this.#push, this.#context);
+      this.#side.replaceChildren(this.#settings?.element ?? h("div", { class: "settings" },
+        h("p", { class: "fault", role: "alert" }, texts.preferencesFailed),
+        h("button", { type: "button", class: "plain", onclick: () => this.loadSettings() }, texts.tryNow)));
     }
-    return this.#settings.load();
+    return this.#settings?.load();
   }
 
   /** Shows the settings of the next user; the last user's view may still wait for answers. */

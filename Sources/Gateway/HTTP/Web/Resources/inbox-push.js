@@ -115,11 +115,11 @@ export class Push {
   async #renewIfDue() {
     if (!(await this.#client.token())) return false;
     const owner = await this.#client.user();
-    const subscription = await this.#subscription();
+    const subscription = await (await this.#registration())?.pushManager.getSubscription();
     const last = this.#noted();
     if (last.owner !== owner) {
       // The next user of this browser must not get the pushes of the last.
-      if (last.owner) await this.#end(subscription);
+      if (last.owner) await this.#end();
       return false;
     }
     if (Notification.permission !== "granted") return false;
@@ -133,16 +133,19 @@ export class Push {
   async switchOff() {
     if (!this.isSupported) return "unsupported";
     await alone(async () => {
-      await this.#end(await this.#subscription());
+      await this.#end();
       const id = localStorage.getItem(this.#deviceName);
       if (id) await this.#remove(id);
     });
     return "off";
   }
 
-  async #end(subscription) {
-    await subscription?.unsubscribe();
+  /** Ends the subscription; its pushes, the waiting clicks and the badge go, too. */
+  async #end() {
+    const registration = await this.#registration();
+    await (await registration?.pushManager.getSubscription())?.unsubscribe();
     this.#note({});
+    registration?.active?.postMessage({ kind: "forget" });
   }
 
   async #remove(id) {
@@ -153,10 +156,11 @@ export class Push {
     }
   }
 
-  async #subscription() {
+  /** Returns the registration of the worker; null before it is registered. */
+  async #registration() {
     const registration = await navigator.serviceWorker.getRegistration(this.#scope);
     // Before the worker is registered, a worker of a folder above may cover its own.
-    return registration?.scope === this.#scope ? registration.pushManager.getSubscription() : null;
+    return registration?.scope === this.#scope ? registration : null;
   }
 
   /** Identifies this device, so that a new subscription replaces the old one. */

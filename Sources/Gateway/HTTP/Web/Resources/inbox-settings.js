@@ -18,6 +18,7 @@ export class SettingsView {
   /** The warning that e-mail is on but the address is missing or refused. */
   #missing;
 
+  /** @param push returns this browser's Web Push; null without a worker. */
   constructor(inbox, push, context) {
     this.#inbox = inbox;
     this.#client = inbox.client;
@@ -36,7 +37,8 @@ export class SettingsView {
     try {
       const [settings, preferences, push] = await Promise.all([
         this.#client.call("GET", "/v1/settings"), this.#client.call("GET", "/v1/preferences"),
-        this.#push?.state().catch(() => "unavailable") ?? "unavailable",
+        // A switch whose script failed to load loads it again.
+        this.#push?.().then((push) => push.state(), () => "off").catch(() => "unavailable") ?? "unavailable",
       ]);
       this.#settings = this.#noticeAddress(settings);
       const hasEmail = preferences.types.some(({ channels }) => channels?.includes("email"));
@@ -162,7 +164,8 @@ export class SettingsView {
     const note = h("p", { class: "hint" }, reason[state] ?? texts.browserPushText);
     const toggle = this.#toggle(texts.pushSwitch, state === "on", async (isOn) => {
       try {
-        const now = isOn ? await this.#push.switchOn() : await this.#push.switchOff();
+        const push = await this.#push();
+        const now = isOn ? await push.switchOn() : await push.switchOff();
         note.textContent = reason[now] ?? texts.browserPushText;
         return (now === "on") === isOn;
       } catch {

@@ -52,7 +52,7 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
 .side { display: none; }
 .shows-settings > .main { display: none; }
 .shows-settings > .side { display: flex; }
-.head { display: flex; align-items: center; justify-content: space-between; gap: .5rem; padding: .85rem .75rem .35rem 1.15rem; padding-inline: 1.15rem .75rem; }
+.head { display: flex; align-items: center; justify-content: space-between; gap: .5rem; padding-block: .85rem .35rem; padding-inline: 1.15rem .75rem; }
 .head h2 { font-size: 1.25rem; font-weight: 680; letter-spacing: -.015em; }
 .settings-head { justify-content: start; padding-inline-start: .6rem; padding-block-end: .6rem; }
 .head-tools { display: flex; align-items: center; gap: .1rem; margin-inline-start: auto; }
@@ -156,8 +156,7 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
 .state p { max-inline-size: 20rem; }
 .state .plain { margin-block-start: .6rem; color: var(--text); }
 .state .picture { inline-size: 8.5rem; block-size: 6.8rem; margin-block-end: .5rem; fill: none; stroke-width: 2.4; stroke-linecap: round; stroke-linejoin: round; }
-.picture .shade { fill: var(--raised); }
-.picture .fill { fill: var(--raised); }
+.picture .shade, .picture .fill { fill: var(--raised); }
 .picture .line { stroke: var(--control); }
 .picture .mark { stroke: var(--accent); stroke-width: 3; }
 .loading { display: block; padding: 1rem 1.15rem; }
@@ -166,7 +165,7 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
 .placeholder span:nth-child(1) { inline-size: 30%; }
 .placeholder span:nth-child(3) { inline-size: 80%; }
 @keyframes breathe { to { opacity: .45; } }
-.toast { position: absolute; inset-block-end: 1rem; inset-inline: 1rem; z-index: 5; display: flex; align-items: center; gap: 1rem; margin-inline: auto; inline-size: fit-content; max-inline-size: calc(100% - 2rem); padding: .55rem .6rem .55rem 1rem; padding-inline: 1rem; border-radius: 11px; background: var(--text); color: var(--surface); font-size: .875rem; box-shadow: var(--shadow); opacity: 0; visibility: hidden; transform: translateY(8px); transition: opacity .2s, transform .2s, visibility .2s; }
+.toast { position: absolute; inset-block-end: 1rem; inset-inline: 1rem; z-index: 5; display: flex; align-items: center; gap: 1rem; margin-inline: auto; inline-size: fit-content; max-inline-size: calc(100% - 2rem); padding: .55rem 1rem; border-radius: 11px; background: var(--text); color: var(--surface); font-size: .875rem; box-shadow: var(--shadow); opacity: 0; visibility: hidden; transform: translateY(8px); transition: opacity .2s, transform .2s, visibility .2s; }
 .toast.shown { opacity: 1; visibility: visible; transform: none; transition-duration: .2s, .2s, 0s; }
 .toast-action { flex: none; padding: .15rem .4rem; border-radius: 6px; color: inherit; font-weight: 700; text-decoration: underline; text-underline-offset: .2em; }
 

@@ -56,6 +56,7 @@ export class Inbox extends EventTarget {
   #counted = new Map();
   #locale;
   #isClosed = false;
+  #isPaused = false;
   #hasWords = false;
   /** The URL of the service worker; without it, the worker that covers the page. */
   worker;
@@ -93,8 +94,20 @@ export class Inbox extends EventTarget {
     }
     await Promise.all([this.load(), this.#loadWords()]);
     if (this.#isClosed) return false;
-    this.#connection.open();
+    if (!this.#isPaused) this.#connection.open();
     return true;
+  }
+
+  /** Disconnects until `resume()`, such as while an app is in the background. */
+  pause() {
+    this.#isPaused = true;
+    this.#connection.close();
+  }
+
+  /** Connects again; what came meanwhile arrives. Without `pause()`, does nothing. */
+  resume() {
+    if (this.#isPaused && !this.#isClosed) this.#connection.open();
+    this.#isPaused = false;
   }
 
   close() {
@@ -250,9 +263,10 @@ export class Inbox extends EventTarget {
     if (!cursor || this.isLoading) return;
     this.isLoading = this.store.isLoading = true;
     this.#fire("change");
-    const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
-    if (filter.isUnread) query.set("unread_only", "true");
-    for (const name of ["category", "org"]) if ((filter[name] ?? null) !== null) query.set(name, filter[name]);
+    const { isUnread, category, org } = filter;
+    const query = new URLSearchParams({
+      limit: Inbox.pageSize, cursor, ...(isUnread && { unread_only: true }), ...(category && { category }), ...(org && { org }),
+    });
     try {
       const page = await this.#page(query);
       // It continues a list that may have been replaced.
@@ -460,6 +474,8 @@ export class Inbox extends EventTarget {
 
   #joinTabs() {
     this.#tabs?.close();
+    // React Native has no tabs.
+    if (!globalThis.BroadcastChannel) return;
     this.#tabs = new BroadcastChannel(`carillon ${this.#client.url} ${this.#owner}`);
     this.#tabs.onmessage = ({ data }) => {
       if (data.kind === "reload") this.#reload();
@@ -467,14 +483,17 @@ export class Inbox extends EventTarget {
     };
   }
 
-  /** Closes system notifications of these ids; all of them if `ids` is null. */
-  #closeShown(ids) { if (ids?.length !== 0) this.#tellWorker({ kind: "close", ids }); }
+  /**
+   * Closes system notifications of these ids, or all of them if `ids` is null, and updates the
+   * badge.
+   */
+  #closeShown(ids) { if (ids?.length !== 0) this.#tellWorker({ kind: "close", ids, unread: this.store.unread }); }
 
   /** Asks the service worker for the clicks that it keeps. */
   takeClicks() { if (this.store.isLoaded) this.#tellWorker({ kind: "carillon-take-clicks" }); }
 
   async #tellWorker(message) {
-    const registration = await navigator.serviceWorker?.getRegistration(this.worker).catch(() => null);
+    const registration = await globalThis.navigator?.serviceWorker?.getRegistration(this.worker).catch(() => null);
     registration?.active?.postMessage(message);
   }
 }
@@ -501,7 +520,11 @@ export function shareInbox(url, source, getToken, locale) {
     shared.splice(shared.indexOf(entry), 1);
     entry.inbox.close();
   };
-  // After a failure, the next element that starts tries again.
-  const open = () => (entry.opening ??= entry.inbox.open().then((isOpen) => { if (!isOpen) entry.opening = null; }));
+  const open = () => {
+    // Another element may have kept an inbox whose user has signed in again.
+    if (entry.inbox.state === "signedOut") entry.inbox.retry();
+    // After a failure, the next element that starts tries again.
+    return (entry.opening ??= entry.inbox.open().then((isOpen) => { if (!isOpen) entry.opening = null; }));
+  };
   return { inbox: entry.inbox, open, leave };
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The service worker: shows pushes, opens clicked notifications, and closes those that an open page
-// reports as read. A worker that imports this one can set `self.carillon = { icon, badge }` first.
+// reports as read, or all when their user leaves. A worker that imports this one can set
+// `self.carillon = { icon, badge }` first.
 
 const mostActions = 2;
 /** The cache that holds clicks until a signed-in page reports them, and its limit. */
@@ -121,7 +122,15 @@ function handOutClicks(page) {
 function warn(error) { console.warn("carillon:", error.message); }
 
 self.addEventListener("message", (event) => {
-  if (event.data?.kind === "close") event.waitUntil(close(event.data.ids));
+  if (event.data?.kind === "close") {
+    setBadge(event.data.unread);
+    event.waitUntil(close(event.data.ids));
+  }
+  // The user of the pushes has left this browser, or wants no more.
+  if (event.data?.kind === "forget") {
+    setBadge(0);
+    event.waitUntil(Promise.all([close(null), caches.delete(clickCache)]));
+  }
   if (event.data?.kind === "carillon-take-clicks" && event.source) event.waitUntil(handOutClicks(event.source));
 });
 
