@@ -208,6 +208,9 @@ extension Gateway {
     }
 
     /// Removes the device, as on logout while the token is still valid.
+    ///
+    /// The call needs a network. `UIApplication.unregisterForRemoteNotifications()` stops pushes
+    /// without one.
     public func unregisterDevice(deviceID: String) async throws(GatewayError) {
         do {
             _ = try await self.send("DELETE", ["devices", "current"], ["device_id": deviceID])
