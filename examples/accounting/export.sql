@@ -14,7 +14,7 @@ SELECT json_build_object(
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
             'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token,
-            'device_id', nullif(left(d.device_id, 128), ''))
+            'device_id', nullif(left(d.device_id, 255), ''))
             ORDER BY d.last_used_at), '[]')
         FROM (SELECT * FROM push_devices WHERE user_id = u.id ORDER BY last_used_at DESC LIMIT 20) d),
     'preferences', (

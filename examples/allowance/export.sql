@@ -29,7 +29,7 @@ SELECT json_build_object(
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
             'platform', (ARRAY['ios', 'android', 'web'])[d."Platform"], 'provider', 'fcm', 'token', d."Token",
-            'name', nullif(left(d."DeviceName", 128), ''), 'app_version', nullif(left(d."AppVersion", 64), ''))
+            'name', nullif(left(d."DeviceName", 255), ''), 'app_version', nullif(left(d."AppVersion", 64), ''))
             ORDER BY coalesce(d."LastUsedAt", d."CreatedAt")), '[]')
         FROM (
             SELECT * FROM "DeviceTokens"

@@ -17,14 +17,14 @@ SELECT json_build_object(
         FROM (
             SELECT json_build_object(
                 'platform', 'ios', 'environment', 'production', 'token', registration_id,
-                'device_id', nullif(left(device_id::text, 128), ''),
-                'name', nullif(left(name, 128), '')) AS device, date_created
+                'device_id', nullif(left(device_id::text, 255), ''),
+                'name', nullif(left(name, 255), '')) AS device, date_created
             FROM push_notifications_apnsdevice WHERE user_id = u.id AND active
             UNION ALL
             SELECT json_build_object(
                 'platform', 'android', 'token', registration_id,
-                'device_id', nullif(left(device_id::text, 128), ''),
-                'name', nullif(left(name, 128), '')), date_created
+                'device_id', nullif(left(device_id::text, 255), ''),
+                'name', nullif(left(name, 255), '')), date_created
             FROM push_notifications_gcmdevice WHERE user_id = u.id AND active
             ORDER BY date_created DESC LIMIT 20) devices),
     'preferences', coalesce((

@@ -25,7 +25,7 @@ def record(document):
         user["devices"] = [{
             "platform": document.get("platform") or "ios", "provider": "fcm", "token": document["fcm_token"],
             # The name that /device-token/register uses: the next registration replaces this.
-            "name": "device-token", "app_version": document.get("app_version"),
+            "name": "device-token", "app_version": (document.get("app_version") or "")[:64] or None,
         }]
     return user
 

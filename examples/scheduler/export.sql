@@ -17,7 +17,7 @@ SELECT jsonb_build_object(
         SELECT coalesce(jsonb_agg(jsonb_build_object(
             'platform', t.platform, 'token', t.token,
             'environment', CASE WHEN t.platform = 'ios' THEN 'production' END,
-            'device_id', nullif(left(t.device_id, 128), ''))
+            'device_id', nullif(left(t.device_id, 255), ''))
             ORDER BY t.last_seen_at), '[]')
         FROM (
             SELECT * FROM user_push_tokens

@@ -100,6 +100,22 @@ struct AllowanceClientTests {
         }
     }
 
+    @Test("a name and a version of any length register a device, cut as its export cuts them")
+    func longNames() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let (name, version) = (String(repeating: "é", count: 300), String(repeating: "1.", count: 40))
+            for token in ["old", "new"] {
+                let body = #"{"token":"\#(token)","platform":1,"deviceName":"\#(name)","appVersion":"\#(version)"}"#
+                #expect(try await ada.send(.post, "/api/v1/devices", body).status == 200)
+            }
+            let devices = try await ada.get("/v1/devices").body["devices"]
+            #expect(devices?.texts("name") == [String(name.prefix(255))])
+            #expect(devices?.texts("app_version") == [String(version.prefix(64))])
+        }
+    }
+
     @Test("devices, preferences and quiet hours are stored; a test send respects them")
     func settings() async throws {
         try await Stack.with { stack in
@@ -297,6 +313,31 @@ struct AllowanceClientTests {
                 let off = #"{"type":"\#(type)","push_enabled":false}"#
                 #expect(try await ada.send(.put, "/api/notifications/preferences", off).status == 422)
             }
+        }
+    }
+
+    @Test("settings leave out a disabled type, and an old client may still send it back")
+    func retired() async throws {
+        try await Stack.with { stack in
+            let catalog = """
+                types:
+                  kept: {code: 5, category: news}
+                  retired: {code: 6, category: news, enabled: false}
+                """
+            let gateway = try await stack.startGateway(environment: try stack.catalog(catalog))
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let coded = try await ada.get("\(Self.inbox)/preferences").body["preferences"]
+            #expect(coded?.texts("typeName") == ["Kept"])
+            let named = try await ada.get("/api/notifications/preferences").body["preferences"]
+            #expect(named?.texts("type") == ["kept"])
+            let news = try await ada.get("/device-token/status").body["preferences"]
+            #expect(news?["kept"]?.bool == true && news?["retired"] == nil)
+            let both = #"{"preferences":[{"notificationType":5},{"notificationType":6,"pushEnabled":false}]}"#
+            let answer = try await ada.send(.put, "\(Self.inbox)/preferences", both)
+            #expect(answer.status == 200)
+            #expect(answer.body["preferences"]?.texts("typeName") == ["Kept"])
+            let one = #"{"type":"retired","push_enabled":false}"#
+            #expect(try await ada.send(.put, "/api/notifications/preferences", one).status == 200)
         }
     }
 

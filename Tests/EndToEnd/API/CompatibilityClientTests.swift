@@ -6,6 +6,7 @@ import Support
 import Testing
 
 @testable import Clients
+@testable import HTTP
 
 /// The accounting app's client on `/api/notifications` and `/api/push`.
 @Suite(.timeLimit(.minutes(10)))
@@ -61,6 +62,23 @@ struct HybridClientTests {
             #expect(try await ada.send(.post, "/api/notifications/bulk-read", "{}").status == 422)
             #expect(try await ada.send(.delete, "/api/notifications/\(id)").body["status"]?.string == "ok")
             #expect(try await ada.get("/api/notifications").body["total"]?.integer == 4)
+        }
+    }
+
+    @Test("a device_id of 255 characters, the most that the app's table takes, is registered as it was imported")
+    func longestDeviceID() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let id = String(repeating: "é", count: 255)
+            let imported = #"{"devices":[{"platform":"ios","provider":"fcm","token":"old","device_id":"\#(id)"}]}"#
+            let service = Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: imported).status == 200)
+            let registration = #"{"fcm_token":"new","platform":"ios","device_id":"\#(id)"}"#
+            #expect(try await ada.send(.post, "/api/push/register", registration).status == 200)
+            let devices = try await ada.get("/v1/devices").body["devices"]
+            #expect(devices?.texts("device_id") == [id])
+            #expect(try await ada.get("/api/push/devices").body["devices"]?.texts("fcm_token") == ["new"])
         }
     }
 
@@ -466,8 +484,11 @@ struct NewsClientTests {
             #expect(try await gateway.call(.get, "/device-token/status", token: nil).status == 401)
 
             // As the app does it: unregistering names no token, and registering ends an opt-out.
-            let register = #"{"fcm_token":"third","platform":"ios","app_version":"1.0"}"#
+            let version = String(repeating: "1.", count: 40)
+            let register = #"{"fcm_token":"third","platform":"ios","app_version":"\#(version)"}"#
             #expect(try await ada.send(.post, "/device-token/register", register).status == 200)
+            let versions = try await ada.get("/v1/devices").body["devices"]?.texts("app_version")
+            #expect(versions == [String(version.prefix(64))])
             #expect(try await ada.send(.post, "/device-token/unregister").body["success"]?.bool == true)
             #expect(try await ada.get("/device-token/status").body["has_token"]?.bool == false)
             #expect(try await ada.send(.put, "/v1/settings", #"{"opted_out":true}"#).status == 200)

@@ -23,13 +23,11 @@ enum DescribedDocument: CaseIterable {
 
     private static let methods: Set<String> = ["get", "post", "put", "patch", "delete"]
 
-    private static let defaults = CompatibilityRouter.Defaults(environment: .production)
-
     func make() async throws -> JSONValue {
         try await OfflineServices.with { services in
             switch self {
             case .canonical: APIRouter.document(services)
-            case .compatibility: CompatibilityRouter.document(services, defaults: Self.defaults)
+            case .compatibility: CompatibilityRouter.document(services, environment: .production)
             }
         }
     }
@@ -42,7 +40,7 @@ enum DescribedDocument: CaseIterable {
             case .canonical: router = APIRouter.make(services)
             case .compatibility:
                 router = Router(context: APIContext.self)
-                CompatibilityRouter.add(to: router, services: services, defaults: Self.defaults)
+                CompatibilityRouter.add(to: router, services: services, environment: .production)
             }
             return router.routes.map { route in
                 let path = route.path.description.split(separator: "/").map { part in

@@ -82,6 +82,18 @@ struct FieldReaderTests {
         #expect(fields.faults.map(\.field) == ["bad", "text", "ids"])
     }
 
+    @Test("cuts text after whole Unicode scalars, as PostgreSQL does, and refuses what is not text")
+    func cutText() throws {
+        var fields = try Self.fields(#"{"long":"e\u0301😀x","exact":"abc","empty":"","odd":7}"#)
+        #expect(fields.cutText("long", limit: 3) == "e\u{301}😀")
+        #expect(fields.cutText("exact", limit: 3) == "abc")
+        #expect(fields.cutText("empty", limit: 3) == nil)
+        #expect(fields.cutText("absent", limit: 3) == nil)
+        #expect(fields.faults.isEmpty)
+        #expect(fields.cutText("odd", limit: 3) == nil)
+        #expect(fields.faults.map(\.field) == ["odd"])
+    }
+
     @Test("refuses to register an FCM topic as a token, but accepts the name of a registered one")
     func topics() throws {
         var fields = try Self.fields(#"{"a":"/topics/news","b":"phone:/topics/","c":"/topic"}"#)

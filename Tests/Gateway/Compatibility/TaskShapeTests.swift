@@ -66,6 +66,10 @@ struct TaskShapeTests {
             (#"{"registration_id":"\#(Self.apnsToken)","device_id":"D1","active":null}"#, "D1", nil, nil),
             (#"{"registration_id":"\#(Self.apnsToken)","device_id":12345,"active":true}"#, "12345", nil, false),
             (#"{"registration_id":"\#(Self.apnsToken)","name":"Ada","active":"false"}"#, nil, "Ada", true),
+            (
+                #"{"registration_id":"\#(Self.apnsToken)","name":"\#(String(repeating: "x", count: 256))"}"#, nil,
+                String(repeating: "x", count: 255), nil
+            ),
         ] as [(String, String?, String?, Bool?)]
     )
     func registrations(json: String, deviceID: String?, name: String?, isSilenced: Bool?) throws {

@@ -34,8 +34,7 @@ package enum OfflineServices {
     package static func document(compatibility: Bool) async throws -> [UInt8] {
         try await Self.with { services in
             guard compatibility else { return JSONWriter.bytes(of: APIRouter.document(services)) }
-            let defaults = CompatibilityRouter.Defaults(environment: .production)
-            return JSONWriter.bytes(of: CompatibilityRouter.document(services, defaults: defaults))
+            return JSONWriter.bytes(of: CompatibilityRouter.document(services, environment: .production))
         }
     }
 

@@ -28,44 +28,34 @@ package enum CompatibilityRouter {
             Answer(500, "An internal error; see the log.", .plainProblem, type: "application/problem+json"),
         ])
 
-    /// Values that the registrations of these clients leave out.
-    package struct Defaults: Sendable {
-        /// The app whose credentials serve the devices.
-        var app = "default"
-        /// The APNs environment of the tokens.
-        var environment: ProviderEnvironment
-
-        package init(environment: ProviderEnvironment) {
-            self.environment = environment
-        }
-    }
-
     /// Converts errors below these paths into the format of each system's clients.
     package static var errors: any MiddlewareProtocol<Request, Response, APIContext> {
         ErrorMiddleware()
     }
 
     /// The document that `GET /openapi/compatibility.json` answers.
-    static func document(_ services: APIServices, defaults: Defaults) -> JSONValue {
-        Self.addRoutes(to: Router(context: APIContext.self), services, defaults).document()
+    static func document(_ services: APIServices, environment: ProviderEnvironment) -> JSONValue {
+        Self.addRoutes(to: Router(context: APIContext.self), services, environment).document()
     }
 
     /// Adds all paths and their description.
-    package static func add(to router: Router<APIContext>, services: APIServices, defaults: Defaults) {
-        Self.addRoutes(to: router, services, defaults)
+    ///
+    /// - Parameter environment: the APNs environment of the devices that these clients register.
+    package static func add(to router: Router<APIContext>, services: APIServices, environment: ProviderEnvironment) {
+        Self.addRoutes(to: router, services, environment)
     }
 
     @discardableResult
     private static func addRoutes(
         to router: Router<APIContext>,
         _ services: APIServices,
-        _ defaults: Defaults
+        _ environment: ProviderEnvironment
     ) -> APIDescription {
         let description = APIDescription(
             title: "Carillon: the paths of other systems", Self.summary, Self.details,
             tags: Self.tags.map { (name: $0.key, description: $0.value) }, security: [.bearer, .token, .cookie])
         let groups = CompatibilityGroups(router: router, services: services, description: description)
-        let devices = CompatibilityDevices(services: services, defaults: defaults)
+        let devices = CompatibilityDevices(services: services, environment: environment)
         HybridInboxRoutes(services: services).add(to: groups)
         HybridDeviceRoutes(devices: devices).add(to: groups)
         let inbox = groups.group("api/v1/notifications")

@@ -28,7 +28,7 @@ struct NewsDeviceRoutes {
         body: .object([
             "fcm_token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
             "platform?": .choice("ios", "android", "web").orNull("Defaults to iOS."),
-            "app_version?": .string(max: 64).orNull,
+            "app_version?": .string.orNull("Cut to 64 characters."),
         ]),
         answers: [.ok("Done.", .newsOutcome)])
 
@@ -40,7 +40,7 @@ struct NewsDeviceRoutes {
         let token = fields.newToken("fcm_token")
         let platform = fields.choice("platform", of: Platform.self) ?? .ios
         if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
-        let version = fields.text("app_version", limit: 64)
+        let version = fields.cutText("app_version", limit: 64)
         try fields.finish()
         _ = try await self.devices.register(
             CompatibilityDevices.Registration(
@@ -77,7 +77,7 @@ struct NewsDeviceRoutes {
             _ = try await self.services.users.devices.remove(user: user, token: token)
         } else {
             _ = try await self.services.users.devices.removeAll(
-                user: user, app: self.devices.defaults.app, provider: .fcm)
+                user: user, app: CompatibilityDevices.app, provider: .fcm)
         }
         return Response.object { NewsShape.writeOutcome("Device token unregistered successfully", to: &$0) }
     }
@@ -143,7 +143,7 @@ enum NewsShape {
         writer.member("platform", devices.first?.platform.rawValue)
         writer.key("preferences")
         writer.beginObject()
-        for type in types where type.category == Self.category {
+        for type in types where type.isEnabled && type.category == Self.category {
             writer.key(escaping: type.name)
             writer.bool(EffectivePreference.push(preferences.preference(for: type), type))
         }

@@ -30,7 +30,7 @@ struct TaskDeviceRoutes {
                 "Household tasks: registers a device by its \(self.name) token.",
                 body: .object([
                     "registration_id": self.token,
-                    "name?": .string(max: Device.longestName).orNull,
+                    "name?": .string.orNull("Cut to \(Device.longestName) characters."),
                     "device_id?": .string(max: Device.longestName)
                         .with("type", .array([.string("string"), .string("number")]))
                         .orNull("Replaces its previous registration."),
@@ -227,7 +227,7 @@ enum TaskShape {
             fields.fault("registration_id", Device.apnsTokenFault)
         }
         var registration = CompatibilityDevices.Registration(platform: platform, provider: provider, token: token ?? "")
-        registration.name = fields.text("name", limit: Device.longestName)
+        registration.name = fields.cutText("name", limit: Device.longestName)
         registration.deviceID = Self.deviceID(&fields)
         registration.isSilenced = fields.flag("active").map { !$0 }
         return registration

@@ -7,7 +7,7 @@ package struct Device: Sendable, Equatable {
     package static let emailAddress = NotificationID(high: 0x8000, low: 0x8000_0065_6D61_696C)
 
     /// The most characters of a device's name, and of the id that its app gives it.
-    package static let longestName = 128
+    package static let longestName = 255
 
     /// Prefix of tokens that name an FCM topic, and so reach all its subscribers.
     package static let topicPrefix = "/topics/"

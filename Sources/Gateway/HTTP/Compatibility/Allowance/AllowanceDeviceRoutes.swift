@@ -26,9 +26,9 @@ struct AllowanceDeviceRoutes {
             "token": .deviceToken("Printable ASCII, and no topic (/topics/…)."),
             "platform": .oneOf(.integer(1...3), .choice("1", "2", "3", "ios", "android", "web"))(
                 "1 is iOS, 2 Android, 3 the web."),
-            "deviceName?": .string(max: Device.longestName).orNull(
-                "Replaces a device with the same name and platform."),
-            "appVersion?": .string(max: 64).orNull,
+            "deviceName?": .string.orNull(
+                "Replaces a device with the same name and platform; cut to \(Device.longestName) characters."),
+            "appVersion?": .string.orNull("Cut to 64 characters."),
         ]),
         answers: [.ok("The device.", .allowanceDevice)])
 
@@ -38,8 +38,8 @@ struct AllowanceDeviceRoutes {
         let token = fields.newToken("token")
         let platform = AllowanceShape.platform(fields.value["platform"])
         if platform == nil { fields.fault("platform", "must be 1 (iOS), 2 (Android) or 3 (Web)") }
-        let name = fields.text("deviceName", limit: Device.longestName)
-        let version = fields.text("appVersion", limit: 64)
+        let name = fields.cutText("deviceName", limit: Device.longestName)
+        let version = fields.cutText("appVersion", limit: 64)
         try fields.finish()
         guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
         let device = try await self.devices.register(

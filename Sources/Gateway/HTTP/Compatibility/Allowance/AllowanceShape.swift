@@ -60,7 +60,8 @@ enum AllowanceShape {
         writer.endObject()
     }
 
-    /// Writes the members of `NotificationPreferencesDto`: every type with a code, sorted by code.
+    /// Writes the members of `NotificationPreferencesDto`: every enabled type with a code, sorted
+    /// by code.
     static func write(
         _ types: CodedTypes,
         preferences: [String: TypePreference],
@@ -69,7 +70,7 @@ enum AllowanceShape {
     ) {
         writer.key("preferences")
         writer.beginArray()
-        for (code, type) in types.all {
+        for (code, type) in types.all where type.isEnabled {
             let preference = preferences.preference(for: type)
             writer.beginObject()
             writer.member("notificationType", code)

@@ -6,8 +6,12 @@ import Storage
 
 /// Device operations that several systems share.
 struct CompatibilityDevices {
+    /// The app whose credentials serve the devices.
+    static let app = "default"
+
     let services: APIServices
-    let defaults: CompatibilityRouter.Defaults
+    /// The APNs environment of the tokens.
+    let environment: ProviderEnvironment
 
     /// A device as a client describes it.
     struct Registration {
@@ -29,8 +33,8 @@ struct CompatibilityDevices {
             user: user,
             platform: registration.platform,
             provider: registration.provider,
-            app: self.defaults.app,
-            environment: registration.provider == .apns ? self.defaults.environment : .production,
+            app: Self.app,
+            environment: registration.provider == .apns ? self.environment : .production,
             token: registration.token,
             registeredAt: self.services.base.now()
         )
@@ -57,6 +61,15 @@ extension FieldReader {
         if !UserFields.isPrintable(token) { self.fault(name, UserFields.unprintable) }
         if Device.isTopic(token) { self.fault(name, "is a topic, not a device") }
         return token
+    }
+
+    /// Returns text, cut to its first `limit` characters; nil if it is absent, null or empty.
+    ///
+    /// For values that the replaced system did not limit; its export cuts them in the same way.
+    mutating func cutText(_ name: String, limit: Int) -> String? {
+        guard case .string(let text) = self.value[name], text.unicodeScalars.count > limit
+        else { return self.text(name, limit: limit) }
+        return String(text.unicodeScalars.prefix(limit))
     }
 
     /// Returns a token of FCM or of a browser.

@@ -174,7 +174,7 @@ struct HybridInboxRoutes {
         let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
         return Response.object { writer in
-            writer.array("preferences", self.services.base.catalog.all) { writer, type in
+            writer.array("preferences", self.services.base.catalog.all.filter(\.isEnabled)) { writer, type in
                 HybridShape.write(type, preferences: preferences, settings: settings, to: &writer)
             }
         }
