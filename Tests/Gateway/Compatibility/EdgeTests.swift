@@ -85,7 +85,7 @@ struct EdgeTests {
         "refuses and names unknown parameters",
         arguments: [
             ("token=like.a*", ["token"]), ("token=a1", ["token"]), ("name=eq.x", ["name"]),
-            ("select=secret", ["select"]),
+            ("select=secret", ["select"]), ("select=token,token", ["select"]), ("select=id, id", ["select"]),
             ("order=secret.asc", ["order"]), ("order=token.up", ["order"]), ("limit=-1&offset=x", ["limit", "offset"]),
             ("or=(token.eq.a1)", ["or"]), ("select=", ["select"]), ("select=id,", ["select"]), ("order=", ["order"]),
             ("select=id&select=token&limit=", ["select", "limit"]), ("token=in.(\"a1)", ["token"]),
@@ -101,6 +101,12 @@ struct EdgeTests {
             #expect(problem?.faults.map(\.field) == names)
             #expect(problem?.code == (["name", "or"].contains(names[0]) ? "42703" : "PGRST100"))
         }
+    }
+
+    @Test("names at most a hundred faults")
+    func mostFaults() {
+        let query = [String](repeating: "name=x", count: 101).joined(separator: "&")
+        #expect(Self.problem { _ = try EdgeQuery(RequestQuery.fields(query)) }?.faults.count == 100)
     }
 
     @Test(
@@ -177,6 +183,14 @@ struct EdgeTests {
         let targeted = try EdgeRequests.tokens(
             try Self.json(#"{"platform":"android","token":"x:3","app_version":"2.1","locale":"pt_BR"}"#), user: "u1")
         #expect(targeted == [.init(platform: .android, token: "x:3", appVersion: "2.1", locale: "pt_BR")])
+        let long = String(repeating: "D", count: 300)
+        let (device, version) = (String(long.prefix(255)), String(long.prefix(64)))
+        let unlimited = try Self.json(
+            #"{"platform":"android","token":"x:6","device_id":"\#(long)","app_version":"\#(long)"}"#)
+        let cut = try EdgeRequests.tokens(unlimited, user: "u1")
+        #expect(cut == [.init(platform: .android, token: "x:6", deviceID: device, appVersion: version)])
+        let changed = try EdgeRequests.change(unlimited, user: "u1")
+        #expect(changed == .init(token: "x:6", deviceID: device, appVersion: version))
         for locale in ["zh-Hans-CN-u-fw-mon-ms-metric-mu-celsius", "zh_CN_#Hans", "th_TH@calendar=gregorian"] {
             let phone = try Self.json(#"{"platform":"android","token":"x:5","locale":"\#(locale)"}"#)
             #expect(try EdgeRequests.tokens(phone, user: "u1").map(\.locale) == [locale])

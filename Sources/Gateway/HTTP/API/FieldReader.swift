@@ -20,7 +20,8 @@ struct FieldReader {
         case lenient
     }
 
-    private static let mostFaults = 100
+    /// The most faults that an answer names.
+    static let mostFaults = 100
 
     let value: JSONValue
     /// Whether the request had a body.

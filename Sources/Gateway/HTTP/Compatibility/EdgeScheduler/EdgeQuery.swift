@@ -30,11 +30,11 @@ struct EdgeQuery {
 
     /// - Parameter parameters: the decoded parameters of the URL; several filters of a column all
     ///   apply.
-    /// - Throws: `Problem` with every fault.
+    /// - Throws: `Problem` with the first hundred faults.
     init(_ parameters: [RequestQuery.Field]) throws {
         var faults: [JobFault] = []
         var names: Set<String> = []
-        for parameter in parameters {
+        for parameter in parameters where faults.count < FieldReader.mostFaults {
             do throws(JobFault) {
                 let isFirst = names.insert(parameter.name).inserted
                 guard isFirst || EdgeRow.Column(rawValue: parameter.name) != nil else {
@@ -77,6 +77,8 @@ struct EdgeQuery {
             guard let column = EdgeRow.Column(rawValue: text.filter { $0 != " " }) else {
                 throw JobFault(name, "may name these columns: " + self.names)
             }
+            // Each name is written for each row, so repeated ones would multiply the answer.
+            guard !columns.contains(column) else { throw JobFault(name, "names \(column.rawValue) twice") }
             columns.append(column)
         }
         return columns
@@ -280,7 +282,7 @@ extension EdgeQuery {
         })
 
     static let select: Fields = [
-        "select?": .string(pattern: #"^(\*|\#(column)(,\#(column))*)$"#)("The columns to return, or *.")
+        "select?": .string(pattern: #"^(\*|\#(column)(,\#(column))*)$"#)("The columns to return, each once, or *.")
     ]
 
     static let page =

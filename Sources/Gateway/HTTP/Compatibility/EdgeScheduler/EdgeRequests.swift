@@ -39,8 +39,8 @@ enum EdgeRequests {
             let platform = fields.choice("platform", of: Platform.self, isRequired: true)
             if platform == .web || platform == .webhook { fields.fault("platform", "must be ios or android") }
             let token = fields.newToken("token")
-            let deviceID = fields.text("device_id", limit: Device.longestName)
-            let appVersion = fields.text("app_version", limit: Self.longestVersion)
+            let deviceID = fields.cutText("device_id", limit: Device.longestName)
+            let appVersion = fields.cutText("app_version", limit: Self.longestVersion)
             let locale = self.locale(&fields)
             guard let platform, let token else { return nil }
             if platform == .ios, !Device.isAPNSToken(token) { fields.fault("token", Device.apnsTokenFault) }
@@ -57,8 +57,8 @@ enum EdgeRequests {
             try self.requireOwner(&fields, user: user)
             var change = DeviceStore.Change(token: fields.newToken("token", isRequired: false))
             func isGiven(_ name: String) -> Bool { fields.value[name] != nil }
-            if isGiven("device_id") { change.deviceID = fields.text("device_id", limit: Device.longestName) }
-            if isGiven("app_version") { change.appVersion = fields.text("app_version", limit: Self.longestVersion) }
+            if isGiven("device_id") { change.deviceID = fields.cutText("device_id", limit: Device.longestName) }
+            if isGiven("app_version") { change.appVersion = fields.cutText("app_version", limit: Self.longestVersion) }
             if isGiven("locale") { change.locale = self.locale(&fields) }
             return change
         }
@@ -130,8 +130,9 @@ extension Schema {
             "user_id?": .string(max: JobLimits.user).orNull("The caller's own id."),
             "platform": .choice("ios", "android"),
             "token": .deviceToken("The hexadecimal APNs token for `ios`, the FCM token for `android`."),
-            "device_id?": .string(max: Device.longestName).orNull("Replaces its previous registration."),
-            "app_version?": .string(max: 64).orNull,
+            "device_id?": .string.orNull(
+                "Replaces its previous registration; cut to \(Device.longestName) characters."),
+            "app_version?": .string.orNull("Cut to 64 characters."),
             "locale?": .lenientLocale.orNull,
         ])
 

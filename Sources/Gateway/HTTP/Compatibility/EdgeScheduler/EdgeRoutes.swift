@@ -127,8 +127,8 @@ struct EdgeTokenRoutes {
             "user_id?": .string(max: JobLimits.user).orNull("The caller's own id."),
             "token?": .string(min: 0, max: 2048, pattern: "^[ -~]*$").orNull(
                 "Printable ASCII, and no topic (/topics/…)."),
-            "device_id?": .string(max: Device.longestName).orNull,
-            "app_version?": .string(max: 64).orNull,
+            "device_id?": .string.orNull("Cut to \(Device.longestName) characters."),
+            "app_version?": .string.orNull("Cut to 64 characters."),
             "locale?": .lenientLocale.orNull,
             "last_seen_at?": .anything("Ignored: always now."),
         ])(
