@@ -262,6 +262,29 @@ struct DescriptionTests {
         }
     }
 
+    @Test("a refused HEAD has the length of the body but not the body, so the next answer follows its head")
+    func refusedHead() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = Stack.token(user: "ada")
+            func request(_ method: String, _ path: String) -> String {
+                "\(method) \(path) HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(token)\r\n\r\n"
+            }
+            for (path, status) in [("/v1/notifications/read", 405), ("/v1/nowhere", 404), ("/rest/v1/nowhere", 404)] {
+                let client = try await TestSocket.connect(port: gateway.port)
+                try await client.send(raw: Array((request("HEAD", path) + request("GET", "/healthz")).utf8))
+                try await eventually("both are answered") { client.head.contains("HTTP/1.1 200 ") }
+                let answers = client.head
+                let end = try #require(answers.firstRange(of: "\r\n\r\n"))
+                let head = answers[..<end.lowerBound].lowercased()
+                #expect(client.status == status, "\(path)")
+                #expect(head.contains("\r\ncontent-length: ") && !head.contains("\r\ncontent-length: 0"))
+                #expect(answers[end.upperBound...].hasPrefix("HTTP/1.1 200 "), "\(answers)")
+                await client.close()
+            }
+        }
+    }
+
     @Test("the detail of a refusal names the invalid fields, or the kind of thing that does not exist")
     func details() async throws {
         try await Stack.with { stack in

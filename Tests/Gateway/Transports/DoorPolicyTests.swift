@@ -18,7 +18,7 @@ import Testing
 struct AllowedOriginsTests {
     @Test("admits sockets of listed pages and our own")
     func admits() {
-        let listed = AllowedOrigins.listed(["https://app.example.com"])
+        let listed = AllowedOrigins.listed(["https://app.example.com", "capacitor://localhost"])
         let table: [(origin: String, host: String?, isAdmitted: Bool)] = [
             ("https://app.example.com", nil, true), ("HTTPS://App.Example.com", nil, true),
             ("https://app.example.com:8443", nil, false), ("http://app.example.com", nil, false),
@@ -26,6 +26,10 @@ struct AllowedOriginsTests {
             ("https://gateway.example.com:81", "gateway.example.com", false),
             ("https://evil.example", "gateway.example.com", false), ("null", "null", false), ("", "", false),
             ("https://", "", false), ("https://x", nil, false), ("https://", ":443", false),
+            // Some clients send the scheme of their socket; here a proxy has changed the host.
+            ("wss://app.example.com", "gateway.internal", true), ("WSS://App.example.com", nil, true),
+            ("ws://app.example.com", "gateway.internal", false), ("wss://evil.example", "gateway.internal", false),
+            ("capacitor://localhost", nil, true), ("ionic://localhost", nil, false),
             // Some clients state the scheme's port in one of the two fields only.
             ("wss://gateway.example.com", "gateway.example.com:443", true),
             ("https://gateway.example.com:443", "gateway.example.com", true),

@@ -124,6 +124,28 @@ struct DoorHandshakeTests {
     }
 }
 
+@Suite("Targets of requests", .timeLimit(.minutes(10)))
+struct DoorTargetTests {
+    @Test(
+        "finds the endpoint of a target in absolute form (RFC 9112, section 3.2.2)",
+        arguments: ["http://x/length", "https://x:8080/length?next=http://y/nowhere"])
+    func absolute(target: String) throws {
+        let door = try Door()
+        try door.send("POST \(target) HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi")
+        #expect(try door.answers().hasSuffix("\r\n\r\n2"))
+    }
+
+    @Test(
+        "reads the path of each form of target",
+        arguments: [
+            ("/a/b?c=d", "/a/b"), ("/a://b/c", "/a://b/c"), ("http://x/a?b", "/a"), ("http://x", ""),
+            ("http://x?a=/b", ""), ("*", "*"), ("x:443", "x:443"),
+        ])
+    func path(target: String, path: String) {
+        #expect(HTTPRequestHead(version: .http1_1, method: .GET, uri: target).path == path)
+    }
+}
+
 @Suite("Slow clients at the door", .timeLimit(.minutes(10)))
 struct DoorTimeTests {
     @Test("closes a client that is silent or whose first request does not end")

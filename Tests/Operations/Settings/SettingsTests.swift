@@ -307,6 +307,15 @@ struct ProtectionSettingsTests {
     }
 
     @Test(
+        "origins may have the scheme of an app or a socket; these have no default port",
+        arguments: ["capacitor://localhost", "ionic://localhost:80", "wss://app.example:443", "x-app+1.0://a"])
+    func schemes(origin: String) {
+        let readings = Readings(["ALLOWED_ORIGINS": "https://app.example,\(origin)"])
+        #expect(readings.gatewayFaults.isEmpty)
+        #expect(readings.gateway.protection.allowedOrigins == ["https://app.example", origin])
+    }
+
+    @Test(
         "origins are those that browsers send, which leave out the scheme's default port",
         arguments: [
             ("https://App.example.com:443", "https://app.example.com"), ("http://localhost:80", "http://localhost"),
@@ -322,6 +331,8 @@ struct ProtectionSettingsTests {
         arguments: [
             ("ALLOWED_ORIGINS", "https://*.example.com"), ("ALLOWED_ORIGINS", "https://a.example,*"),
             ("ALLOWED_ORIGINS", "app.example.com"), ("ALLOWED_ORIGINS", "https://a.example/path"),
+            ("ALLOWED_ORIGINS", "://a.example"), ("ALLOWED_ORIGINS", "*://a.example"),
+            ("ALLOWED_ORIGINS", "1a://localhost"), ("ALLOWED_ORIGINS", "capacitor://"),
             ("USER_CONNECTIONS", "0"), ("ADDRESS_CONNECTIONS", "-1"), ("USER_CALLS_PER_SECOND", "many"),
         ]
     )

@@ -167,6 +167,8 @@ struct RequestMiddleware: RouterMiddleware {
         context.logger[metadataKey: "request.id"] = "\(id)"
         do {
             var response = try await next(request, context)
+            // Also for errors: a body would stand where the client expects the next answer.
+            if request.method == .head { response = response.createHeadResponse() }
             if let name = Self.header { response.headers[name] = id }
             self.note(request, response.status, since: start, context)
             return response

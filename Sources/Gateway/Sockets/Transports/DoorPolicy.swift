@@ -111,10 +111,17 @@ package enum AllowedOrigins: Sendable, Equatable {
         case .any where allowsCredentials: Grant(origin: origin, allowsCredentials: true)
         // No credentials: an answer that everyone may read must not depend on a cookie.
         case .any: Grant(origin: "*", allowsCredentials: false)
-        case .listed(let origins) where Self.isASCII(origin) && origins.contains(origin.lowercased()):
+        case .listed(let origins) where Self.isASCII(origin) && Self.isListed(origin.lowercased(), in: origins):
             Grant(origin: origin, allowsCredentials: true)
         case .listed: nil
         }
+    }
+
+    /// Whether a list has an origin; some clients write `wss` for `https` and `ws` for `http`.
+    private static func isListed(_ origin: String, in origins: Set<String>) -> Bool {
+        if origins.contains(origin) { return true }
+        guard origin.hasPrefix("wss://") || origin.hasPrefix("ws://") else { return false }
+        return origins.contains("http\(origin.dropFirst("ws".count))")
     }
 
     /// Whether a text is ASCII, as each origin and host is.

@@ -132,5 +132,12 @@ package final class HTTPExchange {
 
 extension HTTPRequestHead {
     /// The path without the query; cut at a byte, which is faster than at a `Character`.
-    var path: Substring { Substring(self.uri.utf8.prefix { $0 != UInt8(ascii: "?") }) }
+    ///
+    /// A target in absolute form begins with a scheme and a host (RFC 9112, section 3.2.2).
+    var path: Substring {
+        let slash = UInt8(ascii: "/")
+        let path = self.uri.utf8.prefix { $0 != UInt8(ascii: "?") }
+        guard path.first != slash, let mark = path.firstRange(of: "://".utf8) else { return Substring(path) }
+        return Substring(path[mark.upperBound...].drop { $0 != slash })
+    }
 }

@@ -146,20 +146,32 @@ struct WebOrigin {
         self.text = Self.withoutDefaultPort(scheme + authority.lowercased())
     }
 
-    /// Parses `https://host` or `http://host`, with or without a port.
+    /// Parses `scheme://host`, with or without a port.
+    ///
+    /// Packaged web apps have schemes of their own, such as `capacitor` and `ionic`.
     init(_ text: String) throws(FieldFault) {
         let text = text.lowercased()
         let fault = FieldFault("must be origins such as https://app.example.com, with commas between them")
-        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { throw fault }
-        let host = text.utf8.dropFirst(scheme.utf8.count)
+        guard let mark = text.firstRange(of: "://"), Self.isScheme(text[..<mark.lowerBound]) else { throw fault }
+        let host = text[mark.upperBound...].utf8
         guard !host.isEmpty, host.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#@*\\,".utf8.contains($0) }) else {
             throw fault
         }
         self.text = Self.withoutDefaultPort(text)
     }
 
+    /// Whether a text in lower case is a scheme (RFC 3986 section 3.1).
+    private static func isScheme(_ text: Substring) -> Bool {
+        let letters = UInt8(ascii: "a")...UInt8(ascii: "z")
+        guard let first = text.utf8.first, letters.contains(first) else { return false }
+        return text.utf8.allSatisfy { letters.contains($0) || "0123456789+-.".utf8.contains($0) }
+    }
+
     private static func withoutDefaultPort(_ origin: String) -> String {
-        let port = origin.hasPrefix("https:") ? ":443" : ":80"
-        return origin.hasSuffix(port) ? String(origin.dropLast(port.count)) : origin
+        for (scheme, port) in [("https:", ":443"), ("http:", ":80")]
+        where origin.hasPrefix(scheme) && origin.hasSuffix(port) {
+            return String(origin.dropLast(port.count))
+        }
+        return origin
     }
 }
