@@ -35,6 +35,14 @@ struct MessageTests {
     }
 
     @Test(
+        "former codes of languages, which Android uses, are today's, in templates too",
+        arguments: [("in_ID", "id"), ("in", "id"), ("id-ID", "id"), ("iw_IL", "he"), ("ji", "yi"), ("ine", "en")])
+    func formerCodes(wanted: String, expected: String) throws {
+        let set = try Self.set(["en": "e", "id": "i", "iw": "h", "yi": "y"])
+        #expect(set.locale(for: wanted, default: .english) == expected)
+    }
+
+    @Test(
         "ignores a malformed locale",
         arguments: [
             "", "a", "1", "de-", "-de", "de--CH", "d e", "de-abcdefghi", "äö", "de.UTF-8", "@", "_#de", "de@x",

@@ -84,8 +84,7 @@ struct AbsentMasterTests {
         try await TestRedis.with(try cluster.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace(parts: 16)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()], logger: logger)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [FakeChannel()], logger: logger)
                 // The turn of the sweep stays.
                 let absent = (cluster.number(ofKey: keys.sweepTurn) + 1) % 3
                 try await body(
@@ -106,8 +105,7 @@ struct AbsentMasterTests {
                     cluster.number(ofKey: keys.dispatchers) != cluster.number(ofKey: keys.dispatcherLease("test"))
                 }
                 let keys = try #require(found)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], lease: .seconds(3))
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, lease: .seconds(3))
                 for name in (0..<7).map({ "other-\($0)" }) {
                     let register = Lease.Register(key: keys.dispatchers, name: name) { TestDispatcher.now }
                     let lease = Lease(
@@ -170,10 +168,10 @@ struct AbsentMasterTests {
         let cluster = try await TestCluster.start(replicas: false)
         try await TestRedis.with(try cluster.configuration()) { redis in
             let live = Live(redis, keys: Keyspace(parts: 16))
-            let limiter = AccountRateLimiter(.fcm, limit: live.accountRateLimit, now: { TestDispatcher.now })
+            let limiter = AccountRateLimiter(.fcm, buckets: live.buckets)
             try await cluster.lose(cluster.number(ofKey: live.keys.bucket("send", "fcm:one")))
-            let until = await limiter.take("default", account: "one", perSecond: 10)
-            #expect(until.map { $0 > TestDispatcher.now } == true)
+            let wait = await limiter.take("one", perSecond: 10, lane: .normal)
+            #expect(wait.map { $0 > .zero } == true)
         }
     }
 
@@ -372,7 +370,7 @@ struct LeaseRenewalTests {
         // Each renewal reads the clock once, for the register.
         let readings = Mutex(0)
         let dispatcher = try TestDispatcher.make(
-            database.pool, redis, Keyspace(), [NotificationType(name: "news")],
+            database.pool, redis, Keyspace(),
             now: {
                 readings.withLock { $0 += 1 }
                 return TestDispatcher.now

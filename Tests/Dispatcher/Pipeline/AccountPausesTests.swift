@@ -198,7 +198,7 @@ struct AccountPauseServiceTests {
                 let keys = Keyspace(prefix: prefix)
                 func start(_ connection: RedisClient) throws -> (DeliveriesService, AccountPauseService) {
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, connection, keys, [NotificationType(name: "news")],
+                        database.pool, connection, keys,
                         [
                             FakeChannel(app: "default", account: "one"), FakeChannel(app: "sister", account: "one"),
                             FakeChannel(app: "news", account: "two"),
@@ -245,79 +245,116 @@ struct AccountPauseServiceTests {
     }
 }
 
-/// Rates that apps share.
+/// The rates of accounts.
 @Suite(.timeLimit(.minutes(10)))
 struct AccountRateLimiterTests {
-    @Test("apps of one account share its rate in all dispatchers; another account has its own")
+    @Test("an account has one rate in all dispatchers; another account or provider has its own")
     func account() async throws {
         try await TestRedis.with { redis, prefix in
             let keys = Keyspace(prefix: prefix)
-            let dispatchers = (0..<2).map { _ in
-                AccountRateLimiter(.fcm, limit: Live(redis, keys: keys).accountRateLimit, now: { TestDispatcher.now })
-            }
+            let buckets = Live(redis, keys: keys).buckets
+            let dispatchers = (0..<2).map { _ in AccountRateLimiter(.fcm, buckets: buckets) }
             let survey = Live(redis, keys: keys).survey
             let start = try await survey.time()
             // The bucket of one a second holds one turn.
-            #expect(await dispatchers[0].take("default", account: "one", perSecond: 1) == nil)
+            #expect(await dispatchers[0].take("one", perSecond: 1, lane: .normal) == nil)
             let held = [
-                await dispatchers[0].take("sister", account: "one", perSecond: 1),
-                await dispatchers[1].take("sister", account: "one", perSecond: 1),
+                await dispatchers[0].take("one", perSecond: 1, lane: .normal),
+                await dispatchers[1].take("one", perSecond: 1, lane: .normal),
             ]
             // On a slow machine, another turn may have come.
             if try await survey.time() - start < .milliseconds(900) {
-                #expect(held.allSatisfy { $0.map { $0 > TestDispatcher.now } == true })
+                #expect(held.allSatisfy { $0.map { $0 > .zero } == true })
             }
-            #expect(await dispatchers[1].take("news", account: "two", perSecond: 1) == nil)
+            #expect(await dispatchers[1].take("two", perSecond: 1, lane: .normal) == nil)
+            let other = AccountRateLimiter(.apns, buckets: buckets)
+            #expect(await other.take("one", perSecond: 1, lane: .normal) == nil)
         }
     }
 
     @Test("callers share the turns that they wait for and leave the rest to other dispatchers")
     func shared() async throws {
         try await TestRedis.with { redis, prefix in
-            let limit = Live(redis, keys: Keyspace(prefix: prefix)).accountRateLimit
-            let dispatchers = (0..<2).map { _ in
-                AccountRateLimiter(.fcm, limit: limit, now: { TestDispatcher.now })
-            }
+            let buckets = Live(redis, keys: Keyspace(prefix: prefix)).buckets
+            let dispatchers = (0..<2).map { _ in AccountRateLimiter(.fcm, buckets: buckets) }
             // The bucket holds ten turns, of which two are taken at a time.
-            let held = await withTaskGroup(of: Timestamp?.self) { group in
+            let held = await withTaskGroup(of: Duration?.self) { group in
                 for _ in 0..<5 {
-                    group.addTask { await dispatchers[0].take("default", account: "one", perSecond: 40) }
+                    group.addTask { await dispatchers[0].take("one", perSecond: 40, lane: .normal) }
                 }
-                return await group.reduce(into: [Timestamp?]()) { $0.append($1) }
+                return await group.reduce(into: [Duration?]()) { $0.append($1) }
             }
             #expect(held == [nil, nil, nil, nil, nil])
-            #expect(await dispatchers[1].take("default", account: "one", perSecond: 40) == nil)
+            #expect(await dispatchers[1].take("one", perSecond: 40, lane: .normal) == nil)
         }
     }
 
-    @Test("an account keeps its rate while Redis has no room to count it")
+    @Test("an account keeps its rate while Redis has no room to count it; refused callers are spread at it")
     func full() async throws {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
+            let start = ContinuousClock.now
             let passed = Mutex(Duration.zero)
             let limiter = AccountRateLimiter(
-                .fcm, limit: Live(redis).accountRateLimit, now: { TestDispatcher.now + passed.withLock { $0 } })
+                .fcm, buckets: Live(redis).buckets, instant: { start + passed.withLock { $0 } })
             try await redis.send("CONFIG", "SET", "maxmemory", "1")
-            let until = await limiter.take("default", account: "one", perSecond: 1)
-            #expect(until.map { $0 > TestDispatcher.now } == true)
+            // Redis is asked again every two seconds.
+            for number in 0..<1_000 {
+                let time = Duration.milliseconds(6 * number)
+                passed.withLock { $0 = time }
+                let wait = await limiter.take("one", perSecond: 10, lane: .bulk)
+                #expect(wait.map { time + $0 } == Duration.milliseconds(2_000 + 100 * number))
+            }
+            let normal = await limiter.take("one", perSecond: 10, lane: .normal)
+            #expect(normal.map { $0 <= .seconds(2) } == true, "no other lane delays it")
+
             try await redis.send("CONFIG", "SET", "maxmemory", "0")
-            passed.withLock { $0 = .seconds(3) }
-            #expect(await limiter.take("default", account: "one", perSecond: 1) == nil)
+            passed.withLock { $0 = .seconds(10) }
+            for _ in 0..<16 {
+                let critical = await limiter.take("one", perSecond: 10, lane: .critical)
+                #expect(critical == nil, "it waits for a turn")
+            }
+            // The thousand did not come, so nothing has to wait behind them.
+            var wait: Duration?
+            while wait == nil { wait = await limiter.take("one", perSecond: 10, lane: .bulk) }
+            #expect(wait.map { $0 < .seconds(2) } == true)
+            for _ in 0..<100 { wait = await limiter.take("one", perSecond: 10, lane: .bulk) }
+            #expect(wait.map { $0 > .seconds(9) } == true)
+            wait = await limiter.take("one", perSecond: 20, lane: .bulk)
+            #expect(wait.map { $0 < .seconds(3) } == true, "a new rate does not wait for the turns of the old one")
         }
     }
 
-    @Test("holds nothing back for long when the clock has stepped back")
-    func steppedBack() async throws {
+    /// The turns that others got.
+    private final class Turns: Sendable {
+        let count = Atomic(0)
+    }
+
+    @Test("a critical caller gets the next turn, however often others ask")
+    func critical() async throws {
         try await TestRedis.with { redis, prefix in
-            let step = Mutex(Duration.zero)
-            let now: @Sendable () -> Timestamp = { TestDispatcher.now + step.withLock { $0 } }
             let limiter = AccountRateLimiter(
-                .fcm, limit: Live(redis, keys: Keyspace(prefix: prefix)).accountRateLimit, now: now)
-            // The bucket of one a second holds one turn; the others find it empty.
-            for _ in 0..<3 { _ = await limiter.take("default", account: "one", perSecond: 1) }
-            step.withLock { $0 = .seconds(-3_600) }
-            let held = await limiter.take("default", account: "one", perSecond: 1)
-            #expect(held.map { $0 < now() + .seconds(60) } ?? true)
+                .fcm, buckets: Live(redis, keys: Keyspace(prefix: prefix)).buckets)
+            let turns = Turns()
+            await withDiscardingTaskGroup { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        while !Task.isCancelled {
+                            let wait = await limiter.take("one", perSecond: 2, lane: .bulk)
+                            if wait == nil { turns.count.add(1, ordering: .relaxed) }
+                            await Task.yield()
+                        }
+                    }
+                }
+                for _ in 0..<3 {
+                    let before = turns.count.load(ordering: .relaxed)
+                    let wait = await limiter.take("one", perSecond: 2, lane: .critical)
+                    let others = turns.count.load(ordering: .relaxed) - before
+                    #expect(wait == nil)
+                    #expect(others <= 1, "one may have had its turn before this caller asked")
+                }
+                group.cancelAll()
+            }
         }
     }
 }

@@ -16,29 +16,12 @@ import Testing
 /// Sending, up to the provider's call.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySenderTests {
-    private static let first = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
-    private static let second = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002)
-    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+    private static let first = TestDispatcher.notification(1).id
+    private static let second = TestDispatcher.notification(2).id
+    private static let device = TestDispatcher.phone().id
 
     private static func store(in pool: PostgresPool) async throws {
-        try await pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
-        try await pool.query(
-            """
-            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
-                channels, title, body, status, status_reason, created_at)
-            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
-                to_timestamp(1795000000)
-            """,
-            .array(PostgresArray(uuids: [Self.first.halves, Self.second.halves]))
-        )
-        try await pool.query(
-            """
-            INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                last_used_at)
-            VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
-            """,
-            .uuid(Self.device.halves)
-        )
+        try await TestDispatcher.storePushes(2, in: pool)
     }
 
     /// Sends the first notification to the device, as the entry `1-0`.
@@ -70,8 +53,7 @@ struct DeliverySenderTests {
                     work.withLock { $0?.cancel() }
                 }
                 let dispatcher = try TestDispatcher.make(
-                    pool, redis, keys, [NotificationType(name: "news")], [channel],
-                    instant: { time.withLock { $0 } })
+                    pool, redis, keys, [channel], instant: { time.withLock { $0 } })
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 let entries = [Self.first, Self.second].enumerated().map { number, id in
@@ -102,8 +84,7 @@ struct DeliverySenderTests {
                 let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
                 pool.close()
                 let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    pool, redis, keys, [NotificationType(name: "news")], [FakeChannel.accepting()])
+                let dispatcher = try TestDispatcher.make(pool, redis, keys, [FakeChannel.accepting()])
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 try await dispatcher.group(stream).create()
@@ -283,8 +264,7 @@ struct DeliverySenderTests {
                 }
                 var senders: [DeliverySender] = []
                 for _ in 0..<2 {
-                    let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], [channel])
+                    let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [channel])
                     dispatcher.leaseClock.renewed(at: .now)
                     let stream = keys.deliveries(.fcm, .normal)
                     let id = try await redis.send(
@@ -509,16 +489,13 @@ struct DeliverySenderTests {
             try await TestDatabase.with { database in
                 try await Self.store(in: database.pool)
                 let keys = Keyspace(prefix: prefix)
-                let types = [NotificationType(name: "news")]
                 let own = FakeChannel.accepting()
                 let work = DeliveryWork(
                     notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
                 let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])])
                 for isShared in [false, true] {
-                    let dispatcher =
-                        try isShared
-                        ? TestDispatcher.make(database.pool, redis, keys, types, [own, FakeChannel(app: "another")])
-                        : TestDispatcher.make(database.pool, redis, keys, types, [own])
+                    let channels = isShared ? [own, FakeChannel(app: "another")] : [own]
+                    let dispatcher = try TestDispatcher.make(database.pool, redis, keys, channels)
                     dispatcher.leaseClock.renewed(at: .now)
                     let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                     let health = sender.health
@@ -572,8 +549,7 @@ struct DeliverySenderTests {
                 let own = FakeChannel.accepting { _ in sent.withLock { $0 += 1 } }
                 for other in ["another", "default"] {
                     let another = FakeChannel(app: "another", account: other)
-                    let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], [own, another])
+                    let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [own, another])
                     dispatcher.channels.replace(with: ChannelDirectory.Entry(another, messagesPerSecond: 1))
                     dispatcher.leaseClock.renewed(at: .now)
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))

@@ -13,27 +13,29 @@ import Testing
 /// The settlement of outcomes.
 @Suite(.timeLimit(.minutes(10)))
 struct DeliverySettlerTests {
-    private static let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
-    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+    private static let notification = TestDispatcher.notification().id
+    private static let device = TestDispatcher.phone().id
 
     private static func outcome(
         _ result: DeliveryOutcome.Result,
         attempt: Int,
         _ dispatcher: Dispatcher,
+        lane: Lane = .normal,
         app: String? = "default",
         facts: DeliveryStore.Facts? = nil,
         isRepeat: Bool = false,
         isRetraction: Bool = false,
-        callsForAttention: Bool = false
+        callsForAttention: Bool = false,
+        unknowns: Int = 0
     ) -> DeliveryOutcome {
         let work = DeliveryWork(
             notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat,
-            callsForAttention: callsForAttention, isRetraction: isRetraction)
+            callsForAttention: callsForAttention, unknowns: unknowns, isRetraction: isRetraction)
         return DeliveryOutcome(
             entry: StreamEntry(
                 id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, work.bytes[...])]),
-            group: dispatcher.group(dispatcher.keys.deliveries(.webpush, .normal)),
-            lane: .normal,
+            group: dispatcher.group(dispatcher.keys.deliveries(.webpush, lane)),
+            lane: lane,
             term: LeaseClock.Term(),
             work: work,
             facts: facts,
@@ -46,6 +48,17 @@ struct DeliverySettlerTests {
 
     private static func settler(_ dispatcher: Dispatcher, of provider: Provider = .webpush) -> DeliverySettler {
         DeliverySettler(dispatcher: dispatcher, provider: provider, metrics: PipelineMetrics.Deliveries(provider))
+    }
+
+    /// Stores a notification and a phone, and returns the facts of their delivery.
+    private static func facts(_ dispatcher: Dispatcher, expiresAt: Timestamp? = nil) async throws -> DeliveryStore.Facts
+    {
+        var notification = TestDispatcher.notification(channels: [.inApp, .push])
+        notification.expiresAt = expiresAt
+        _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+        let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
+        let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
+        return try #require(try await dispatcher.database.deliveries.facts([key])[0])
     }
 
     /// Stores a pending notification, settles an outcome of it, and returns it as it is then.
@@ -206,12 +219,7 @@ struct DeliverySettlerTests {
     func outOfTime(result: DeliveryOutcome.Result, reason: String) async throws {
         try await TestDispatcher.with { dispatcher, database in
             let expiry = TestDispatcher.now + .seconds(20)
-            var notification = TestDispatcher.notification(channels: [.inApp, .push])
-            notification.expiresAt = expiry
-            _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-            let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
-            let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
-            let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+            let facts = try await Self.facts(dispatcher, expiresAt: expiry)
             try await Self.settler(dispatcher).settle([Self.outcome(result, attempt: 0, dispatcher, facts: facts)])
             let set = dispatcher.live.retries
             let early = try await set.moveDue(
@@ -223,6 +231,42 @@ struct DeliverySettlerTests {
                 "SELECT outcome, reason FROM carillon.delivery_attempts WHERE kind = 'push'")
             #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["retry", reason]])
             #expect(try await database.pool.query("SELECT FROM carillon.dead_letters").isEmpty)
+        }
+    }
+
+    @Test("a held-back delivery whose turn comes too late waits until it expires")
+    func heldBackTooLong() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let expiry = TestDispatcher.now + .seconds(20)
+            let facts = try await Self.facts(dispatcher, expiresAt: expiry)
+            let result = DeliveryOutcome.Result.heldBack(until: expiry + .seconds(60), reason: "rate", app: "default")
+            try await Self.settler(dispatcher).settle([Self.outcome(result, attempt: 0, dispatcher, facts: facts)])
+            let set = dispatcher.live.retries
+            let early = try await set.moveDue(
+                provider: .webpush, lane: .normal, app: "default", now: expiry + .milliseconds(-1), limit: 10)
+            #expect(early == 0)
+            let late = try await set.moveDue(
+                provider: .webpush, lane: .normal, app: "default", now: expiry, limit: 10)
+            #expect(late == 1)
+        }
+    }
+
+    @Test(
+        "repeats a delivery after an unknown outcome once, a critical one 40 times, whatever its other tries",
+        arguments: [
+            (.normal, 3, 0, true), (.normal, 3, 1, false), (.critical, 60, 1, true), (.critical, 60, 40, false),
+        ] as [(Lane, Int, Int, Bool)])
+    func unknown(lane: Lane, attempt: Int, unknowns: Int, isRepeated: Bool) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let facts = try await Self.facts(dispatcher, expiresAt: TestDispatcher.now + .seconds(86_400))
+            let result = DeliveryOutcome.Result.unanswered(reason: "timeout", mayHaveBeenSent: true)
+            try await Self.settler(dispatcher).settle([
+                Self.outcome(result, attempt: attempt, dispatcher, lane: lane, facts: facts, unknowns: unknowns)
+            ])
+            let waiting = try await dispatcher.live.retries.count(provider: .webpush, lane: lane)
+            #expect(waiting == (isRepeated ? 1 : 0))
+            let letters = try await database.pool.query("SELECT FROM carillon.dead_letters")
+            #expect(letters.count == (isRepeated ? 0 : 1))
         }
     }
 
@@ -273,23 +317,7 @@ struct DeliverySettlerTests {
     func deadToken(isRetraction: Bool) async throws {
         try await TestDispatcher.with(eventsLength: 1_000) { dispatcher, database in
             let (redis, keys) = (dispatcher.redis, dispatcher.keys)
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
-                    lane, channels, title, body, status, status_reason, created_at)
-                VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
-                    now())
-                """,
-                .uuid(Self.notification.halves)
-            )
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                    last_used_at)
-                VALUES ($1, 'ada', 'web', 'webpush', 'default', 'production', 'browser', $2, $2)
-                """,
-                .uuid(Self.device.halves), .timestamptz(TestDispatcher.now.microseconds)
-            )
+            try await TestDispatcher.storePushes(in: database.pool)
             let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
             let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
             let settler = Self.settler(dispatcher)
@@ -311,6 +339,25 @@ struct DeliverySettlerTests {
             try await settler.settle([dead(3, evidence: .seconds(1))])
             let told = try await Self.told(redis, keys)
             #expect(told.filter { $0 == "token_invalid" }.count == 1)
+        }
+    }
+
+    @Test(
+        "a token that is rejected a day after its registration is dead, however old the evidence",
+        arguments: [(.seconds(2 * 86_400), false), (.seconds(3_600), true)] as [(Duration, Bool)], [false, true])
+    func oldEvidence(registration: (age: Duration, stays: Bool), isRetraction: Bool) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let facts = try await Self.facts(dispatcher)
+            try await database.pool.query(
+                "UPDATE carillon.devices SET registered_at = $1",
+                .timestamptz((TestDispatcher.now - registration.age).microseconds))
+            let answer = ProviderAnswer.deadToken(
+                reason: "Unregistered", evidence: Timestamp(seconds: 1_577_836_800))
+            try await Self.settler(dispatcher).settle([
+                Self.outcome(.answered(answer), attempt: 0, dispatcher, facts: facts, isRetraction: isRetraction)
+            ])
+            let active = try await database.pool.query("SELECT FROM carillon.devices WHERE active")
+            #expect(active.count == (registration.stays ? 1 : 0))
         }
     }
 

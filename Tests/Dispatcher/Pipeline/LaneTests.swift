@@ -62,6 +62,9 @@ struct LaneSourceTests {
             ("this", "this 999000000 870000 998000000 7", 998_000_000, "this 1000000000 870000 - 7"),
             ("this", "this 999000000 100000 - 6", 400_000_000, "this 1000000000 100000 - 7"),
             ("this", "this 999000000 890000 998000000 6", 400_000_000, "this 1000000000 890000 998000000 7"),
+            // PostgreSQL's clock has stepped back behind the last sweep, or the first repair.
+            ("this", "another 1000120000 100000 - 7", 400_000_000, "this 1000000000 900000 1000000000 7"),
+            ("this", "this 999000000 870000 1000120000 7", 400_000_000, "this 1000000000 870000 - 7"),
             // A Redis that hides its run looks like the same one each time.
             (nil, "unknown 999000000 100000 - 7", nil, "unknown 1000000000 900000 - 7"),
         ] as [(String?, String?, Int64?, String)]

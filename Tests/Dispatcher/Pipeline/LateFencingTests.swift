@@ -111,30 +111,13 @@ struct LateFencingTests {
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         _ body: (Scene) async throws -> Void
     ) async throws {
-        let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
-        let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
         try await TestDispatcher.with(channel, instant: instant) { dispatcher, database in
             let redis = dispatcher.redis
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
-                    registered_at, last_used_at)
-                VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
-                """,
-                .uuid(device.halves)
-            )
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity,
-                    delivery, lane, channels, title, body, status, status_reason, created_at, stored_at)
-                VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending',
-                    'queued', $2, $2)
-                """,
-                .uuid(notification.halves), .timestamptz(TestDispatcher.now.microseconds)
-            )
+            try await TestDispatcher.storePushes(in: database.pool)
             dispatcher.channels.replace(
                 with: ChannelDirectory.Entry(channel, messagesPerSecond: messagesPerSecond))
             let stream = dispatcher.keys.deliveries(.fcm, .normal)
+            let (notification, device) = (TestDispatcher.notification().id, TestDispatcher.phone().id)
             let work = DeliveryWork(
                 notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
             try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))

@@ -5,11 +5,11 @@ import Clients
 import Core
 import Logging
 import Providers
-import Storage
 import Support
 import Testing
 
 @testable import Pipeline
+@testable import Storage
 
 struct ProviderHealthTests {
     private static let now = Timestamp(seconds: 1_000)
@@ -49,11 +49,12 @@ struct ProviderHealthTests {
     private static let unanswered = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
 
     /// Returns how many calls are admitted until there is no room.
-    private static func fill(_ health: ProviderHealth, _ app: String, _ service: String? = nil, after: Duration = .zero)
-        -> Int
-    {
+    private static func fill(
+        _ health: ProviderHealth, _ app: String, _ service: String? = nil, lane: Lane = .bulk, after: Duration = .zero
+    ) -> Int {
+        let now = self.now + after
         var count = 0
-        while count < 5_000, health.admit(app, service: service, isShared: true, now: self.now + after) == .yes {
+        while count < 5_000, health.admit(app, service: service, lane: lane, isShared: true, now: now) == .yes {
             count += 1
         }
         return count
@@ -80,6 +81,11 @@ struct ProviderHealthTests {
         #expect(inFlight == calls * 3 / 4)
         #expect(health.overviews(of: ["app"], now: Self.now)["app"]?.inFlight == inFlight)
         #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
+        // The places of urgent lanes are still free.
+        for lane in [Lane.normal, .critical] {
+            #expect(Self.fill(health, "app", lane: lane) == max(1, calls / 16))
+            #expect(Self.fill(health, "app") == 0)
+        }
     }
 
     @Test("an app keeps its share while it is idle, for ten minutes")
@@ -146,6 +152,15 @@ struct ProviderHealthTests {
         let later = Self.now + .seconds(13)
         #expect(health.admit("app", isShared: true, now: later) == .no(until: later + .seconds(1)))
         #expect(health.state(of: ["app"], now: later) == .open(until: later + .seconds(1)))
+    }
+
+    @Test("opens when all calls to a provider hang, if they are few")
+    func silentProvider() {
+        let health = ProviderHealth(.fcm, calls: 8, logger: TestLog.logger)
+        // Entries that were taken over are sent in addition to the others.
+        for _ in 0..<9 { #expect(health.admit("app", isShared: false, now: Self.now) == .yes) }
+        let later = Self.now + .seconds(13)
+        #expect(health.admit("app", isShared: false, now: later) == .no(until: later + .seconds(1)))
     }
 
     @Test("a call that waits when its breaker opens has to wait on; probes may start")
@@ -312,23 +327,19 @@ struct ProviderHealthTests {
 struct ProviderStateServiceTests {
     @Test("a dispatcher that starts removes the states of killed ones")
     func killed() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [])
-                let board = Live(redis, keys: keys).providerBoard
-                try await board.put([], dispatcher: "killed", now: TestDispatcher.now + .seconds(-60))
-                try await board.put([], dispatcher: "running", now: TestDispatcher.now)
-                let service = ProviderStateService(dispatcher: dispatcher, deliveries: [])
-                let run = Task { try await service.run() }
-                defer { run.cancel() }
-                try await eventually("only those that run are left") {
-                    let names = try await redis.send("HKEYS", .text("\(prefix)providers")).strings()
-                    return Set(names) == ["running", "test"]
-                }
-                run.cancel()
-                _ = await run.result
+        try await TestDispatcher.with { dispatcher, _ in
+            let board = dispatcher.live.providerBoard
+            try await board.put([], dispatcher: "killed", now: TestDispatcher.now + .seconds(-60))
+            try await board.put([], dispatcher: "running", now: TestDispatcher.now)
+            let service = ProviderStateService(dispatcher: dispatcher, deliveries: [])
+            let run = Task { try await service.run() }
+            defer { run.cancel() }
+            try await eventually("only those that run are left") {
+                let names = try await dispatcher.redis.send("HKEYS", .text(dispatcher.keys.providers)).strings()
+                return Set(names) == ["running", "test"]
             }
+            run.cancel()
+            _ = await run.result
         }
     }
 

@@ -137,8 +137,7 @@ struct RetryFairnessTests {
             let keys = Keyspace(prefix: prefix)
             let seconds = Seconds()
             let dispatcher = try TestDispatcher.make(
-                database.pool, redis, keys, [NotificationType(name: "news")],
-                [FakeChannel(app: "big"), FakeChannel(app: "small")], now: { seconds.now })
+                database.pool, redis, keys, [FakeChannel(app: "big"), FakeChannel(app: "small")], now: { seconds.now })
             let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             self.redis = redis
             self.keys = keys

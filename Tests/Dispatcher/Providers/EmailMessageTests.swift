@@ -116,6 +116,7 @@ struct EmailMessageTests {
         #expect(html.contains("One &amp; two</p>") && html.contains("Three &quot;quoted&quot;</p>"))
         #expect(html.contains(#"<a href="https://example.com/i?a=1&amp;b=2""#))
         #expect(html.contains(#"<a href="https://example.com/u""#))
+        #expect(html.contains("text-align:start"), "Arabic and Hebrew start on the right")
         let text = try #require(mail.parts["text/plain"])
         #expect(text.contains("https://example.com/i?a=1&b=2"))
         #expect(text.hasSuffix("-- \r\nUnsubscribe: https://example.com/u"))

@@ -57,6 +57,7 @@ struct FCMAnswerTests {
                 429, body("RESOURCE_EXHAUSTED", code: "QUOTA_EXCEEDED"),
                 .slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(60))
             ),
+            (429, body("RESOURCE_EXHAUSTED"), .slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(60))),
             (429, [], .slowDown(reason: "HTTP_429", after: .seconds(60))),
             (
                 429, body("RESOURCE_EXHAUSTED", code: "QUOTA_EXCEEDED", message: "Device message rate exceeded"),

@@ -170,7 +170,7 @@ struct SandboxClientTests {
                 ("bad-1", "failed InvalidArgumentError"), ("badfield-1", "failed InvalidArgumentError"),
                 ("invalid-1", "failed InvalidArgumentError"), ("unregistered-1", "failed UnregisteredError"),
                 ("mismatch-1", "failed SenderIdMismatchError"), ("thirdparty-1", "failed ThirdPartyAuthError"),
-                ("quota-1", "failed QuotaExceededError"), ("permission-1", "failed PermissionDeniedError"),
+                ("quota-1", "failed ResourceExhaustedError"), ("permission-1", "failed PermissionDeniedError"),
                 ("unauthenticated-1", "failed UnauthenticatedError"), ("internal-1", "failed InternalError"),
                 ("unavailable-1", "failed UnavailableError"), ("unspecified-1", "failed "),
                 ("cut-1", "failed UnavailableError"), ("html-1", "failed "), ("half-1", "failed "),

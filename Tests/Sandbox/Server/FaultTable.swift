@@ -16,7 +16,7 @@ struct FaultTable: Sendable {
         .init("permission", .fcm(.permissionDenied), "403 PERMISSION_DENIED, no FcmError"),
         .init("mismatch", .fcm(.senderIDMismatch), "403 SENDER_ID_MISMATCH"),
         .init("unregistered", .fcm(.unregistered), "404 UNREGISTERED"),
-        .init("quota", .fcm(.quotaExceeded), "429 QUOTA_EXCEEDED with Retry-After"),
+        .init("quota", .fcm(.quotaExceeded), "429 RESOURCE_EXHAUSTED with Retry-After"),
         .init("devicequota", .fcm(.deviceQuotaExceeded), "429 QUOTA_EXCEEDED of the device, with Retry-After"),
         .init("topicquota", .fcm(.topicQuotaExceeded), "429 QUOTA_EXCEEDED of the topic, with Retry-After"),
         .init("unspecified", .fcm(.unspecified), "500 UNSPECIFIED_ERROR"),

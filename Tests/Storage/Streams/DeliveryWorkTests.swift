@@ -52,6 +52,19 @@ struct DeliveryWorkTests {
         #expect(try work.afterTry.afterTry == Self.work(attempt: 2, isRepeat: true))
     }
 
+    @Test("counts unknown outcomes")
+    func unknowns() throws {
+        let start = "1 \(Self.notification) \(Self.device)"
+        var work = try DeliveryWork("\(start) 3 ra1795000000123 u1".utf8)
+        for flags in ["rau", "rauu", "rauuu"] {
+            work = work.afterUnknown
+            #expect(String(decoding: work.bytes, as: UTF8.self) == "\(start) \(work.attempt) \(flags)1795000000123 u1")
+            #expect(try DeliveryWork(work.bytes) == work)
+        }
+        #expect(work.unknowns == 3 && work.attempt == 6)
+        #expect(work.afterTry.unknowns == 3)
+    }
+
     @Test("says since when a delivery has waited, from its first entry on")
     func waiting() throws {
         let first = StreamEntry(id: "1795000000123-4", fields: nil)
@@ -82,7 +95,7 @@ struct DeliveryWorkTests {
             let again = try DeliveryWork("\(start) 3 \(flags) u1".utf8).fromTheStart
             #expect(String(decoding: again.bytes, as: UTF8.self) == "\(start) 0 r\(letters) u1")
         }
-        #expect(try !DeliveryWork("\(start) 3 ru u1".utf8).fromTheStart.wasUnknown)
+        #expect(try DeliveryWork("\(start) 3 ru u1".utf8).fromTheStart.unknowns == 0)
     }
 
     @Test("rejects a newer format")

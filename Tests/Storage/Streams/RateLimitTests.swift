@@ -37,8 +37,8 @@ struct TokenBucketsTests {
     func available() async throws {
         try await TestRedis.with { connection, prefix in
             let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
-            func take(_ count: Int, _ user: String = "u") async throws -> Int {
-                try await buckets.takeAvailable(count, kind: "retract", user: user, perSecond: 1, burst: 3_600)
+            func take(_ count: Int, _ user: String = "u", _ kind: String = "retract") async throws -> Int {
+                try await buckets.takeAvailable(count, kind: kind, user: user, perSecond: 1, burst: 3_600).taken
             }
             #expect(try await take(3_000) == 3_000)
             // One token a second; a few seconds may have passed.
@@ -46,6 +46,7 @@ struct TokenBucketsTests {
             #expect((600...660).contains(rest), "\(rest)")
             #expect((0...60).contains(try await take(100)))
             #expect(try await take(5_000, "v") == 3_600)
+            #expect(try await take(5_000, "v", "send") == 3_600)
             #expect(try await take(0, "w") == 0)
         }
     }
@@ -56,13 +57,41 @@ struct TokenBucketsTests {
             let keys = Keyspace(prefix: prefix)
             let live = Live(connection, keys: keys)
             let ahead = (try await live.survey.time() + .seconds(86_400)).milliseconds
-            for key in [keys.bucket("retract", "u"), keys.bucket("send", "fcm:default")] {
-                try await connection.send("SET", .text(key), .integer(ahead))
+            try await connection.send("SET", .text(keys.bucket("retract", "u")), .integer(ahead))
+            let (taken, wait) = try await live.buckets.takeAvailable(
+                20, kind: "retract", user: "u", perSecond: 2, burst: 20)
+            #expect(taken == 20)
+            #expect(wait == 500)
+        }
+    }
+
+    @Test("shares a bucket between two processes")
+    func shared() async throws {
+        let (rate, burst) = (40, 10)
+        try await TestRedis.with { first, prefix in
+            try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
+                let keys = Keyspace(prefix: prefix)
+                let processes = [first, second].map { Live($0, keys: keys).buckets }
+                // The bucket uses Redis's clock.
+                let survey = Live(first, keys: keys).survey
+                let start = try await survey.time()
+                var taken = [0, 0]
+                while taken.reduce(0, +) < 60 {
+                    var waits: [Int64] = []
+                    // The process that has fewer asks first.
+                    for index in taken[0] <= taken[1] ? [0, 1] : [1, 0] {
+                        let (count, wait) = try await processes[index].takeAvailable(
+                            2, kind: "send", user: "fcm:default", perSecond: rate, burst: burst)
+                        taken[index] += count
+                        if count == 0 { waits.append(wait) }
+                    }
+                    // Waits as dispatchers do: the bucket returns the delay, on Redis's clock.
+                    if waits.count == 2, let wait = waits.min() { try await Task.sleep(for: .milliseconds(wait)) }
+                }
+                let seconds = (try await survey.time() - start) / .seconds(1)
+                #expect(Double(taken.reduce(0, +)) <= Double(burst) + Double(rate) * seconds + 1)
+                #expect(taken.allSatisfy { $0 >= 5 }, "\(taken)")
             }
-            #expect(try await live.buckets.takeAvailable(20, kind: "retract", user: "u", perSecond: 2, burst: 20) == 20)
-            let (taken, _) = try await live.accountRateLimit.take(
-                1, provider: .fcm, account: "default", perSecond: 10)
-            #expect(taken == 1)
         }
     }
 
@@ -166,66 +195,6 @@ struct UsageCapsTests {
             // A call that had to be repeated comes with an earlier time.
             let earlier = try await usage.use([Self.use(6)], now: Self.now - .seconds(10), recounts: recounts)
             #expect(earlier == [0])
-        }
-    }
-}
-
-/// A provider's rate that all dispatchers share.
-@Suite(.timeLimit(.minutes(10)))
-struct AccountRateLimitTests {
-    private static let rate = 40
-    /// The capacity of a full bucket.
-    private static let burst = 10
-
-    @Test("shares a rate between two dispatchers")
-    func shared() async throws {
-        try await TestRedis.with { first, prefix in
-            try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
-                let keys = Keyspace(prefix: prefix)
-                let dispatchers = [first, second].map { Live($0, keys: keys).accountRateLimit }
-                // The bucket uses Redis's clock.
-                let survey = Live(first, keys: keys).survey
-                let start = try await survey.time()
-                var taken = [0, 0]
-                while taken.reduce(0, +) < 60 {
-                    var waits: [Int64] = []
-                    // The dispatcher that has fewer asks first.
-                    for index in taken[0] <= taken[1] ? [0, 1] : [1, 0] {
-                        let (count, wait) = try await dispatchers[index].take(
-                            2, provider: .fcm, account: "default", perSecond: Self.rate)
-                        taken[index] += count
-                        if count == 0 { waits.append(wait) }
-                    }
-                    // Waits as dispatchers do: the bucket returns the delay, on Redis's clock.
-                    if waits.count == 2, let wait = waits.min() { try await Task.sleep(for: .milliseconds(wait)) }
-                }
-                let seconds = (try await survey.time() - start) / .seconds(1)
-                #expect(Double(taken.reduce(0, +)) <= Double(Self.burst) + Double(Self.rate) * seconds + 1)
-                #expect(taken.allSatisfy { $0 >= 5 }, "\(taken)")
-            }
-        }
-    }
-
-    @Test("keeps a rate for each account and provider")
-    func bucket() async throws {
-        try await TestRedis.with { first, prefix in
-            try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
-                let keys = Keyspace(prefix: prefix)
-                let mine = Live(first, keys: keys).accountRateLimit
-                let theirs = Live(second, keys: keys).accountRateLimit
-                let survey = Live(first, keys: keys).survey
-                func take(_ turns: AccountRateLimit, _ provider: Provider, _ account: String) async throws -> Int {
-                    try await turns.take(100, provider: provider, account: account, perSecond: 1).taken
-                }
-                let start = try await survey.time()
-                let taken = [try await take(mine, .fcm, "default"), try await take(theirs, .fcm, "default")]
-                let seconds = (try await survey.time() - start) / .seconds(1)
-                #expect(taken[0] == 1)
-                // On a slow machine a token may have been added meanwhile.
-                #expect(Double(taken[1]) <= seconds)
-                #expect(try await take(theirs, .fcm, "news") == 1)
-                #expect(try await take(theirs, .apns, "default") == 1)
-            }
         }
     }
 }

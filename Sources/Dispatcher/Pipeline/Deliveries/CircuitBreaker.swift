@@ -76,11 +76,14 @@ struct CircuitBreaker: Sendable {
     /// - Parameters:
     ///   - limit: the most calls in flight; their silence opens the breaker if they are fewer than
     ///     ``silentCalls``.
+    ///   - extra: the number of places beyond `limit` that this call may use.
     ///   - isCrowded: whether calls of others leave no room for this one.
-    mutating func admit(now: Timestamp, limit: Int = .max, isCrowded: Bool = false) -> Admission {
+    mutating func admit(now: Timestamp, limit: Int = .max, extra: Int = 0, isCrowded: Bool = false) -> Admission {
         // Silence first: a provider that hangs is at its limit too.
         if let until = self.pauseEnd(now: now, limit: limit) { return .no(until: until) }
-        if isCrowded || self.state == .closed && self.inFlight >= limit { return .no(until: now + Self.crowdedPause) }
+        if isCrowded || self.state == .closed && self.inFlight - extra >= limit {
+            return .no(until: now + Self.crowdedPause)
+        }
         if self.state == .probing {
             guard self.probing < Self.probes else { return .no(until: now + Self.shortestPause) }
             self.probing += 1

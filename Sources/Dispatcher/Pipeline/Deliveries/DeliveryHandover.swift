@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Operations
 import Storage
 
 /// The part of a settlement that is in Redis: schedules what is tried later, releases claims, and

@@ -35,7 +35,7 @@ final class DeliverySender: Sendable {
         self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
         self.pauses = AccountPauses(provider, health: self.health, channels: dispatcher.channels)
         self.rateLimiter = AccountRateLimiter(
-            provider, limit: dispatcher.live.accountRateLimit, now: dispatcher.clock.now)
+            provider, buckets: dispatcher.live.buckets, instant: dispatcher.clock.instant)
         self.metrics = PipelineMetrics.Deliveries(provider)
     }
 
@@ -308,19 +308,19 @@ final class DeliverySender: Sendable {
                 return self.outcome(item, .noProvider)
             }
             let service = found.channel.service(of: facts.device)
-            if let held = await self.hold(found, service, now: now) {
+            if let held = await self.hold(found, service, item.lane, now: now) {
                 return self.outcome(item, held)
             }
             // Waiting for the rate limit may have outlasted the lease.
             guard self.dispatcher.leaseClock.holds(item.term) else {
-                self.health.withdraw(found.channel.app, service: service)
+                self.health.withdraw(found.channel.app, service: service, since: now)
                 continue
             }
             let outcome = await self.call(item, facts, found, service, since: now)
             if let outcome { return outcome }
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
             // An open breaker holds it back without another lookup of its facts.
-            if let held = self.admit(found.channel.app, service, now: self.dispatcher.now()) {
+            if let held = self.admit(found.channel.app, service, item.lane, now: self.dispatcher.now()) {
                 return self.outcome(item, held)
             }
             self.health.withdraw(found.channel.app, service: service)
@@ -365,21 +365,22 @@ final class DeliverySender: Sendable {
     private func hold(
         _ entry: ChannelDirectory.Entry,
         _ service: String?,
+        _ lane: Lane,
         now: Timestamp
     ) async -> DeliveryOutcome.Result? {
         let app = entry.channel.app
-        if let held = self.admit(app, service, now: now) { return held }
+        if let held = self.admit(app, service, lane, now: now) { return held }
         guard let rate = self.dispatcher.channels.messagesPerSecond(of: entry),
-            let until = await self.rateLimiter.take(app, account: entry.channel.account, perSecond: rate)
+            let wait = await self.rateLimiter.take(entry.channel.account, perSecond: rate, lane: lane)
         else { return nil }
-        self.health.withdraw(app, service: service)
-        return .heldBack(until: until, reason: RecordedReason.rate.rawValue, app: app)
+        self.health.withdraw(app, service: service, since: now)
+        return .heldBack(until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue, app: app)
     }
 
     /// Returns why a breaker holds a call back; nil if it admitted the call, which is in flight.
-    private func admit(_ app: String, _ service: String?, now: Timestamp) -> DeliveryOutcome.Result? {
+    private func admit(_ app: String, _ service: String?, _ lane: Lane, now: Timestamp) -> DeliveryOutcome.Result? {
         let isShared = self.dispatcher.channels.isShared(self.provider)
-        let admission = self.health.admit(app, service: service, isShared: isShared, now: now)
+        let admission = self.health.admit(app, service: service, lane: lane, isShared: isShared, now: now)
         guard case .no(let until) = admission else { return nil }
         return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, app: app)
     }

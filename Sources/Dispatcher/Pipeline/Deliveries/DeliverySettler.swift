@@ -11,6 +11,9 @@ import Storage
 /// Settles outcomes in batches: records them in PostgreSQL, then hands them over in Redis.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
+    /// A token that is rejected this long after its registration is dead, however old the evidence:
+    /// an imported token may have died before the import.
+    private static let registrationDelay: Duration = .seconds(24 * 3_600)
 
     /// The changes that a batch of outcomes makes.
     fileprivate struct Ledger {
@@ -242,8 +245,10 @@ struct DeliverySettler: Sendable {
         case .heldBack(let until, let reason, let app):
             // It was not tried, so no attempt is recorded.
             self.metrics.held(reason).increment()
+            let next = until + self.spread()
+            let due = outcome.expiresAt.map { min(next, $0) } ?? next
             // As a repeat, so that a takeover before the acknowledgement adds the same member.
-            ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: until + self.spread(), app: app))
+            ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: due, app: app))
         }
     }
 
@@ -255,7 +260,7 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .failed, answer.reason, in: &ledger)
             if case .deadToken(let reason, let evidence) = answer {
                 let token = outcome.facts?.device.token ?? ""
-                ledger.settlement.deadTokens.append((work.device, token, reason, evidence ?? outcome.sentAt))
+                ledger.settlement.deadTokens.append((work.device, token, reason, Self.moment(evidence, outcome)))
                 self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
             }
         case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
@@ -269,6 +274,11 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .skipped, reason, in: &ledger)
         case .noProvider: self.record(outcome, work, .skipped, RecordedReason.noProvider.rawValue, in: &ledger)
         }
+    }
+
+    /// Returns the moment after which a registration outweighs the evidence of a dead token.
+    private static func moment(_ evidence: Timestamp?, _ outcome: DeliveryOutcome) -> Timestamp {
+        max(evidence ?? outcome.sentAt, outcome.sentAt - Self.registrationDelay)
     }
 
     private func note(
@@ -292,7 +302,7 @@ struct DeliverySettler: Sendable {
             self.retry(outcome, work.afterTry, reason: reason, after: delay, in: &ledger)
         case .deadToken(let reason, let evidence):
             self.record(outcome, work, .failed, reason, in: &ledger)
-            let moment = evidence ?? outcome.sentAt
+            let moment = Self.moment(evidence, outcome)
             let token = outcome.facts?.device.token ?? ""
             if self.isMail {
                 ledger.settlement.deadAddresses.append((work.user, token, reason, moment))
@@ -377,9 +387,10 @@ struct DeliverySettler: Sendable {
     /// Repeats a delivery whose outcome is unknown once, with the same ids and keys, so that the
     /// device shows one.
     ///
-    /// Critical ones use all tries, because a lost alert is worse than a double one. A connection
-    /// that ended with GOAWAY does not count as such a repeat: the server has usually not processed
-    /// the request (RFC 9113, section 6.8), and servers that are replaced one by one send many.
+    /// Critical ones are repeated more often, because a lost alert is worse than a double one. A
+    /// connection that ended with GOAWAY does not count as such a repeat: the server has usually
+    /// not processed the request (RFC 9113, section 6.8), and servers that are replaced one by one
+    /// send many.
     private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -391,8 +402,8 @@ struct DeliverySettler: Sendable {
             self.retry(outcome, work.afterTry, reason: reason, after: nil, in: &ledger)
             return
         }
-        let mostTries = outcome.lane == .critical ? RetryPolicy.of(.critical, self.provider).tries : 1
-        guard work.wasUnknown, work.attempt + 1 >= mostTries else {
+        let mostRepeats = outcome.lane == .critical ? RetryPolicy.of(.critical, self.provider).tries : 1
+        guard work.unknowns >= mostRepeats else {
             self.retry(outcome, work.afterUnknown, reason: reason, after: nil, in: &ledger)
             return
         }

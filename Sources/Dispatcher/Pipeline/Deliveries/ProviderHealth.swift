@@ -21,7 +21,9 @@ final class ProviderHealth: Sendable {
     ///
     /// One that hangs would otherwise take all places until its calls time out.
     private struct Limits {
-        /// The limit of an app or service that answers.
+        /// The limit of all apps and services together.
+        let all: Int
+        /// The limit of an app or service that answers, without ``reserve(_:)``.
         let answering: Int
         /// The limit of one that does not answer (``CircuitBreaker/isSilent(at:)``).
         let silent: Int
@@ -29,10 +31,15 @@ final class ProviderHealth: Sendable {
         let allSilent: Int
 
         init(calls: Int) {
+            self.all = calls
             self.answering = calls * 3 / 4
             self.silent = min(self.answering, max(8, calls / 64))
             self.allSilent = max(self.silent, calls / 10)
         }
+
+        /// Returns how many more calls an app or service that answers may have for an urgent lane:
+        /// the places that ``LanePermits`` reserves.
+        func reserve(_ lane: Lane) -> Int { (Lane.bulk.rank - lane.rank) * max(1, self.all / 16) }
     }
 
     private struct Scope: Hashable {
@@ -51,10 +58,13 @@ final class ProviderHealth: Sendable {
         /// The calls in flight of those that do not answer.
         var silentCalls = 0
 
-        mutating func admit(_ scope: Scope, _ limits: Limits, now: Timestamp) -> CircuitBreaker.Admission {
+        mutating func admit(_ scope: Scope, _ limits: Limits, _ lane: Lane, now: Timestamp) -> CircuitBreaker.Admission
+        {
             var entry = self.all[scope] ?? Entry()
             defer { self.all[scope] = entry }
-            guard entry.breaker.isSilent(at: now) else { return entry.breaker.admit(now: now, limit: limits.answering) }
+            guard entry.breaker.isSilent(at: now) else {
+                return entry.breaker.admit(now: now, limit: limits.answering, extra: limits.reserve(lane))
+            }
             self.setSilentCalls(entry.breaker.inFlight, of: &entry)
             let admission = entry.breaker.admit(
                 now: now, limit: limits.silent, isCrowded: self.silentCalls >= limits.allSilent)
@@ -102,17 +112,22 @@ final class ProviderHealth: Sendable {
 
     /// Admits a call for an app, which must be noted or withdrawn then, or says when to ask again.
     ///
-    /// - Parameter isShared: whether other apps use the provider.
-    func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
+    /// - Parameters:
+    ///   - lane: urgent lanes have reserved places.
+    ///   - isShared: whether other apps use the provider.
+    func admit(_ app: String, service: String? = nil, lane: Lane = .bulk, isShared: Bool, now: Timestamp)
+        -> CircuitBreaker.Admission
+    {
         let scope = Scope(app: app, service: service)
         return self.breakers.withLock { breakers in
             if breakers.all.count >= Self.capacity, breakers.all[scope] == nil {
                 breakers.all = breakers.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
             }
             guard isShared || service != nil else {
-                return breakers.all[scope, default: Entry()].breaker.admit(now: now)
+                return breakers.all[scope, default: Entry()].breaker.admit(
+                    now: now, limit: self.limits.all, extra: .max)
             }
-            return breakers.admit(scope, self.limits, now: now)
+            return breakers.admit(scope, self.limits, lane, now: now)
         }
     }
 

@@ -4,6 +4,7 @@
 import Clients
 import Core
 import Logging
+import Operations
 import Providers
 import ServiceLifecycle
 import Storage

@@ -180,7 +180,7 @@ struct EmailLayout {
             <table role="presentation" width="100%" cellpadding="0" cellspacing="0"><tr>
             <td align="center" style="padding:24px">
             <table role="presentation" width="100%" cellpadding="0" cellspacing="0" \
-            style="max-width:568px;background:#ffffff;color:#1a1d23;border-radius:12px;text-align:left">
+            style="max-width:568px;background:#ffffff;color:#1a1d23;border-radius:12px;text-align:left;text-align:start">
             <tr><td style="height:16px"></td></tr>
             \(rows)<tr><td style="height:16px"></td></tr>
             </table>

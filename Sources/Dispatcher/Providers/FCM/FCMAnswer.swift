@@ -71,7 +71,9 @@ package enum FCMAnswer {
             let type = detail["@type"]?.string ?? ""
             return type.hasSuffix("FcmError") ? detail["errorCode"]?.string : nil
         }.first
-        let name = specific ?? error?["status"]?.string ?? "HTTP_\(status)"
+        // Google's front end counts the project's requests, and answers without FCM's code.
+        let general = error?["status"]?.string.map { $0 == "RESOURCE_EXHAUSTED" ? "QUOTA_EXCEEDED" : $0 }
+        let name = specific ?? general ?? "HTTP_\(status)"
         let reason = String(name.unicodeScalars.prefix(64))
         let message = error?["message"]?.string ?? ""
         // A proxy counts its own requests and knows nothing of the project's quota.

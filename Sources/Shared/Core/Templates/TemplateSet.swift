@@ -42,18 +42,22 @@ package struct LocaleTag: Sendable, Hashable {
     /// Lower case, with hyphens.
     package let key: String
 
-    /// Parses a tag; `_` counts as `-`, as in POSIX names.
+    /// The codes that Android still uses for Hebrew, Indonesian and Yiddish, with today's.
+    private static let renamed = ["iw": "he", "in": "id", "ji": "yi"]
+
+    /// Parses a tag; `_` counts as `-`, as in POSIX names, and a former language code as today's.
     ///
     /// - Returns: nil if malformed.
     init?(_ text: String) {
         guard text.utf8.count <= Self.longest else { return nil }
-        let key = text.lowercased().replacing("_", with: "-")
+        var key = text.lowercased().replacing("_", with: "-")
         let parts = key.split(separator: "-", omittingEmptySubsequences: false)
         let isTag = parts.allSatisfy { part in
             (1...8).contains(part.utf8.count) && part.utf8.allSatisfy { Self.isLetter($0) || Self.isDigit($0) }
         }
         guard isTag, let language = parts.first, language.utf8.count > 1, language.utf8.allSatisfy(Self.isLetter)
         else { return nil }
+        if let current = Self.renamed[String(language)] { key = current + key.dropFirst(language.count) }
         self.key = key
     }
 

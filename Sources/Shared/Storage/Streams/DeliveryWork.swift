@@ -9,7 +9,7 @@ import Core
 /// Its content is read from PostgreSQL when it is sent. The text is the only field of a stream
 /// entry and the member of retry and held sets: `1 <notification> <device> <attempt> <flags>
 /// <user>`. 1 is the format. Flags are `-` or letters: `r` for a repeat, `a` for an attention call,
-/// `u` after an unknown outcome, `x` for a retraction. The letters are followed by the time, in
+/// `u` for each unknown outcome, `x` for a retraction. The letters are followed by the time, in
 /// milliseconds, since which the delivery has waited, if it has waited before.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
@@ -20,17 +20,17 @@ package struct DeliveryWork: Sendable, Equatable {
     package let device: NotificationID
     package let user: String
     /// The number of earlier attempts.
-    package let attempt: Int
+    package private(set) var attempt: Int
     /// Whether it may have been sent before, so that the stored attempts decide.
-    package let isRepeat: Bool
+    package private(set) var isRepeat: Bool
     /// Whether it goes to a user who has the notification on a socket and has not read it.
     package let callsForAttention: Bool
-    /// Whether an earlier attempt got no answer although the provider may have the message.
-    package let wasUnknown: Bool
+    /// The number of earlier attempts that had no answer, but whose message may have arrived.
+    package private(set) var unknowns: Int
     /// Whether it removes the notification from the device, as it was read elsewhere.
     package let isRetraction: Bool
     /// When it was first appended to a stream; nil until it waits for a retry or is held back.
-    let since: Timestamp?
+    private(set) var since: Timestamp?
 
     /// Whether it comes from a retry or held set.
     package var hasWaited: Bool { self.since != nil }
@@ -42,7 +42,7 @@ package struct DeliveryWork: Sendable, Equatable {
         attempt: Int,
         isRepeat: Bool,
         callsForAttention: Bool = false,
-        wasUnknown: Bool = false,
+        unknowns: Int = 0,
         isRetraction: Bool = false,
         since: Timestamp? = nil
     ) {
@@ -52,60 +52,49 @@ package struct DeliveryWork: Sendable, Equatable {
         self.attempt = attempt
         self.isRepeat = isRepeat
         self.callsForAttention = callsForAttention
-        self.wasUnknown = wasUnknown
+        self.unknowns = unknowns
         self.isRetraction = isRetraction
         self.since = since
     }
 
     /// The same delivery after an attempt, as a repeat: it may be in the stream twice or have
     /// arrived without an answer.
-    package var afterTry: DeliveryWork { self.again(attempt: self.attempt + 1, wasUnknown: self.wasUnknown) }
+    package var afterTry: DeliveryWork {
+        var work = self.asRepeat
+        work.attempt += 1
+        return work
+    }
 
     /// The same delivery after an attempt with an unknown outcome.
-    package var afterUnknown: DeliveryWork { self.again(attempt: self.attempt + 1, wasUnknown: true) }
+    package var afterUnknown: DeliveryWork {
+        var work = self.afterTry
+        work.unknowns += 1
+        return work
+    }
 
     /// The same delivery as a repeat.
-    package var asRepeat: DeliveryWork { self.again(attempt: self.attempt, wasUnknown: self.wasUnknown) }
+    package var asRepeat: DeliveryWork {
+        var work = self
+        work.isRepeat = true
+        return work
+    }
 
     /// The same delivery for a retry or held set.
     ///
     /// It has waited since `entry` was appended unless it has waited before.
     package func waiting(since entry: StreamEntry) -> DeliveryWork {
-        self.again(
-            attempt: self.attempt, wasUnknown: self.wasUnknown, isRepeat: self.isRepeat,
-            since: self.since ?? entry.appendedAt)
-    }
-
-    private func again(
-        attempt: Int,
-        wasUnknown: Bool,
-        isRepeat: Bool = true,
-        since: Timestamp? = nil
-    ) -> DeliveryWork {
-        DeliveryWork(
-            notification: self.notification,
-            device: self.device,
-            user: self.user,
-            attempt: attempt,
-            isRepeat: isRepeat,
-            callsForAttention: self.callsForAttention,
-            wasUnknown: wasUnknown,
-            isRetraction: self.isRetraction,
-            since: since ?? self.since
-        )
+        var work = self
+        work.since = self.since ?? entry.appendedAt
+        return work
     }
 
     /// The same delivery as a repeat without earlier attempts.
     package var fromTheStart: DeliveryWork {
-        DeliveryWork(
-            notification: self.notification,
-            device: self.device,
-            user: self.user,
-            attempt: 0,
-            isRepeat: true,
-            callsForAttention: self.callsForAttention,
-            isRetraction: self.isRetraction
-        )
+        var work = self.asRepeat
+        work.attempt = 0
+        work.unknowns = 0
+        work.since = nil
+        return work
     }
 
     /// The text of an entry or a member.
@@ -120,7 +109,7 @@ package struct DeliveryWork: Sendable, Equatable {
         let start = bytes.count
         if self.isRepeat { bytes += "r".utf8 }
         if self.callsForAttention { bytes += "a".utf8 }
-        if self.wasUnknown { bytes += "u".utf8 }
+        bytes += repeatElement(UInt8(ascii: "u"), count: self.unknowns)
         if self.isRetraction { bytes += "x".utf8 }
         if let since { bytes += "\(since.milliseconds)".utf8 }
         if bytes.count == start { bytes += "-".utf8 }
@@ -157,7 +146,7 @@ package struct DeliveryWork: Sendable, Equatable {
             attempt: attempt,
             isRepeat: flags.contains(UInt8(ascii: "r")),
             callsForAttention: flags.contains(UInt8(ascii: "a")),
-            wasUnknown: flags.contains(UInt8(ascii: "u")),
+            unknowns: flags.count { $0 == UInt8(ascii: "u") },
             isRetraction: flags.contains(UInt8(ascii: "x")),
             since: Self.moment(flags)
         )

@@ -30,6 +30,22 @@ package struct Live: Sendable {
         return try await replicated.send(batch, isPatient: isPatient)
     }
 
+    /// Sends a batch; in a cluster, a master that is away fails only its own commands, and at once.
+    func replies(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+        guard self.connection.isCluster else { return try await self.connection.send(batch) }
+        do throws(RedisError) {
+            return try await self.connection.send(batch, isPatient: false)
+        } catch {
+            return Array(repeating: .error(error), count: batch.count)
+        }
+    }
+
+    /// Whether a command failed because its master in a cluster is away.
+    func isOfAbsentMaster(_ reply: RedisReply) -> Bool {
+        guard case .error(let error) = reply else { return false }
+        return error.isOfAbsentServer && self.connection.isCluster
+    }
+
     /// Returns Redis with the keys of the installation, for a command that has only Redis.
     ///
     /// Dispatchers write the numbers of parts to Redis at each sweep.
@@ -101,7 +117,6 @@ package struct Live: Sendable {
     package var retries: RetrySet { RetrySet(live: self) }
     package var sendClaims: SendClaims { SendClaims(live: self) }
     package var sendingPauses: SendingPauses { SendingPauses(live: self) }
-    package var accountRateLimit: AccountRateLimit { AccountRateLimit(live: self) }
     package var survey: StreamSurvey { StreamSurvey(live: self) }
     package var testSends: TestSends { TestSends(self) }
     package var proofDeadlines: ProofDeadlines { ProofDeadlines(live: self) }
@@ -147,13 +162,10 @@ enum StreamScripts {
     static let claimSends = Self.script(PackageResources.claim_sends_lua)
     static let endSends = Self.script(PackageResources.end_sends_lua)
     static let claimDue = Self.script(PackageResources.claim_due_lua)
-    static let claimUnconfirmed = Self.script(PackageResources.claim_unconfirmed_lua)
     static let setPresenceState = Self.script(PackageResources.set_presence_state_lua)
     static let takeTokens = Self.script(PackageResources.take_tokens_lua)
-    static let takeAvailableTokens = Self.script(PackageResources.take_available_tokens_lua)
     static let takeTurns = Self.script(PackageResources.take_turns_lua)
     static let useCap = Self.script(PackageResources.use_cap_lua)
-    static let recountCap = Self.script(PackageResources.recount_cap_lua)
     static let dropOverflow = Self.script(PackageResources.drop_overflow_lua)
     static let finishWebhook = Self.script(PackageResources.finish_webhook_lua)
     static let keepPause = Self.script(PackageResources.keep_pause_lua)

@@ -125,7 +125,7 @@ package struct ProofDeadlines: Sendable {
         limit: Int
     ) async throws(RedisError) -> [AwaitedProof] {
         let reply = try await self.live.connection.run(
-            StreamScripts.claimUnconfirmed,
+            StreamScripts.claimDue,
             keys: [.text(self.live.keys.proofDeadlines(shard: shard))],
             arguments: [
                 .integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit)),

@@ -4,8 +4,11 @@
 import Clients
 import Core
 
-/// Token buckets of users across all nodes: one key per user and kind, which expires when the
-/// bucket is full.
+/// Token buckets across all processes: one key per user and kind, which expires when the bucket is
+/// full.
+///
+/// The user may be another owner, such as a provider's account. All callers must pass the same rate
+/// and capacity for a bucket, as its level derives from them.
 package struct TokenBuckets: Sendable {
     let live: Live
 
@@ -25,7 +28,8 @@ package struct TokenBuckets: Sendable {
         burst: Int
     ) async throws(RedisError) -> Int64 {
         try await self.run(
-            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
+            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst
+        ).integer()
     }
 
     /// Takes the available tokens, up to `count`.
@@ -35,17 +39,18 @@ package struct TokenBuckets: Sendable {
     /// - Parameters:
     ///   - kind: the limited action; part of the key.
     ///   - burst: the capacity of the bucket.
-    /// - Returns: the number of tokens taken.
+    /// - Returns: the number of tokens taken and the milliseconds until the next one.
     package func takeAvailable(
         _ count: Int,
         kind: String,
         user: String,
         perSecond: Int,
         burst: Int
-    ) async throws(RedisError) -> Int {
-        Int(
-            try await self.run(
-                StreamScripts.takeAvailableTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst))
+    ) async throws(RedisError) -> (taken: Int, wait: Int64) {
+        let reply = try await self.run(
+            StreamScripts.takeTurns, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
+        guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }
+        return (Int(try cursor.integer()), try cursor.integer())
     }
 
     private func run(
@@ -55,15 +60,14 @@ package struct TokenBuckets: Sendable {
         user: String,
         perSecond: Int,
         burst: Int
-    ) async throws(RedisError) -> Int64 {
+    ) async throws(RedisError) -> RedisReply {
         var batch = RedisBatch()
         batch.append(
             script,
             keys: [.text(self.live.keys.bucket(kind, user))],
             arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
         )
-        guard let reply = try await self.live.connection.send(batch, isPatient: false).first else { return 0 }
-        return try reply.integer()
+        return try await self.live.connection.run(batch, isPatient: false)[0]
     }
 }
 
@@ -108,13 +112,16 @@ package struct UsageCaps: Sendable {
     package func use(_ uses: [Use], now: Timestamp, recounts: Bool = false) async throws(RedisError) -> [Int?] {
         var batch = RedisBatch()
         for use in uses {
+            var arguments: [RedisArgument] = [
+                .text(use.notification.description), .integer(now.milliseconds), .integer(recounts ? 1 : 0),
+            ]
+            for cap in use.caps {
+                arguments += [.integer(cap.limit.window.inMilliseconds), .integer(Int64(cap.limit.count))]
+            }
             batch.append(
-                recounts ? StreamScripts.recountCap : StreamScripts.useCap,
+                StreamScripts.useCap,
                 keys: use.caps.map { .text(self.live.keys.usage($0.name, use.user)) },
-                arguments: [.text(use.notification.description), .integer(now.milliseconds)]
-                    + use.caps.flatMap { cap -> [RedisArgument] in
-                        [.integer(cap.limit.window.inMilliseconds), .integer(Int64(cap.limit.count))]
-                    }
+                arguments: arguments
             )
         }
         guard !batch.isEmpty else { return [] }
@@ -142,35 +149,6 @@ package struct UsageCaps: Sendable {
         var counts: [Int64] = []
         for reply in try await self.live.connection.send(batch) { counts.append(try reply.integer()) }
         return zip(caps.indices, counts).first { index, count in count >= caps[index].limit.count }?.0
-    }
-}
-
-/// A provider's rate limit for one account, shared by all dispatchers and the account's apps.
-package struct AccountRateLimit: Sendable {
-    let live: Live
-
-    /// Takes the available turns, up to `count`.
-    ///
-    /// Fails at once while the bucket's server in a cluster is away.
-    ///
-    /// - Parameter perSecond: the account's rate. All callers must pass the same, as the bucket's
-    ///   level derives from it.
-    /// - Returns: the number of turns taken and the milliseconds until the next one.
-    package func take(
-        _ count: Int,
-        provider: Provider,
-        account: String,
-        perSecond: Int
-    ) async throws(RedisError) -> (taken: Int, wait: Int64) {
-        var batch = RedisBatch()
-        batch.append(
-            StreamScripts.takeTurns,
-            keys: [.text(self.live.keys.bucket("send", "\(provider.rawValue):\(account)"))],
-            arguments: [.integer(Int64(perSecond)), .integer(Int64(max(1, perSecond / 4))), .integer(Int64(count))]
-        )
-        let reply = try await self.live.connection.run(batch, isPatient: false)[0]
-        guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }
-        return (Int(try cursor.integer()), try cursor.integer())
     }
 }
 

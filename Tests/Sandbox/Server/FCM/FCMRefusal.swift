@@ -18,6 +18,8 @@ struct FCMRefusal: Error {
     var violation: Violation?
     /// The reason of the `google.rpc.ErrorInfo` detail.
     var reason: String?
+    /// The link of the `google.rpc.Help` detail.
+    var help: String?
 
     /// Whether the response has a `Retry-After`.
     var isTemporary: Bool { self.httpStatus == 429 || self.httpStatus == 503 }
@@ -40,6 +42,10 @@ struct FCMRefusal: Error {
         if let violation {
             let entry = JSONText.object([("field", violation.field), ("description", violation.description)])
             details.append(#"{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[\#(entry)]}"#)
+        }
+        if let help {
+            let link = JSONText.object([("description", "Request a higher quota limit."), ("url", help)])
+            details.append(#"{"@type":"type.googleapis.com/google.rpc.Help","links":[\#(link)]}"#)
         }
         let list = details.isEmpty ? "" : #","details":[\#(details.joined(separator: ","))]"#
         let message = JSONText.quoted(self.message)
@@ -99,9 +105,12 @@ extension FCMRefusal {
     static let unregistered = FCMRefusal(
         httpStatus: 404, status: "NOT_FOUND", errorCode: "UNREGISTERED", message: "Requested entity was not found.")
 
+    /// The project's quota, which Google's front end counts.
     static let quotaExceeded = FCMRefusal(
-        httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
-        message: "Message rate exceeded for this project.")
+        httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: nil,
+        message: "Quota exceeded for quota metric 'Send requests' and limit 'Send requests per minute' of service "
+            + "'fcm.googleapis.com' for consumer 'project_number:1'.",
+        reason: "RATE_LIMIT_EXCEEDED", help: "https://cloud.google.com/docs/quotas/help/request_increase")
 
     static let deviceQuotaExceeded = FCMRefusal(
         httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
