@@ -6,6 +6,7 @@ import Core
 import CoreMetrics
 import Logging
 import Metrics
+import Operations
 import Providers
 import ServiceLifecycle
 import Storage
@@ -333,15 +334,15 @@ struct WebhookSender: Sendable {
             let left = try await self.queues.finish(id, entries: events.map(\.entry), due: due)
             if left > 0, !goesOn { self.dispatcher.alarms.webhooks.note(now) }
             return left > 0 && goesOn
+        case _ where !fence.isOpen:
+            // Our own stall may be the reason, and another dispatcher may have the claim.
+            break
         case .answered(let response) where response.status == 410:
             WebhookMetrics.gone.increment()
             try await self.store.remove(id)
             WebhookMetrics.off.increment(by: try await self.queues.forget(id))
             let metadata: Logger.Metadata = ["webhook": "\(id)"]
             self.dispatcher.logger.notice("webhook removed: its receiver answered 410", metadata: metadata)
-        case _ where !fence.isOpen:
-            // Our own stall may be the reason, and another dispatcher may have the claim.
-            break
         case .answered(let response):
             let reason = "answered with status \(response.status)"
             try await self.noteFailure(

@@ -14,36 +14,7 @@ import Testing
 /// Entries of a dispatcher that others may have taken over.
 @Suite(.timeLimit(.minutes(10)))
 struct FencingTests {
-    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
-
-    private static func notification(_ number: Int) -> NotificationID {
-        NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number))
-    }
-
-    /// Stores Ada and her phone.
-    private static func storeDevice(in pool: PostgresPool) async throws {
-        try await pool.query(
-            """
-            INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                last_used_at)
-            VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
-            """,
-            .uuid(Self.device.halves)
-        )
-    }
-
-    /// Stores three of her notifications that wait for their push.
-    private static func storeNotifications(in pool: PostgresPool) async throws {
-        try await pool.query(
-            """
-            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
-                channels, title, body, status, status_reason, created_at)
-            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
-                to_timestamp(1795000000)
-            """,
-            .array(PostgresArray(uuids: (1...3).map { Self.notification($0).halves }))
-        )
-    }
+    private static func notification(_ number: UInt64) -> NotificationID { TestDispatcher.notification(number).id }
 
     /// Appends jobs to a stream, takes them, and stores them.
     private static func store(
@@ -96,42 +67,34 @@ struct FencingTests {
 
     @Test("a dispatcher does not start while Redis has more parts than PostgreSQL records")
     func unknownParts() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                try await redis.send("SET", .text(keys.partCount), "64")
-                let service = LeaseService(dispatcher: dispatcher)
-                let error = await #expect(throws: RedisError.self) { try await service.acquire() }
-                #expect(error?.code == .configuration)
-                #expect(error?.message?.contains("run dispatcher parts grow 64") == true)
-                #expect(try await redis.send("GET", .text(keys.partCount)).string() == "64")
-                #expect(dispatcher.leaseClock.term == nil)
-                try await redis.send("SET", .text(keys.partCount), "1")
-                try await service.acquire()
-                #expect(dispatcher.leaseClock.term != nil)
-                await service.release()
-            }
+        try await TestDispatcher.with(isLeased: false) { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            try await redis.send("SET", .text(keys.partCount), "64")
+            let service = LeaseService(dispatcher: dispatcher)
+            let error = await #expect(throws: RedisError.self) { try await service.acquire() }
+            #expect(error?.code == .configuration)
+            #expect(error?.message?.contains("run dispatcher parts grow 64") == true)
+            #expect(try await redis.send("GET", .text(keys.partCount)).string() == "64")
+            #expect(dispatcher.leaseClock.term == nil)
+            try await redis.send("SET", .text(keys.partCount), "1")
+            try await service.acquire()
+            #expect(dispatcher.leaseClock.term != nil)
+            await service.release()
         }
     }
 
     @Test("releases only a lease that it holds")
     func release() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                let service = LeaseService(dispatcher: dispatcher)
-                let key = keys.dispatcherLease(dispatcher.name)
-                try await redis.send("SET", .text(key), "before")
-                await service.release()
-                #expect(try await redis.send("GET", .text(key)).string() == "before")
-                try await service.acquire()
-                await service.release()
-                #expect(try await redis.send("GET", .text(key)).string() == nil)
-            }
+        try await TestDispatcher.with(isLeased: false) { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            let service = LeaseService(dispatcher: dispatcher)
+            let key = keys.dispatcherLease(dispatcher.name)
+            try await redis.send("SET", .text(key), "before")
+            await service.release()
+            #expect(try await redis.send("GET", .text(key)).string() == "before")
+            try await service.acquire()
+            await service.release()
+            #expect(try await redis.send("GET", .text(key)).string() == nil)
         }
     }
 
@@ -142,13 +105,12 @@ struct FencingTests {
             FakeChannel.accepting { message in sent.withLock { $0.append(message.notification.id) } }
         ) { dispatcher, database in
             let redis = dispatcher.redis
-            try await Self.storeDevice(in: database.pool)
-            try await Self.storeNotifications(in: database.pool)
+            try await TestDispatcher.storePushes(3, in: database.pool)
             let stream = dispatcher.keys.deliveries(.fcm, .normal)
-            for number in 1...3 {
+            let device = TestDispatcher.phone().id
+            for number in UInt64(1)...3 {
                 let work = DeliveryWork(
-                    notification: Self.notification(number), device: Self.device, user: "ada", attempt: 0,
-                    isRepeat: false)
+                    notification: Self.notification(number), device: device, user: "ada", attempt: 0, isRepeat: false)
                 let text = String(decoding: work.bytes, as: UTF8.self)
                 try await Self.append([(DeliveryWork.field, text)], to: stream, redis)
             }
@@ -174,8 +136,8 @@ struct FencingTests {
             settlement.attempts = [
                 DeliveryStore.Attempt(
                     at: try await dispatcher.database.notifications.clock(), user: "ada",
-                    notification: Self.notification(2), device: Self.device, provider: .fcm, kind: "push",
-                    attempt: 1, outcome: .accepted)
+                    notification: Self.notification(2), device: device, provider: .fcm, kind: "push", attempt: 1,
+                    outcome: .accepted)
             ]
             try await dispatcher.database.deliveries.settle(settlement)
             dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
@@ -193,9 +155,9 @@ struct FencingTests {
     @Test(
         "after an expiry, leaves jobs that others took over, and routes the rest as repeats")
     func router() async throws {
-        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
+        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, _ in
             let (redis, keys) = (dispatcher.redis, dispatcher.keys)
-            try await Self.storeDevice(in: database.pool)
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
             let stream = keys.jobs(.normal)
             for title in ["mine", "theirs"] {
                 try await Self.append(
@@ -342,12 +304,10 @@ struct FencingTests {
 
     @Test("deliveries that are appended after the fence are repeats", arguments: [true, false])
     func fence(isOpen: Bool) async throws {
-        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
-            try await Self.storeDevice(in: database.pool)
-            var notification = Notification(
-                id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
+        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, _ in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            var notification = TestDispatcher.notification(channels: [.push])
             notification.delivery = .push
-            notification.channels = [.push]
             notification.jobEntry = "jobs/1-0"
             _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
             let open = RoutedNotification(notification, .stored, unread: 1)
@@ -404,31 +364,25 @@ struct FencingTests {
 
     @Test("reads no overflow without a lease")
     func overflow() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")])
-                let streams = dispatcher.live.overflows
-                _ = try await streams.append([(org: "acme", fields: [("title", Array("moved".utf8))])])
-                let queue = LaneQueue<LaneBatch>(capacity: 8)
-                let reader = OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue)
-                #expect(await reader.roundOfAll().count == 0)
-                dispatcher.leaseClock.renewed(at: .now - .seconds(20))
-                #expect(await reader.roundOfAll().count == 0)
-                dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
-                #expect(await reader.roundOfAll().count == 1)
-                let batch = try #require(await queue.receive())
-                #expect(batch.entries.count == 1)
-                #expect(dispatcher.leaseClock.holds(batch.term))
-            }
+        try await TestDispatcher.with(isLeased: false) { dispatcher, _ in
+            let streams = dispatcher.live.overflows
+            _ = try await streams.append([(org: "acme", fields: [("title", Array("moved".utf8))])])
+            let queue = LaneQueue<LaneBatch>(capacity: 8)
+            let reader = OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue)
+            #expect(await reader.roundOfAll().count == 0)
+            dispatcher.leaseClock.renewed(at: .now - .seconds(20))
+            #expect(await reader.roundOfAll().count == 0)
+            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            #expect(await reader.roundOfAll().count == 1)
+            let batch = try #require(await queue.receive())
+            #expect(batch.entries.count == 1)
+            #expect(dispatcher.leaseClock.holds(batch.term))
         }
     }
 
     /// Starts a broadcast to Ada's phone, which has no page yet.
-    private static func startBroadcast(_ dispatcher: Dispatcher, _ pool: PostgresPool) async throws {
-        try await Self.storeDevice(in: pool)
-        try await pool.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+    private static func startBroadcast(_ dispatcher: Dispatcher) async throws {
+        _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
         let fields = [("all", "true"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
         let broadcast = Broadcast(
             id: Self.notification(1), org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
@@ -443,7 +397,7 @@ struct FencingTests {
     @Test("routes a broadcast's page at once whose commit was not answered")
     func unansweredPage() async throws {
         try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
-            try await Self.startBroadcast(dispatcher, database.pool)
+            try await Self.startBroadcast(dispatcher)
             let store = dispatcher.database.broadcasts
             var found: Broadcast.Chain?
             while found == nil, let next = try await store.claimChain(by: "other") {
@@ -508,8 +462,8 @@ struct FencingTests {
                     return instant
                 }
             }
-        ) { dispatcher, database in
-            try await Self.startBroadcast(dispatcher, database.pool)
+        ) { dispatcher, _ in
+            try await Self.startBroadcast(dispatcher)
             try await BroadcastExpansion(dispatcher: dispatcher, highWaterMark: 1_000).work()
             #expect(try await Self.flags(dispatcher.keys.deliveries(.fcm, .normal), dispatcher.redis) == [!isTimely])
         }
@@ -614,32 +568,26 @@ struct FencingTests {
 
     @Test("sends no webhook request after its fence")
     func webhook() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                try await HTTPStub.with(.init(body: "")) { stub in
-                    let keys = Keyspace(prefix: prefix)
-                    let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")])
-                    var configuration = TransferConfiguration()
-                    configuration.allowPlainHTTP = true
-                    let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
-                    let store = Database(database.pool).webhooks
-                    let queues = Live(redis, keys: keys).webhookQueues
-                    let id = Self.notification(1)
-                    _ = try await store.register(
-                        Webhook(id: id, org: nil, url: stub.url, kinds: nil, secret: "s", createdAt: TestDispatcher.now)
-                    )
-                    _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
-                    let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
-                    // The claim would end before the receiver's timeout.
-                    await sender.send(id, within: dispatcher.fence(for: .seconds(10)))
-                    #expect(stub.requests == 0)
-                    #expect(try await queues.oldest(of: id, limit: 10).count == 1)
-                    await sender.send(id, within: dispatcher.fence(for: WebhookSender.hold))
-                    #expect(stub.requests == 1)
-                    #expect(try await queues.oldest(of: id, limit: 10).isEmpty)
-                    await transfer.shutdown()
-                }
+        try await TestDispatcher.with(isLeased: false) { dispatcher, _ in
+            try await HTTPStub.with(.init(body: "")) { stub in
+                var configuration = TransferConfiguration()
+                configuration.allowPlainHTTP = true
+                let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
+                let queues = dispatcher.live.webhookQueues
+                let id = Self.notification(1)
+                _ = try await dispatcher.database.webhooks.register(
+                    Webhook(id: id, org: nil, url: stub.url, kinds: nil, secret: "s", createdAt: TestDispatcher.now)
+                )
+                _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
+                let sender = WebhookSender(dispatcher: dispatcher, transfer: transfer)
+                // The claim would end before the receiver's timeout.
+                await sender.send(id, within: dispatcher.fence(for: .seconds(10)))
+                #expect(stub.requests == 0)
+                #expect(try await queues.oldest(of: id, limit: 10).count == 1)
+                await sender.send(id, within: dispatcher.fence(for: WebhookSender.hold))
+                #expect(stub.requests == 1)
+                #expect(try await queues.oldest(of: id, limit: 10).isEmpty)
+                await transfer.shutdown()
             }
         }
     }

@@ -170,6 +170,34 @@ struct PostponementTests {
         }
     }
 
+    @Test("pushes one by one what its type's shorter quiet hours release while the general ones hold summaries")
+    func ownHours() async throws {
+        let catalog = try CatalogParser.parse([
+            ("c.yaml", "types: {news: {severity: info}}\ncaps: {user: {count: 6, per: 24h}}")
+        ])
+        try await TestDispatcher.with(FakeChannel(), catalog: catalog) { dispatcher, database in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            // It is 11:06 UTC.
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            var preference = TypePreference()
+            preference.quietHours = .hours(QuietHours(start: 1, end: 660))
+            let preferences = dispatcher.database.preferences
+            try await preferences.set(user: "ada", settings: settings)
+            try await preferences.set(user: "ada", preferences: ["news": preference])
+            let notifications = (1...6).map { TestDispatcher.notification(UInt64($0), channels: [.inApp, .push]) }
+            _ = try await dispatcher.database.notifications.store(notifications, areRepeats: false)
+            let due = TestDispatcher.now + .seconds(-1)
+            try await dispatcher.postpone(
+                notifications.map { Postponement(notification: $0, kind: .release, due: due, reason: "delay") })
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
+            let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
+            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 6)
+            let summaries = try await database.pool.query("SELECT FROM carillon.notifications WHERE type = 'summary'")
+            #expect(summaries.isEmpty)
+        }
+    }
+
     @Test("the summary after quiet hours has its type's sound, in the language of the device used last")
     func language() async throws {
         let catalog = try CatalogParser.parse([
@@ -428,26 +456,129 @@ struct LateMailTests {
 
 @Suite("Releases of a dispatcher that died", .timeLimit(.minutes(10)))
 struct RetakenReleaseTests {
+    /// Postpones the releases of notifications until a moment that has passed.
+    private static func postpone(_ notifications: some Sequence<Notification>, by dispatcher: Dispatcher) async throws {
+        let due = TestDispatcher.now + .seconds(-1)
+        try await dispatcher.postpone(
+            notifications.map { Postponement(notification: $0, kind: .release, due: due, reason: "delay") })
+    }
+
+    /// Stores notifications of a user with a phone, whose releases are due.
+    private static func release(_ count: Int, by dispatcher: Dispatcher) async throws -> [Notification] {
+        _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+        let notifications = (1...count).map { TestDispatcher.notification(UInt64($0), channels: [.inApp, .push]) }
+        _ = try await dispatcher.database.notifications.store(notifications, areRepeats: false)
+        try await Self.postpone(notifications, by: dispatcher)
+        return notifications
+    }
+
+    private static func deliveries(_ dispatcher: Dispatcher) async throws -> [StreamEntry] {
+        try await dispatcher.redis.entries(of: dispatcher.keys.deliveries(.fcm, .normal))
+    }
+
+    @Test(
+        "push nothing once the release has settled the notification, but the devices that lack a push get it",
+        arguments: [
+            ("sent", "capped_by_type", 0), ("failed", "capped_by_user", 0), ("failed", "no_device", 0),
+            ("suppressed", "opted_out", 0), ("pending", "no_device", 0),
+            ("sent", "", 1), ("failed", "SMTP_550", 1), ("pending", "queued", 1),
+        ])
+    func settled(status: String, reason: String, pushes: Int) async throws {
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
+            _ = try await Self.release(1, by: dispatcher)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET status = '\(status)', status_reason = nullif('\(reason)', '')")
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            #expect(try await Self.deliveries(dispatcher).count == pushes)
+            let left = try await database.pool.query("SELECT FROM carillon.follow_ups")
+            #expect(left.isEmpty)
+        }
+    }
+
+    @Test("are pushed alone and once although most have been sent")
+    func pushedBefore() async throws {
+        try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
+            let notifications = try await Self.release(6, by: dispatcher)
+            let now = try await dispatcher.database.notifications.clock()
+            var settlement = DeliveryStore.Settlement()
+            for notification in notifications[..<5] {
+                let phone = TestDispatcher.phone().id
+                settlement.attempts.append(
+                    DeliveryStore.Attempt(
+                        at: now, user: "ada", notification: notification.id, device: phone, provider: .fcm,
+                        kind: "push", attempt: 1, outcome: .accepted))
+                settlement.accepted.append(("ada", notification.id, "fcm", phone))
+            }
+            try await dispatcher.database.deliveries.settle(settlement)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
+            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            let outcomes = try await sender.sendAlone(
+                LaneBatch(lane: .normal, group: group, entries: try await Self.deliveries(dispatcher)))
+            let sent = outcomes.filter { if case .answered = $0.result { true } else { false } }
+            #expect(sent.map(\.work?.notification) == [notifications[5].id])
+            let summaries = try await database.pool.query("SELECT FROM carillon.notifications WHERE type = 'summary'")
+            #expect(summaries.isEmpty)
+        }
+    }
+
+    @Test(
+        "push only what has become due since, if a summary stands for the others",
+        arguments: [false, true])
+    func summarised(isOldestRead: Bool) async throws {
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
+            let notifications = try await Self.release(6, by: dispatcher)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
+            if isOldestRead {
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .id(notifications[0].id))
+            }
+            // The dispatcher died before it removed the follow-ups.
+            let seventh = TestDispatcher.notification(7, channels: [.inApp, .push])
+            _ = try await dispatcher.database.notifications.store([seventh], areRepeats: false)
+            try await Self.postpone(notifications + [seventh], by: dispatcher)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 7)
+            let pushed = try await Self.deliveries(dispatcher).map {
+                try DeliveryWork($0[DeliveryWork.field] ?? []).notification
+            }
+            #expect(pushed.count == 2 && pushed.last == seventh.id)
+        }
+    }
+
+    @Test("leave a stored summary to the sweeper, and a cap that they have used up does not stop it")
+    func capped() async throws {
+        let catalog = try CatalogParser.parse([
+            ("c.yaml", "types: {news: {severity: info}}\ncaps: {user: {count: 6, per: 24h}}")
+        ])
+        try await TestDispatcher.with(FakeChannel(), catalog: catalog) { dispatcher, database in
+            _ = try await Self.release(6, by: dispatcher)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
+            // The dispatcher died before the summary was in its stream.
+            try await dispatcher.redis.send("DEL", .text(dispatcher.keys.deliveries(.fcm, .normal)))
+            try await database.pool.query(
+                """
+                UPDATE carillon.notifications SET status_reason = NULL, stored_at = now() - interval '10 minutes'
+                WHERE type = 'summary'
+                """)
+            try await database.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
+            try await SweepService(dispatcher: dispatcher).sweep()
+            #expect(try await Self.deliveries(dispatcher).count == 1)
+        }
+    }
+
     @Test(
         "are enqueued again after the user has read the notification or it has expired, so that the sender ends it",
         arguments: ["read_at", "expires_at"])
     func ended(column: String) async throws {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
-            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
-            let notification = TestDispatcher.notification(channels: [.inApp, .push])
-            let store = dispatcher.database.notifications
-            _ = try await store.store([notification], areRepeats: false)
-            let due = TestDispatcher.now + .seconds(-1)
-            try await dispatcher.postpone([
-                Postponement(notification: notification, kind: .release, due: due, reason: "delay")
-            ])
+            let notification = try await Self.release(1, by: dispatcher)[0]
             // It died before the push was in its stream.
-            try await store.mark([("ada", notification.id, .pending, "queued", nil)], areReleases: true)
+            try await dispatcher.database.notifications.mark(
+                [("ada", notification.id, .pending, "queued", nil)], areReleases: true)
             let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
             try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-            let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
-            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 1)
+            #expect(try await Self.deliveries(dispatcher).count == 1)
             let status = try await database.pool.query("SELECT status FROM carillon.notifications")
             #expect(try status.map { try $0.text(0) } == ["pending"])
         }
@@ -456,19 +587,12 @@ struct RetakenReleaseTests {
     @Test("are enqueued again one by one, and do not count in the summary of other releases")
     func alone() async throws {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
-            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
-            let notifications = (1...9).map { TestDispatcher.notification(UInt64($0), channels: [.inApp, .push]) }
-            let store = dispatcher.database.notifications
-            _ = try await store.store(notifications, areRepeats: false)
-            let due = TestDispatcher.now + .seconds(-1)
-            try await dispatcher.postpone(
-                notifications.map { Postponement(notification: $0, kind: .release, due: due, reason: "delay") })
+            let notifications = try await Self.release(9, by: dispatcher)
             // It had released three, whose pushes may be in their stream.
-            try await store.mark(
+            try await dispatcher.database.notifications.mark(
                 notifications[..<3].map { ("ada", $0.id, .pending, "queued", nil) }, areReleases: true)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 9)
-            let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
-            #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 4)
+            #expect(try await Self.deliveries(dispatcher).count == 4)
             let titles = try await database.pool.query(
                 "SELECT title FROM carillon.notifications WHERE type = 'summary'")
             #expect(try titles.map { try $0.text(0) } == ["6 notifications"])

@@ -3,11 +3,12 @@
 
 import Clients
 import Core
-import Storage
+import NIOPosix
 import Support
 import Testing
 
 @testable import Pipeline
+@testable import Storage
 
 @Suite("Intake of jobs", .timeLimit(.minutes(10)))
 struct JobIntakeTests {
@@ -65,6 +66,20 @@ struct JobIntakeTests {
         #expect(Self.users(of: letters.first) == #"["ada","bob"]"#)
     }
 
+    @Test("a waiting job whose id another has in one time zone gets a dead letter for the users there")
+    func otherZone() async throws {
+        let local = ("deliver_local", "23:00")
+        let letters = try await Self.letters(of: [
+            [("user", "bob"), ("vars", #"{"n":1}"#), local], [("users", Self.everyone), ("vars", #"{"n":2}"#), local],
+        ]) { database in
+            _ = try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, zone) VALUES ('bob', 'Asia/Tokyo')")
+        }
+        #expect(letters.count == 1)
+        #expect(letters.first?.reason.hasPrefix("id: is scheduled already") == true)
+        #expect(Self.users(of: letters.first) == #"["bob"]"#)
+    }
+
     @Test("a job that PostgreSQL refuses has a letter with all users, even if a text fails for some")
     func refused() async throws {
         let letters = try await Self.letters(of: [[("users", Self.everyone), ("vars", #"{"n":1}"#)]]) { database in
@@ -74,5 +89,53 @@ struct JobIntakeTests {
         #expect(letters.count == 1)
         #expect(letters.first?.reason == "PostgreSQL refused it: SQLSTATE 23514")
         #expect(Self.users(of: letters.first) == Self.everyone)
+    }
+
+    @Test("a job whose dispatcher died before it routed it is routed as stored, and the gate knows of an opt-out since")
+    func takenOver() async throws {
+        try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
+            let (keys, store) = (dispatcher.keys, dispatcher.database.notifications)
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            let connection = ConnectionPresence(
+                connection: "c1", node: "n", dialect: .native, state: .active, since: TestDispatcher.now)
+            _ = try await dispatcher.presence.register([("ada", connection)])
+            try await dispatcher.redis.send("SET", .text(keys.nodeLease("n")), "gateway")
+            let heard = HeardFrames()
+            let subscription = try RedisSubscription(
+                try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
+                on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
+            ) { heard.note($0) }
+            try await eventually("the node listens") { heard.isReady }
+            let fields = [("user", "ada"), ("type", "news"), ("title", "hello"), ("delivery", "push")]
+            let entry = StreamEntry(
+                id: "\(TestDispatcher.now.milliseconds)-0", fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+            let group = dispatcher.group(keys.jobs(.normal))
+            try await group.create()
+            var batch = LaneBatch(lane: .normal, group: group, entries: [entry])
+            let id = try #require(try await JobIntake(dispatcher: dispatcher).take(batch).toRoute.first).notification.id
+
+            var settings = UserSettings()
+            settings.isOptedOut = true
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            batch.areRepeats = true
+            let router = Router(dispatcher: dispatcher)
+            try await router.finish(try await JobIntake(dispatcher: dispatcher).take(batch))
+            try await eventually("a frame is there") { !heard.frames.isEmpty }
+            #expect(heard.frames.map(\.id) == [id])
+            await subscription.close()
+
+            // No socket proves it.
+            try await router.fallBack(try await store.load([("ada", id)]))
+            let stream = keys.deliveries(.fcm, .normal)
+            let deliveries = LaneBatch(
+                lane: .normal, group: dispatcher.group(stream), entries: try await dispatcher.redis.entries(of: stream))
+            let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
+            let settler = DeliverySettler(
+                dispatcher: dispatcher, provider: .fcm, metrics: PipelineMetrics.Deliveries(.fcm))
+            try await settler.settle(try await sender.sendAlone(deliveries))
+            let states = try await database.pool.query(
+                "SELECT concat_ws(' ', status, status_reason, sent_via) FROM carillon.notifications")
+            #expect(try states.map { try $0.text(0) } == ["sent opted_out inbox"])
+        }
     }
 }

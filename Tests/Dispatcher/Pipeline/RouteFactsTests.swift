@@ -20,7 +20,7 @@ struct RouteFactsTests {
         let server = try await RedisServer.startSlowLoader()
         try await TestDatabase.with { database in
             try await TestRedis.with(try server.configuration()) { redis in
-                let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace(), [])
+                let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace())
                 let since = Timestamp(milliseconds: 5)
                 let connection = ConnectionPresence(
                     connection: "c1", node: "n", dialect: .native, state: .active, since: since)
@@ -156,7 +156,7 @@ struct RoutedFrameTests {
                 let passed = Mutex<Duration>(.zero)
                 let failed = LogRecorder(from: .warning) { $0.metadata?["step"]?.description ?? "" }
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()],
+                    database.pool, redis, keys, [FakeChannel()],
                     now: { TestDispatcher.now + passed.withLock { $0 } }, logger: failed.logger)
                 let notification = try await Self.prepare(dispatcher)[0]
                 // Redis refuses the first tries.
@@ -209,24 +209,6 @@ struct RoutedFrameTests {
         }
     }
 
-    @Test("of a repeated job without an owner do not go out if the notification was read or deleted since")
-    func seenRepeat() async throws {
-        try await TestDispatcher.with { dispatcher, _ in
-            let connection = ConnectionPresence(
-                connection: "c1", node: "n", dialect: .native, state: .active, since: TestDispatcher.now)
-            var plan = RoutePlan(for: dispatcher)
-            for (seenAt, count) in [(TestDispatcher.now, 0), (nil, 1)] as [(Timestamp?, Int)] {
-                let item = try #require(
-                    RoutedNotification(TestDispatcher.notification(), .arrived).toRoute(
-                        after: .known(version: 6, unread: 0, status: .pending, isOwned: false, seenAt: seenAt)))
-                plan.publish(
-                    item.notification, unread: item.unread, code: nil, isSilent: false, now: TestDispatcher.now,
-                    to: .online([connection]))
-                #expect(plan.messages.frameCount == count)
-            }
-        }
-    }
-
     @Test("of replaced notifications have the version of each transaction that replaced some")
     func replaced() async throws {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, _ in
@@ -237,7 +219,7 @@ struct RoutedFrameTests {
                 var notification = TestDispatcher.notification(number, channels: [.inApp])
                 notification.jobEntry = "jobs/\(number)-0"
                 notification.collapseKey = number % 2 == 0 ? "even" : "odd"
-                let batch = try await dispatcher.database.notifications.storeBatch([notification], areRepeats: false)
+                let batch = try await dispatcher.database.notifications.store([notification], areRepeats: false)
                 replaced += batch.replacements
             }
             #expect(replaced.map(\.version) == [6, 8])

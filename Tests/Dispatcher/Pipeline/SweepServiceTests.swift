@@ -80,10 +80,10 @@ struct SweepServiceTests {
             return batch
         }
 
-        func work(attempt: Int, wasUnknown: Bool = false) -> DeliveryWork {
+        func work(attempt: Int, unknowns: Int = 0) -> DeliveryWork {
             DeliveryWork(
                 notification: self.notification.id, device: self.phone.id, user: "ada", attempt: attempt,
-                isRepeat: true, wasUnknown: wasUnknown)
+                isRepeat: true, unknowns: unknowns)
         }
     }
 
@@ -94,8 +94,7 @@ struct SweepServiceTests {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], [FakeChannel()], logger: logger)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [FakeChannel()], logger: logger)
                 let phone = try await Database(database.pool).devices.register(TestDispatcher.phone())
                 var notification = TestDispatcher.notification(channels: [.inApp, .push])
                 notification.jobEntry = "jobs/1-0"
@@ -394,6 +393,27 @@ struct SweepServiceTests {
         }
     }
 
+    @Test(
+        "repairs, once, what was enqueued before the clock of PostgreSQL stepped back since the last sweep",
+        arguments: ["130 seconds", "-1 hour"])
+    func postgresSteppedBack(storedIn: String) async throws {
+        try await Self.with { scene in
+            let now = try await scene.dispatcher.database.notifications.clock()
+            // Enqueued after the last sweep or long before it.
+            try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() + interval '\(storedIn)'")
+            let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
+            let (followUps, until) = (scene.dispatcher.database.followUps, now + .seconds(250))
+            try await followUps.expect([mail], until: until)
+            try await followUps.remember([mail], takenUntil: until, now: now + .seconds(130))
+            try await scene.forget(beat: -120)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended() == [scene.work(attempt: 0)])
+            let later = try await scene.dispatcher.database.notifications.clock()
+            let due = try await followUps.take(now: later, until: until, limit: 10)
+            #expect(due.map(\.item) == [mail])
+        }
+    }
+
     @Test("a process that becomes master again counts as another")
     func promoted() async throws {
         let server = try await RedisServer.start()
@@ -483,8 +503,7 @@ struct SweepServiceTests {
             try await TestDatabase.with { database in
                 let keys = Keyspace()
                 let warnings = LogRecorder(from: .warning) { "\($0.message)" }
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], logger: warnings.logger)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, logger: warnings.logger)
                 let sweeper = SweepService(dispatcher: dispatcher)
                 try await sweeper.sweep()
                 #expect(warnings.all == [])
@@ -499,12 +518,12 @@ struct SweepServiceTests {
         try await server.kill()
     }
 
-    @Test("leaves a delivery that waits for a retry", arguments: [1, 7], [false, true])
-    func waiting(attempt: Int, wasUnknown: Bool) async throws {
+    @Test("leaves a delivery that waits for a retry", arguments: [1, 7], [0, 2])
+    func waiting(attempt: Int, unknowns: Int) async throws {
         try await Self.with { scene in
             let retries = Live(scene.redis, keys: scene.keys).retries
             var batch = RedisBatch()
-            let work = scene.work(attempt: attempt, wasUnknown: wasUnknown)
+            let work = scene.work(attempt: attempt, unknowns: unknowns)
             retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
             try await scene.redis.run(batch)
             try await scene.forget(beat: 20)

@@ -26,7 +26,7 @@ struct WebhookServiceTests {
         try await TestRedis.with(try server.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace()
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys)
                 let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
                 let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
                 // Each look fails, because this is no sorted set.
@@ -119,8 +119,7 @@ struct WebhookServiceTests {
                     // Redis's clock, by which events grow old.
                     let start = Timestamp(milliseconds: try await Live(redis, keys: keys).survey.time().milliseconds)
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")], now: { start + passed() },
-                        instant: instant)
+                        database.pool, redis, keys, now: { start + passed() }, instant: instant)
                     var configuration = TransferConfiguration()
                     configuration.allowPlainHTTP = true
                     let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
@@ -179,7 +178,7 @@ struct WebhookServiceTests {
 
     @Test(
         "a request that outlasts its claim leaves the webhook to the dispatcher that has claimed it since",
-        arguments: [200, 503])
+        arguments: [200, 410, 503])
     func outlastsClaim(status: Int) async throws {
         let start = ContinuousClock.now
         let receiver = Mutex<HTTPStub?>(nil)
@@ -316,7 +315,7 @@ struct WebhookServiceTests {
             try await TestDatabase.with { database in
                 let former = Keyspace(prefix: prefix, parts: 4)
                 let keys = Keyspace(prefix: prefix, parts: 16, former: [4])
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys)
                 let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
                 let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
                 let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)

@@ -110,13 +110,8 @@ struct BroadcastTests {
                 INSERT INTO carillon.user_settings (user_id, opted_out)
                 SELECT 'u' || n, true FROM generate_series(1000, $1::int4, 1000) n
                 """,
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                    last_used_at)
-                SELECT gen_random_uuid(), 'u' || n, 'android', 'fcm', 'default', 'production', 'phone-' || n, now(), now()
-                FROM generate_series(1, $1::int4) n
-                """,
             ] { _ = try await stack.query(statement, .int4(Int32(count))) }
+            try await stack.storePhones("u", count)
             _ = try await stack.startDispatcher(environment: environment)
             let entry = try await stack.append(
                 [("all", "true"), ("type", "weekly"), ("title", "This week"), ("lane", "bulk")],

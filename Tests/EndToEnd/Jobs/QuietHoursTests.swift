@@ -159,6 +159,22 @@ struct QuietHoursTests {
         }
     }
 
+    @Test("pushes one by one when the user switches quiet hours off for their type alone")
+    func ownHours() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "noa", platform: "android", token: "noa-phone")
+            try await gateway.set(QuietNow.settings, of: "noa")
+            let titles = (1...6).map { "n\($0)" }
+            for title in titles { try await stack.append([("user", "noa"), ("type", "news"), ("title", title)]) }
+            try await eventually("all wait") {
+                try await stack.statuses(user: "noa").values.count { $0 == "deferred" } == 6
+            }
+            try await Self.set(
+                gateway, "/v1/preferences", user: "noa", #"{"types":[{"type":"news","quiet_hours":"none"}]}"#)
+            try await eventually("each is pushed") { stack.pushed()["noa-phone"]?.sorted() == titles }
+        }
+    }
+
     @Test("required notifications are pushed one by one, even to users who opted out of everything")
     func required() async throws {
         try await Self.with { stack, gateway in
@@ -196,7 +212,8 @@ struct QuietHoursTests {
     @Test("a trace names the summary of a notification, and a summary has its items' organisation if they share one")
     func summaryTrace() async throws {
         try await Self.with { stack, gateway in
-            for (user, orgs) in [("kim", ["acme"]), ("lea", ["acme", "other"])] {
+            // The same name in one scalar and in two: two organisations.
+            for (user, orgs) in [("kim", ["acme"]), ("lea", ["caf\u{e9}", "cafe\u{301}"])] {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
                 try await gateway.set(QuietNow.settings, of: user)
                 for number in 0..<6 {

@@ -243,6 +243,59 @@ struct CrashBoundaryTests {
         }
     }
 
+    /// Boundaries after the end of quiet hours, once a summary is stored.
+    static let summaryBoundaries: [LateBoundary] = [
+        LateBoundary(name: "summary not queued", wait: .quietHours, server: .redis, words: Self.queued),
+        LateBoundary(
+            name: "summary queued, follow-ups not deleted", wait: .quietHours, server: .postgres,
+            words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
+    ]
+
+    @Test(
+        "a dispatcher killed after it stored a summary leaves it to others, whatever is read meanwhile",
+        arguments: Self.summaryBoundaries)
+    func killAfterSummary(at boundary: LateBoundary) async throws {
+        try await Stack.with(settings: Stack.shortLease) { stack in
+            let catalog = try stack.catalog("types: {news: {severity: info, delivery: push}}")
+            let gateway = try await stack.startGateway(environment: catalog)
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let doomed = try await Self.startDoomed(stack, boundary.server, environment: catalog)
+            try await gateway.set(QuietNow.settings, of: "ada")
+            for number in 1...6 {
+                try await stack.append(
+                    [("user", "ada"), ("type", "news"), ("title", "n\(number)")], stream: "carillon:jobs:critical")
+            }
+            try await eventually("quiet hours hold them back") {
+                try await stack.statuses(user: "ada").values.count { $0 == "deferred" } == 6
+            }
+            doomed.proxy.arm(boundary.words, .before)
+            try await gateway.set(QuietNow.over, of: "ada")
+            try await eventually("the proxy has stopped the traffic") { doomed.proxy.isTripped }
+            doomed.process.send(SIGKILL)
+            try await doomed.process.waitForExit()
+            let token = Stack.token(user: "ada")
+            let list = try await gateway.call(.get, "/v1/notifications?limit=1", token: token)
+            let latest = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
+            let answer = try await gateway.call(.post, "/v1/notifications/\(latest)/read", token: token)
+            #expect(answer.status < 300)
+            try await stack.endLeases()
+            try await stack.query("UPDATE carillon.follow_ups SET due_at = now()")
+            // A sweep finds a summary without an owner.
+            try await stack.makeOlder()
+            _ = try await stack.startDispatcher(name: "heir", environment: catalog)
+            try await eventually("the summary is sent") {
+                try await stack.statuses(user: "ada")["6 notifications"] == "sent"
+            }
+            try await eventually("nothing is left to do") {
+                guard try await stack.query("SELECT FROM carillon.follow_ups").isEmpty else { return false }
+                return try await Self.isIdle(stack)
+            }
+            let pushed = stack.pushed()["ada-phone"] ?? []
+            #expect(Set(pushed) == ["6 notifications"] && pushed.count <= boundary.mostPushes)
+            await doomed.proxy.close()
+        }
+    }
+
     @Test("a dispatcher killed after it deferred a notification, before it queued its mail, loses no mail")
     func killBeforeMail() async throws {
         try await Stack.with(settings: Stack.shortLease) { stack in

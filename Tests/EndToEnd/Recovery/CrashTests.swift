@@ -195,29 +195,15 @@ struct CrashTests {
             // Slow calls use up every slot for calls, so the other deliveries stay in flight
             // without a call.
             let (calls, count) = (8, 40)
-            try await stack.query(
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                    last_used_at)
-                SELECT gen_random_uuid(), name, 'android', 'fcm', 'default', 'production', name, now(), now()
-                FROM (SELECT 'slow-' || n AS name FROM generate_series(1, $1::int4) n
-                    UNION ALL SELECT 'phone-' || n FROM generate_series(1, $2::int4) n) names
-                """,
-                .int4(Int32(calls)), .int4(Int32(count))
-            )
+            try await stack.storePhones("slow-", calls)
+            try await stack.storePhones("phone-", count)
             let first = try await stack.startDispatcher(name: "first", environment: ["PROVIDER_CALLS": "\(calls)"])
-            func notify(_ name: String, _ count: Int) async throws {
-                let users = (1...count).map { #""\#(name)-\#($0)""# }.joined(separator: ",")
-                try await stack.append([
-                    ("users", "[\(users)]"), ("type", "payment_received"), ("title", "x"), ("lane", "critical"),
-                ])
-            }
             let stream = Keyspace().deliveries(.fcm, .critical)
             let group = ConsumerGroup(stream: stream, consumer: "", connection: stack.connection)
             func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
-            try await notify("slow", calls)
+            try await stack.push(toPhones: "slow-", calls)
             try await eventually("its calls are in flight") { try await pending() == calls }
-            try await notify("phone", count)
+            try await stack.push(toPhones: "phone-", count)
             try await eventually("it has more deliveries in flight than slots for calls") {
                 try await pending() > calls + 4
             }
@@ -240,18 +226,9 @@ struct CrashTests {
         configuration.slowPause = pause
         try await Stack.with(sandbox: configuration, settings: Stack.shortLease) { stack in
             let count = 32
-            try await stack.query(
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                    last_used_at)
-                SELECT gen_random_uuid(), 'u' || n, 'android', 'fcm', 'default', 'production', 'slow-' || n, now(), now()
-                FROM generate_series(1, $1::int4) n
-                """,
-                .int4(Int32(count))
-            )
+            try await stack.storePhones("slow-", count)
             let first = try await stack.startDispatcher(name: "first")
-            let names = (1...count).map { #""u\#($0)""# }.joined(separator: ",")
-            try await stack.append([("users", "[\(names)]"), ("type", "payment_received"), ("title", "x")])
+            try await stack.push(toPhones: "slow-", count)
             let group = ConsumerGroup(
                 stream: Keyspace().deliveries(.fcm, .critical), consumer: "", connection: stack.connection)
             func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }

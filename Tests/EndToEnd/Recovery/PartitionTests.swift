@@ -202,30 +202,16 @@ struct PartitionTests {
         let (slow, count) = (isHTTP1 ? 4 : 400, 40)
         try await Stack.with(sandbox: configuration, settings: Stack.shortLease) { [configuration] stack in
             let proxy = try await TripwireProxy.start(port: stack.redis.port)
-            try await stack.query(
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                    last_used_at)
-                SELECT gen_random_uuid(), name, 'android', 'fcm', 'default', 'production', name, now(), now()
-                FROM (SELECT 'slow-once-' || n AS name FROM generate_series(1, $1::int4) n
-                    UNION ALL SELECT 'phone-' || n FROM generate_series(1, $2::int4) n) names
-                """,
-                .int4(Int32(slow)), .int4(Int32(count))
-            )
+            try await stack.storePhones("slow-once-", slow)
+            try await stack.storePhones("phone-", count)
             let first = try await stack.startDispatcher(
                 name: "first", environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
-            func notify(_ name: String, _ count: Int) async throws {
-                let users = (1...count).map { #""\#(name)-\#($0)""# }.joined(separator: ",")
-                try await stack.append([
-                    ("users", "[\(users)]"), ("type", "payment_received"), ("title", "x"), ("lane", "critical"),
-                ])
-            }
             func phones() -> [[String]] {
                 stack.pushed().filter { $0.key.hasPrefix("phone-") }.map { $0.value }
             }
-            try await notify("slow-once", slow)
+            try await stack.push(toPhones: "slow-once-", slow)
             try await eventually("its connections are busy") { stack.pushed().count == slow }
-            try await notify("phone", count)
+            try await stack.push(toPhones: "phone-", count)
             try await eventually("it has claimed the others too") {
                 try await stack.connection.send("KEYS", "carillon:{fcm}:sending:*").strings().count == slow + count
             }

@@ -88,9 +88,9 @@ struct EpochTests {
             #expect(step.removals.map(\.version) == [base + 1])
             let keyed = Samples.notification(6, user: "ada") { $0.collapseKey = "k" }
             let newer = Samples.notification(7, user: "ada") { $0.collapseKey = "k" }
-            _ = try await Database(pool).notifications.storeBatch([keyed], areRepeats: false)
+            _ = try await Database(pool).notifications.store([keyed], areRepeats: false)
             base = try await begin()
-            let batch = try await Database(pool).notifications.storeBatch([newer], areRepeats: false)
+            let batch = try await Database(pool).notifications.store([newer], areRepeats: false)
             #expect(try await inbox.find(user: "ada", id: newer.id)?.version == base + 1)
             #expect(batch.replacements.map(\.version) == [base + 2])
             base = try await begin()
@@ -103,10 +103,10 @@ struct EpochTests {
             ]
             #expect(pages.allSatisfy { $0.state == missing && $0.notifications.isEmpty })
             let fresh = Samples.notification(8, user: "eve")
-            let stored = try await Database(pool).notifications.store([fresh], areRepeats: false)
+            let stored = try await Database(pool).notifications.store([fresh], areRepeats: false).outcomes
             #expect(stored == [.stored(version: base + 1, unread: 1)])
             let late = Samples.notification(9, user: "bob")
-            let checked = try await Database(pool).notifications.store([late], areRepeats: true)
+            let checked = try await Database(pool).notifications.store([late], areRepeats: true).outcomes
             #expect(checked == [.stored(version: base + 1, unread: 1)])
             // Gateways read revocations after the version that they know.
             let revocation = try await Database(pool).revocations.revoke(user: "ada", before: Samples.start)

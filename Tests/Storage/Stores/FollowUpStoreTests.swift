@@ -115,12 +115,12 @@ struct FollowUpStoreTests {
             try await store.remember([direct], takenUntil: until + .seconds(30), now: Self.now)
 
             let lost = Self.now + .seconds(3_600)
-            #expect(try await store.recall(handedOnSince: Self.now + .seconds(1), now: lost) == nil)
+            #expect(try await store.recall(handedOnSince: Self.now + .seconds(1), until: lost, now: lost) == nil)
             #expect(try await store.take(now: lost, until: until, limit: 10).isEmpty)
             // In pages, as there may be hundreds of thousands.
-            let next = try await store.recall(handedOnSince: Self.now, now: lost, limit: 2)
+            let next = try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 2)
             #expect(next == Self.now)
-            #expect(try await store.recall(handedOnSince: Self.now, now: lost, limit: 2) == nil)
+            #expect(try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 2) == nil)
             let again = try await store.take(now: lost, until: lost + .seconds(30), limit: 10)
             #expect(again.map(\.item) == [taken, direct, attention])
             #expect(again.allSatisfy { !$0.wasHandedOn })
@@ -150,12 +150,12 @@ struct FollowUpStoreTests {
             try await store.expect([item], until: until)
             try await store.remember([item], takenUntil: until, now: Self.now)
             let lost = Self.now + .seconds(3_600)
-            #expect(try await store.recall(handedOnSince: Self.now, now: lost, limit: 1) == Self.now)
+            #expect(try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 1) == Self.now)
             let again = lost + .seconds(60)
             let held = again + .seconds(30)
             #expect(try await store.take(now: again, until: held, limit: 10).map(\.item) == [item])
             try await store.remember([item], takenUntil: held, now: again)
-            #expect(try await store.recall(handedOnSince: Self.now, now: lost, limit: 1) == nil)
+            #expect(try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 1) == nil)
             #expect(try await store.take(now: held, until: held, limit: 10).isEmpty)
         }
     }
@@ -325,7 +325,7 @@ struct FollowUpStoreTests {
                         "EXPLAIN " + FollowUpStore.delete,
                         [
                             .array(PostgresArray(texts: items.map(\.user))),
-                            .array(PostgresArray(uuids: items.map(\.notification.halves))),
+                            .ids(items.map(\.notification)),
                             .array(PostgresArray(texts: items.map(\.kind.rawValue))),
                             .timestamptz(Self.now.microseconds),
                         ]
@@ -441,7 +441,9 @@ struct FollowUpStoreTests {
             try await store.put([(item, until, "quiet_hours")], now: Self.now)
             try await store.expect([Self.item(notification, .email)], until: until)
             try await deliveries.noteUnproven([(user: "a", id: id)], at: Self.now)
-            try await deliveries.noteSummarised([(user: "a", id: id, summary: id)], at: Self.now)
+            let summary = Samples.notification(3, user: "a")
+            _ = try await database.notifications.store(
+                [summary], of: [(user: "a", id: id, summary: summary.id)], at: Self.now)
             let left = try await database.pool.query(
                 """
                 SELECT user_id FROM carillon.follow_ups UNION ALL SELECT user_id FROM carillon.delivery_attempts

@@ -24,7 +24,7 @@ struct NotificationStoreTests {
                 Samples.notification(5, user: "a"),
             ]
             #expect(
-                try await store.store(batch, areRepeats: false) == [
+                try await store.store(batch, areRepeats: false).outcomes == [
                     .stored(version: 1, unread: 1), .stored(version: 1, unread: 1), .stored(version: 2, unread: 2),
                     .stored(version: 0, unread: 2), .stored(version: 3, unread: 3),
                 ]
@@ -39,7 +39,7 @@ struct NotificationStoreTests {
                 Samples.notification(8, user: "a"), Samples.notification(9, user: "b"),
             ]
             #expect(
-                try await store.store(next, areRepeats: false) == [
+                try await store.store(next, areRepeats: false).outcomes == [
                     .stored(version: 1, unread: 1), .stored(version: 2, unread: 2), .stored(version: 4, unread: 4),
                     .stored(version: 3, unread: 3),
                 ]
@@ -145,44 +145,51 @@ struct NotificationStoreTests {
             let other = Samples.notification(3, user: "b", job: "order")
             _ = try await store.store([first], areRepeats: false)
             #expect(
-                try await store.store([first, second, other], areRepeats: true) == [
+                try await store.store([first, second, other], areRepeats: true).outcomes == [
                     .known(version: 1, unread: 1, status: .pending, isOwned: false), .duplicate(of: first.id),
                     .stored(version: 1, unread: 1),
                 ]
             )
-            #expect(try await store.store([different], areRepeats: false) == [.conflict(with: first.id)])
+            #expect(try await store.store([different], areRepeats: false).outcomes == [.conflict(with: first.id)])
             // Delivered again without the repeat flag, as after a failover.
             let plain = Samples.notification(9, user: "a")
             _ = try await store.store([plain], areRepeats: false)
             #expect(
-                try await store.store([plain], areRepeats: false) == [
+                try await store.store([plain], areRepeats: false).outcomes == [
                     .known(version: 2, unread: 2, status: .pending, isOwned: false)
                 ]
             )
             try await store.mark([("a", plain.id, .pending, "queued", nil)])
             #expect(
-                try await store.store([plain], areRepeats: true) == [
+                try await store.store([plain], areRepeats: true).outcomes == [
                     .known(version: 2, unread: 2, status: .pending, isOwned: true)
                 ]
             )
         }
     }
 
-    @Test("tells when a notification that is repeated was read or deleted")
-    func seenRepeats() async throws {
+    @Test("ends the notifications of a summary when it is stored, once, and leaves those that have ended")
+    func summary() async throws {
         try await Samples.withStores { database in
             let store = database.notifications
-            let batch = (1...2).map { Samples.notification($0, user: "a") }
-            _ = try await store.store(batch, areRepeats: false)
-            let inbox = InboxStore(database)
-            _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
-            _ = try await inbox.delete(user: "a", id: batch[1].id, at: Samples.start)
-            #expect(
-                try await store.store(batch, areRepeats: true) == [
-                    .known(version: 3, unread: 0, status: .pending, isOwned: false, seenAt: Samples.start),
-                    .known(version: 4, unread: 0, status: .pending, isOwned: false, seenAt: Samples.start),
-                ]
-            )
+            let items = (1...3).map { Samples.notification($0, user: "a") }
+            _ = try await store.store(items, areRepeats: false)
+            try await store.mark([("a", items[2].id, .sent, nil, "fcm")])
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET status = 'deferred' WHERE id = $1", .id(items[1].id))
+            let summary = Samples.notification(4, user: "a") { $0.channels = .push }
+            let parts = items.map { (user: "a", id: $0.id, summary: summary.id) }
+            let first = try await store.store([summary], of: parts, at: Samples.start)
+            #expect(first == [.stored(version: 0, unread: 3)])
+            // As after a commit without an answer.
+            let second = try await store.store([summary], of: parts, at: Samples.start)
+            #expect(second == [.known(version: 0, unread: 3, status: .pending, isOwned: false)])
+            let stored = try await store.load(items.map { ("a", $0.id) })
+            #expect(Set(stored.map(\.status)) == [.sent])
+            #expect(stored.count { $0.statusReason == "summarised" } == 2)
+            let steps = try await database.pool.query(
+                "SELECT provider_id FROM carillon.delivery_attempts WHERE outcome = 'summarised'")
+            #expect(try steps.map { try $0.text(0) } == Array(repeating: summary.id.description, count: 3))
         }
     }
 
@@ -353,7 +360,7 @@ struct NotificationStoreTests {
             let composed = "caf\u{E9}"
             let decomposed = "cafe\u{301}"
             let batch = [Samples.notification(1, user: composed), Samples.notification(2, user: decomposed)]
-            let outcomes = try await database.notifications.store(batch, areRepeats: false)
+            let outcomes = try await database.notifications.store(batch, areRepeats: false).outcomes
             #expect(outcomes == [.stored(version: 1, unread: 1), .stored(version: 1, unread: 1)])
             let inbox = InboxStore(database)
             let first = try await inbox.page(user: composed, filter: .init(limit: 5))
@@ -413,7 +420,7 @@ struct CollapseTests {
             let new = Self.notification(2)
             let other = Self.notification(3, key: "other")
             _ = try await store.store([old, other], areRepeats: false)
-            let batch = try await store.storeBatch([new], areRepeats: false)
+            let batch = try await store.store([new], areRepeats: false)
             #expect(batch.outcomes == [.stored(version: 3, unread: 3)])
             #expect(batch.replacements.map(\.label) == [old.label])
             #expect(batch.replacements.map(\.newest) == [new.id])
@@ -424,7 +431,7 @@ struct CollapseTests {
             #expect(state?.unread == 2)
             #expect(state?.total == 2)
             // A repeat, as after a crash, changes nothing.
-            let again = try await store.storeBatch([new], areRepeats: true)
+            let again = try await store.store([new], areRepeats: true)
             #expect(again.outcomes == [.known(version: 3, unread: 2, status: .pending, isOwned: false)])
             #expect(again.replacements.isEmpty)
         }
@@ -437,7 +444,7 @@ struct CollapseTests {
             var other = Self.notification(2)
             other.org = "b"
             _ = try await store.store([Self.notification(1)], areRepeats: false)
-            let batch = try await store.storeBatch([other, Self.notification(3)], areRepeats: false)
+            let batch = try await store.store([other, Self.notification(3)], areRepeats: false)
             #expect(batch.replacements.map(\.newest) == [Self.notification(3).id])
             let live = try await database.pool.query(
                 "SELECT title FROM carillon.notifications WHERE deleted_at IS NULL ORDER BY id")
@@ -453,7 +460,7 @@ struct CollapseTests {
             let first = Self.notification(1)
             _ = try await store.store([first], areRepeats: false)
             _ = try await inbox.markRead(user: "a", ids: [first.id], at: Samples.start)
-            let batch = try await store.storeBatch(
+            let batch = try await store.store(
                 [Self.notification(2), Self.notification(3), Self.notification(4, user: "b")], areRepeats: false)
             #expect(batch.outcomes.first == .replaced(by: Self.notification(3).id))
             #expect(Set(batch.replacements.map(\.id)) == [first.id, Self.notification(2).id])
@@ -473,20 +480,20 @@ struct CollapseTests {
             late.status = .expired
             late.statusReason = "expired"
             late.channels = []
-            let batch = try await store.storeBatch([late], areRepeats: false)
+            let batch = try await store.store([late], areRepeats: false)
             #expect(batch.outcomes == [.stored(version: 0, unread: 1)])
             #expect(batch.replacements.isEmpty)
             #expect(try await InboxStore(database).states(["a"]).first?.unread == 1)
             // A notification newer than the old one and older than the expired one stays.
             let new = Self.notification(2)
-            #expect(try await store.storeBatch([new], areRepeats: false).replacements.map(\.id) == [old.id])
+            #expect(try await store.store([new], areRepeats: false).replacements.map(\.id) == [old.id])
             let states = try await store.load([("a", new.id), ("a", late.id)])
             #expect(states.first { $0.id == new.id }?.deletedAt == nil)
             #expect(states.first { $0.id == late.id }?.status == .expired)
             // Expiry ends its delivery, not its place in the inbox.
             try await store.mark([(user: "a", id: new.id, status: .expired, reason: "expired", via: nil)])
             let newest = Self.notification(4)
-            #expect(try await store.storeBatch([newest], areRepeats: false).replacements.map(\.id) == [new.id])
+            #expect(try await store.store([newest], areRepeats: false).replacements.map(\.id) == [new.id])
         }
     }
 
@@ -497,7 +504,7 @@ struct CollapseTests {
             let new = Self.notification(2)
             _ = try await store.store([new], areRepeats: false)
             let old = Self.notification(1)
-            #expect(try await store.store([old], areRepeats: false) == [.replaced(by: new.id)])
+            #expect(try await store.store([old], areRepeats: false).outcomes == [.replaced(by: new.id)])
             let loaded = try await store.load([("a", old.id), ("a", new.id)])
             #expect(loaded.first { $0.id == old.id }?.statusReason == "replaced")
             #expect(loaded.first { $0.id == new.id }?.status == .pending)
@@ -519,7 +526,7 @@ struct CollapseTests {
                 "UPDATE carillon.notifications SET status = 'cancelled' WHERE user_id = 'cancelled'")
             _ = try await inbox.delete(user: "deletes", id: new[2].id, at: Samples.start)
             let old = users.map { Self.notification(1, user: $0) }
-            let batch = try await store.storeBatch(old, areRepeats: false)
+            let batch = try await store.store(old, areRepeats: false)
             #expect(batch.outcomes[0] == .replaced(by: new[0].id))
             #expect(batch.outcomes[1] == .stored(version: 3, unread: 1))
             #expect(batch.outcomes[2] == .replaced(by: new[2].id))
@@ -529,7 +536,7 @@ struct CollapseTests {
             // A newer job is shown, and one between the two is late as well.
             let next = Self.notification(4, user: "deletes")
             let between = Self.notification(2, user: "archives")
-            let later = try await store.storeBatch([next, between], areRepeats: false)
+            let later = try await store.store([next, between], areRepeats: false)
             #expect(later.outcomes[1] == .replaced(by: new[0].id))
             #expect(later.replacements.map(\.id) == [between.id])
             #expect(try await inbox.states(users).map(\.unread) == [0, 1, 1])
@@ -545,7 +552,7 @@ struct CollapseTests {
             _ = try await store.store(new, areRepeats: false)
             _ = try await inbox.delete(user: "a", id: new[0].id, at: Samples.start)
             let old = ["deleted", "live", "alone"].enumerated().map { Self.notification(1 + $0, key: $1) }
-            let batch = try await store.storeBatch(old, areRepeats: false)
+            let batch = try await store.store(old, areRepeats: false)
             #expect(batch.outcomes.prefix(2) == [.replaced(by: new[0].id), .replaced(by: new[1].id)])
             #expect(Set(batch.replacements.map(\.id)) == [old[0].id, old[1].id])
             #expect(try await inbox.states(["a"]).map(\.unread) == [2])
@@ -568,7 +575,7 @@ struct LookupPlanTests {
         try await Samples.withStores { database in
             let notifications = (0..<256).map { Samples.notification($0, user: "u\($0)") }
             let users = PostgresValue.array(PostgresArray(texts: notifications.map(\.user)))
-            let ids = PostgresValue.array(PostgresArray(uuids: notifications.map(\.id.halves)))
+            let ids = PostgresValue.ids(notifications.map(\.id))
             let texts = PostgresValue.array(PostgresArray(texts: notifications.map(\.title)))
             let statements = [
                 PostgresStatement(

@@ -184,7 +184,7 @@ struct BroadcastExpansion: Sendable {
         for (item, outcome) in zip(open, batch.outcomes) {
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             // The sweeper routes what was stored before.
-            if case .stored = outcome, let item = item.toRoute(after: outcome) { fresh.append(item) }
+            if let item = item.toRoute(after: outcome) { fresh.append(item) }
         }
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(fresh, catalog: catalog, within: fence)
@@ -197,12 +197,8 @@ struct BroadcastExpansion: Sendable {
     /// An earlier try may have committed the page without an answer. If another dispatcher did, it
     /// routes the page too, and its users still get each notification once, as these are repeats.
     private func routeStored(_ notifications: [Notification], _ catalog: Catalog) async throws {
-        let unowned = try await self.dispatcher.untilDone("look up a stored page") {
-            try await self.dispatcher.database.notifications.unowned(among: notifications)
-        }
-        try await Router(dispatcher: self.dispatcher).route(
-            unowned.map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) },
-            catalog: catalog)
+        let router = Router(dispatcher: self.dispatcher)
+        try await router.route(try await router.unowned(among: notifications), catalog: catalog)
     }
 
     /// Stores one dead letter per broadcast whose id users have with other content.

@@ -46,7 +46,9 @@ package struct FollowUpService: Service {
         guard !taken.isEmpty else { return 0 }
         var present: [(item: FollowUpStore.Item, stand: FollowUpStore.Facts)] = []
         for due in taken where !due.wasHandedOn {
-            if let stand = due.facts { present.append((due.item, stand)) }
+            if let stand = due.facts, !Self.isOver(stand.notification, due.item.kind) {
+                present.append((due.item, stand))
+            }
         }
         let items = present.map { item, stand in
             // As a repeat: a dispatcher that died may have pushed it already, which the attempts
@@ -121,6 +123,24 @@ package struct FollowUpService: Service {
             try await self.dispatcher.database.followUps.recorded(postponements, now: self.dispatcher.now())
         }
     }
+
+    /// Whether a dispatcher that died has handled a release, and no push is to follow.
+    ///
+    /// A push that a provider accepted leaves no reason, and goes to the devices that lack it.
+    private static func isOver(_ notification: Notification, _ kind: FollowUp) -> Bool {
+        guard kind == .release, let reason = notification.statusReason else { return false }
+        switch notification.status {
+        case .sent, .suppressed: return true
+        // It waits for its mail only.
+        case .pending: return reason != Notification.queued
+        // The push may still wait after the mail has failed.
+        case .failed: return Reason(rawValue: reason).map { Self.failures.contains($0) } ?? false
+        case .deferred, .delivered, .expired, .cancelled: return false
+        }
+    }
+
+    /// The reasons for which a release fails a notification whose only channel is push.
+    private static let failures: [Reason] = [.noDevice, .quietHours, .cappedByUser, .cappedByType, .cappedByCategory]
 
     /// Whether a dispatcher that died has released a notification, and may have pushed it.
     ///

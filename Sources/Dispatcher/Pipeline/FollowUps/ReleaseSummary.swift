@@ -10,8 +10,8 @@ import Storage
 /// five.
 ///
 /// Notifications of required types always go alone, because a user can refuse summaries; so do
-/// those outside the inbox, which the user could not find there, those whose push another
-/// dispatcher may have sent, and all others of a user whose summary the gate would refuse. A
+/// those outside the inbox, which the user could not find there, those that another dispatcher had
+/// released before it stopped, and all others of a user whose summary the gate would refuse. A
 /// summary is a push that counts and names the rest.
 struct ReleaseSummary: Sendable {
     /// A user who would get more pushes at once gets a summary.
@@ -20,6 +20,8 @@ struct ReleaseSummary: Sendable {
     private static let mostNamed = 10
     /// The type of summaries, which the catalog may define with its own texts.
     static let type = "summary"
+    /// The prefix of a summary's job entry; the type does not tell, because jobs may use it too.
+    private static let entryPrefix = "summary/"
 
     /// A notification to push.
     struct Release: Sendable {
@@ -30,7 +32,9 @@ struct ReleaseSummary: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Adds the pushes to a plan, after its summaries are stored.
+    /// Adds the pushes to a plan, after its summaries are stored and their notifications ended.
+    ///
+    /// If the dispatcher dies before it pushes a summary, the sweeper finds it without an owner.
     func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
         let router = Router(dispatcher: self.dispatcher)
         var single: [Release] = []
@@ -56,8 +60,12 @@ struct ReleaseSummary: Sendable {
         let wanted = zip(all, areWanted).filter { $1 }.map(\.0)
         guard !wanted.isEmpty else { return }
         let summaries = wanted.map(\.summary)
+        let items = wanted.flatMap { summary, group in
+            group.map { (user: summary.user, id: $0.item.notification.id, summary: summary.id) }
+        }
+        let now = self.dispatcher.now()
         let outcomes = try await self.dispatcher.untilDone("store summaries") {
-            try await self.dispatcher.database.notifications.store(summaries, areRepeats: true)
+            try await self.dispatcher.database.notifications.store(summaries, of: items, at: now)
         }
         for ((summary, group), outcome) in zip(wanted, outcomes) {
             if Self.isOpen(outcome) {
@@ -66,7 +74,6 @@ struct ReleaseSummary: Sendable {
                 plan.markQueued(summary)
             }
             for one in group {
-                plan.summarise(one.item.notification, as: summary.id)
                 plan.addEvent(
                     .summarised, one.item.notification, at: one.facts.now, channel: .push,
                     reason: summary.id.description)
@@ -74,9 +81,12 @@ struct ReleaseSummary: Sendable {
         }
     }
 
+    /// Whether a notification stands for others that quiet hours held back.
+    static func isSummary(_ notification: Notification) -> Bool { notification.jobEntry.hasPrefix(Self.entryPrefix) }
+
     private static func goesAlone(_ release: Release) -> Bool {
         let notification = release.item.notification
-        return release.facts.type.isRequired || !notification.isListed || notification.isQueued
+        return release.facts.type.isRequired || !notification.isListed || notification.status != .deferred
     }
 
     /// Returns the preferences of users about summaries, in order.
@@ -89,9 +99,10 @@ struct ReleaseSummary: Sendable {
         }
     }
 
-    /// Whether a summary may be pushed now, or later if its type has quiet hours.
+    /// Whether a summary may be pushed now.
     ///
-    /// The catalog or the user may have switched summaries off.
+    /// The catalog or the user may have switched summaries off, and the user's general quiet hours
+    /// may last longer than those of the notifications' types.
     private func isWanted(_ summary: Notification, _ preferences: RecipientStore.Preferences) -> Bool {
         let now = self.dispatcher.now()
         var facts = GateFacts(
@@ -103,14 +114,13 @@ struct ReleaseSummary: Sendable {
             isReplaced: false
         )
         facts.releaseAt = self.dispatcher.releaseMoment(of: summary, preferences: preferences, now: now)
-        let refusal = gate(facts, now: now)
-        return refusal == nil || refusal == .quietHours
+        return gate(facts, now: now) == nil
     }
 
     private static func isOpen(_ outcome: NotificationStore.Outcome) -> Bool {
         switch outcome {
         case .stored: true
-        case .known(_, _, let status, _, _): status == .pending
+        case .known(_, _, let status, _): status == .pending
         case .duplicate, .conflict, .cancelled, .replaced: false
         }
     }
@@ -132,9 +142,9 @@ struct ReleaseSummary: Sendable {
             type: type.name,
             createdAt: now
         )
-        summary.jobEntry = "summary/\(first.id)"
+        summary.jobEntry = "\(Self.entryPrefix)\(first.id)"
         // A summary across organisations names none.
-        let orgs = Set(notifications.map(\.org))
+        let orgs = Set(notifications.map { ExactText($0.org) })
         if orgs.count == 1 { summary.org = first.org }
         let severities = Set(notifications.map(\.severity))
         summary.severity = Severity.allCases.first { severities.contains($0) } ?? .info

@@ -32,7 +32,7 @@ struct JobIntake: Sendable {
         self.dropRefused(&sorted.jobs, batch.pages, into: &stored)
         try await self.store(sorted.jobs[...], batch.pages, areRepeats: areRepeats, into: &stored)
         self.refuseConflicts(sorted.jobs, now: now, into: &stored)
-        try await self.store(sorted.broadcasts, into: &stored)
+        try await self.store(sorted.broadcasts)
         if !stored.dead.isEmpty {
             for entry in batch.entries {
                 let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
@@ -305,7 +305,7 @@ struct JobIntake: Sendable {
                 "store notifications",
                 isFinal: Self.isRefusal
             ) {
-                try await self.dispatcher.database.notifications.storeBatch(
+                try await self.dispatcher.database.notifications.store(
                     distinct.map(\.notification), areRepeats: areRepeats)
             }
             for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &stored) }
@@ -342,6 +342,8 @@ struct JobIntake: Sendable {
         }
         if let routed = item.toRoute(after: outcome) {
             stored.toRoute.append(routed)
+        } else if outcome.isUnowned {
+            stored.unowned.append(item.notification)
         } else if let redone = item.toRedo(after: outcome) {
             stored.toRedo.append(redone)
         }

@@ -22,6 +22,9 @@ struct RedisRun: Sendable {
         /// The epoch of PostgreSQL.
         let epoch: Int64?
 
+        /// Its moments by PostgreSQL's clock.
+        var moments: [Timestamp] { [self.beat, self.repaired].compactMap(\.self) }
+
         init(_ text: String) {
             let parts = text.split(separator: " ")
             self.run = parts.first.map { String($0) } ?? ""
@@ -59,18 +62,20 @@ struct RedisRun: Sendable {
     /// - Returns: the moment since which something may be lost, nil if nothing is; and the note to
     ///   write once that is repaired.
     func finding(now: Timestamp, epoch: Int64, oldest: Timestamp) -> (lostSince: Timestamp?, note: String) {
+        // If PostgreSQL's clock has stepped back behind a noted moment, the loss may be older.
+        func start(_ noted: Timestamp?) -> Timestamp { noted.flatMap { $0 <= now ? $0 : nil } ?? oldest }
         let id = self.id ?? "unknown"
         let firstSeen = self.firstSeen ?? self.now
         var lostSince: Timestamp?
         var repaired: Timestamp?
         if self.note?.run != id {
-            let beat = self.note?.beat ?? oldest
+            let beat = start(self.note?.beat)
             lostSince = min(beat, self.note?.repaired ?? beat)
             // An emptied Redis has no former master.
             if self.note != nil { repaired = now }
         } else if let earlier = self.note?.repaired {
             if self.now - firstSeen >= Self.formerMaster {
-                lostSince = earlier
+                lostSince = start(earlier)
             } else {
                 repaired = earlier
             }

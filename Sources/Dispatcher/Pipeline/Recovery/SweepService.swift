@@ -223,6 +223,8 @@ package struct SweepService: Service {
     private struct Finding {
         /// The moment since which something may be lost; nil if nothing is.
         let lostSince: Timestamp?
+        /// A lost span ahead of now; nil unless PostgreSQL's clock has stepped back.
+        let lostAhead: (since: Timestamp, until: Timestamp)?
         /// The notes to write once that is repaired.
         let notes: RedisBatch
         /// The parts whose master in a cluster is away.
@@ -242,7 +244,8 @@ package struct SweepService: Service {
     /// everything that it has as queued is enqueued again.
     private func repair(_ finding: Finding, now: Timestamp, sliceSize: Int) async throws {
         if let lostSince = finding.lostSince {
-            try await self.enqueueAgain(since: lostSince, now: now, sliceSize: sliceSize, but: finding.absent)
+            try await self.enqueueAgain(
+                since: lostSince, ahead: finding.lostAhead, now: now, sliceSize: sliceSize, but: finding.absent)
         }
         let redis = self.dispatcher.redis
         // Last, so that an interrupted round starts over.
@@ -258,6 +261,7 @@ package struct SweepService: Service {
         let redis = self.dispatcher.redis
         let oldest = now - Self.memory
         var lostSince: [Timestamp] = []
+        var ahead: [Timestamp] = []
         var notes = RedisBatch()
         self.dispatcher.live.noteParts(in: &notes)
         // An emptied Redis would let in the dispatchers of another database.
@@ -288,6 +292,7 @@ package struct SweepService: Service {
             }
             let finding = run.finding(now: now, epoch: epoch, oldest: oldest)
             if let moment = finding.lostSince { lostSince.append(moment) }
+            ahead += (run.note?.moments ?? []).filter { $0 > now && $0 < now + Self.memory }
             notes.append("SET", .text(key), .text(finding.note))
         }
         if let error = absent.error {
@@ -295,13 +300,20 @@ package struct SweepService: Service {
                 "a master of the cluster is away; the sweep leaves out its parts until it is back",
                 metadata: ["error": "\(error)"])
         }
+        // PostgreSQL's clock has stepped back if it is behind a note. What was stored between that
+        // note and the step has a later moment.
+        let first = (ahead.min() ?? now) - Self.slack
+        let last = (ahead.max() ?? now) + self.interval + Self.slack
         return Finding(
-            lostSince: lostSince.min().map { max($0 - Self.slack, oldest) }, notes: notes, absent: absent)
+            lostSince: lostSince.min().map { max($0 - Self.slack, oldest) },
+            lostAhead: ahead.isEmpty ? nil : (since: max(first, now), until: last),
+            notes: notes, absent: absent)
     }
 
-    /// Enqueues again what may have been lost since a moment.
+    /// Enqueues again what may have been lost since a moment, and in a span ahead of now.
     private func enqueueAgain(
         since: Timestamp,
+        ahead: (since: Timestamp, until: Timestamp)?,
         now: Timestamp,
         sliceSize: Int,
         but absent: AbsentParts
@@ -310,12 +322,18 @@ package struct SweepService: Service {
             "Redis or PostgreSQL has changed or went back; enqueueing again what may have been lost",
             metadata: ["since": "\(since.rfc3339)"]
         )
+        var spans = [(since: since, until: now)]
+        // First, because what is enqueued again gets a moment after `now`, inside this span, and
+        // would be found again.
+        if let ahead { spans.insert(ahead, at: 0) }
         let waiting = WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
         let router = Router(dispatcher: self.dispatcher, waiting: waiting)
-        try await self.recallFollowUps(since: since, now: now)
-        try await self.pushQueued(since: since, now: now, sliceSize: sliceSize, router, but: absent)
-        try await self.repeatLost(
-            since: max(since, now - Self.tries), now: now, sliceSize: sliceSize, router, but: absent)
+        for (since, until) in spans {
+            try await self.recallFollowUps(since: since, until: until, now: now)
+            try await self.pushQueued(since: since, until: until, sliceSize: sliceSize, router, but: absent)
+            try await self.repeatLost(
+                since: max(since, now - Self.tries), until: until, now: now, sliceSize: sliceSize, router, but: absent)
+        }
         let unread = await waiting.unread
         if unread > 0 {
             self.dispatcher.logger.warning(
@@ -327,12 +345,12 @@ package struct SweepService: Service {
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.
     private func pushQueued(
         since: Timestamp,
-        now: Timestamp,
+        until: Timestamp,
         sliceSize: Int,
         _ router: Router,
         but absent: AbsentParts
     ) async throws {
-        try await self.inSlices(since: since, now: now, size: sliceSize) { start, end, place in
+        try await self.inSlices(since: since, until: until, size: sliceSize) { start, end, place in
             let (page, last) = try await self.dispatcher.database.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
             let reachable = page.filter { !absent.contains($0.user) }
@@ -343,14 +361,14 @@ package struct SweepService: Service {
     }
 
     /// Makes follow-ups due again that were handed to a provider, page by page, oldest first.
-    private func recallFollowUps(since: Timestamp, now: Timestamp) async throws {
+    private func recallFollowUps(since: Timestamp, until: Timestamp, now: Timestamp) async throws {
         let followUps = self.dispatcher.database.followUps
         try await followUps.recallExpected(now: now)
         var place: Timestamp? = since
         while let from = place {
             // The next sweep starts over.
             guard isRunning else { throw CancellationError() }
-            place = try await followUps.recall(handedOnSince: from, now: now)
+            place = try await followUps.recall(handedOnSince: from, until: until, now: now)
             try await self.holdTurn()
         }
     }
@@ -359,12 +377,13 @@ package struct SweepService: Service {
     /// notification.
     private func repeatLost(
         since: Timestamp,
+        until: Timestamp,
         now: Timestamp,
         sliceSize: Int,
         _ router: Router,
         but absent: AbsentParts
     ) async throws {
-        try await self.inSlices(since: since, now: now, size: sliceSize) { start, end, place in
+        try await self.inSlices(since: since, until: until, size: sliceSize) { start, end, place in
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
                 handedOnSince: start, until: end, after: place, now: now, limit: Self.lostBatchSize)
             let reachable = lost.filter { !absent.contains($0.user) }
@@ -381,14 +400,14 @@ package struct SweepService: Service {
     /// attempts tell.
     private func inSlices(
         since: Timestamp,
-        now: Timestamp,
+        until: Timestamp,
         size: Int,
         _ page: (_ start: Timestamp, _ end: Timestamp, _ after: RepairPlace) async throws -> RepairPlace?
     ) async throws {
         var start = since
-        while start <= now {
+        while start <= until {
             let end = try await self.dispatcher.database.notifications.repairEnd(
-                from: start, until: now, size: size)
+                from: start, until: until, size: size)
             var place: RepairPlace? = RepairPlace(start)
             while let after = place {
                 // The next sweep starts over.
@@ -446,15 +465,4 @@ private final class FirstTime: Sendable {
 
     /// Whether this is the first call.
     func take() -> Bool { !self.isOver.exchange(true, ordering: .relaxed) }
-}
-
-/// The moment at which something is due, at first now.
-private final class DueTime: Sendable {
-    private let moment = Mutex(ContinuousClock.now)
-
-    var isOver: Bool { self.moment.withLock { $0 } <= ContinuousClock.now }
-
-    func set(in pause: Duration) {
-        self.moment.withLock { $0 = ContinuousClock.now + pause }
-    }
 }

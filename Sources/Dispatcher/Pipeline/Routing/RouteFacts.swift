@@ -102,7 +102,9 @@ struct RouteFacts: Sendable {
         for (index, item) in items.enumerated() where recounts || item.progress == .stored {
             guard item.notification.channels.contains(.push), item.notification.severity != .alert else { continue }
             let caps = self.catalog.caps(ofType: item.notification.type)
-            guard !caps.isEmpty, recounts || Self.interruptsNow(self.facts(item, at: index, now: now)) else { continue }
+            // The notifications that a summary stands for have been counted.
+            guard !caps.isEmpty, !ReleaseSummary.isSummary(item.notification) else { continue }
+            guard recounts || Self.interruptsNow(self.facts(item, at: index, now: now)) else { continue }
             uses.append(
                 UsageCaps.Use(
                     user: item.notification.user, notification: item.notification.id,

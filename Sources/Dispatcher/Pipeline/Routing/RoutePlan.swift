@@ -31,8 +31,6 @@ struct RoutePlan {
     var recorded: Set<NotificationID> = []
     /// Mail whose loss the notification's status would not show.
     private(set) var remembered: [FollowUpStore.Item] = []
-    /// Notifications and the summaries that replace their pushes.
-    private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
     /// Skipped sends, and deferred notifications that only their mail can end.
     private(set) var settlement = DeliveryStore.Settlement()
     private(set) var lifecycle: [LifecycleEvent] = []
@@ -165,12 +163,6 @@ struct RoutePlan {
         otherwise status: NotificationStatus = .failed
     ) {
         self.settlement.leftToMail.append((notification.user, notification.id, reason, status))
-    }
-
-    /// Ends a notification that a summary replaces.
-    mutating func summarise(_ notification: Notification, as summary: NotificationID) {
-        self.mark(notification, .sent, reason: RecordedReason.summarised.rawValue, via: "summary")
-        self.summarised.append((notification.user, notification.id, summary))
     }
 
     /// Adds an event for upstream apps.

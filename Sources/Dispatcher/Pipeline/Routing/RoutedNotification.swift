@@ -43,16 +43,11 @@ struct RoutedNotification: Sendable {
         _modify { yield &self.box.value }
     }
 
-    /// Returns the notification to route after it was stored; nil if it is final, or another
-    /// dispatcher has it.
+    /// Returns the notification to route after it was stored; nil if it is final, or was stored
+    /// before.
     func toRoute(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
-        switch outcome {
-        case .stored(let version, let unread):
-            self.notification.status == .pending ? self.stored(version, unread, isRepeat: false) : nil
-        case .known(let version, let unread, let status, let isOwned, let seenAt):
-            status == .pending && !isOwned ? self.stored(version, unread, isRepeat: true, seenAt: seenAt) : nil
-        case .duplicate, .conflict, .cancelled, .replaced: nil
-        }
+        guard case .stored(let version, let unread) = outcome, self.notification.status == .pending else { return nil }
+        return self.stored(version, unread, isRepeat: false)
     }
 
     /// Returns the notification to publish and push again; nil if there is no need.
@@ -60,22 +55,15 @@ struct RoutedNotification: Sendable {
     /// It was stored before, and its owner may have died before it published it, or Redis may have
     /// lost its push.
     func toRedo(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
-        guard case .known(let version, let unread, let status, let isOwned, _) = outcome,
+        guard case .known(let version, let unread, let status, let isOwned) = outcome,
             status == .pending && isOwned || version > 0 && [.sent, .failed, .expired, .deferred].contains(status)
         else { return nil }
         return self.stored(version, unread, isRepeat: true)
     }
 
-    /// - Parameter seenAt: when the user read or deleted it; sockets do not get it then.
-    private func stored(
-        _ version: Int64,
-        _ unread: Int32,
-        isRepeat: Bool,
-        seenAt: Timestamp? = nil
-    ) -> RoutedNotification {
+    private func stored(_ version: Int64, _ unread: Int32, isRepeat: Bool) -> RoutedNotification {
         var item = self
         item.notification.version = version
-        if let seenAt { item.notification.readAt = seenAt }
         item.unread = unread
         item.isRepeat = isRepeat
         item.progress = .stored
@@ -119,6 +107,8 @@ struct StoredBatch: Sendable {
     let fence: Fence
     /// The notifications to route.
     var toRoute: [RoutedNotification] = []
+    /// Stored before and not routed: to route as they are stored.
+    var unowned: [Notification] = []
     var events: [Event] = []
     /// Stored before: to publish and push again, as that may have been lost.
     var toRedo: [RoutedNotification] = []

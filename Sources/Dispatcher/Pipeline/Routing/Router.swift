@@ -5,6 +5,7 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import Operations
 import Providers
 import Storage
 
@@ -38,6 +39,9 @@ struct Router: Sendable {
     /// Routes a batch, and returns it with its events, ready to be acknowledged.
     func route(_ batch: StoredBatch) async throws -> StoredBatch {
         var batch = try await self.owned(batch)
+        let unowned = try await self.unowned(among: batch.unowned)
+        // First, as they were stored before the others.
+        if !unowned.isEmpty { batch.toRoute = unowned + batch.toRoute }
         batch.lifecycle += try await self.advance(batch.toRoute, batch.catalog, within: batch.fence)
         try await self.redo(batch.toRedo)
         try await self.publish(batch.replaced)
@@ -51,6 +55,20 @@ struct Router: Sendable {
         // Schedules fire without a stream entry.
         guard !batch.finished.isEmpty, !self.dispatcher.leaseClock.holds(batch.fence.term) else { return batch }
         return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
+    }
+
+    /// Returns the notifications that are stored without an owner, as their rows are, in the order
+    /// of versions.
+    ///
+    /// A dispatcher stored them and died. A new decision may differ from the row, such as after an
+    /// opt-out, which the gate checks before each push.
+    func unowned(among notifications: [Notification]) async throws -> [RoutedNotification] {
+        guard !notifications.isEmpty else { return [] }
+        let stored = try await self.dispatcher.untilDone("look up notifications without an owner") {
+            try await self.dispatcher.database.notifications.unowned(among: notifications)
+        }
+        return stored.sorted { $0.notification.version < $1.notification.version }
+            .map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
     }
 
     /// Routes notifications that were just stored, or found without an owner.
@@ -278,13 +296,6 @@ struct Router: Sendable {
                 // Later than the append, so that a repair of what Redis has lost finds it.
                 try await self.dispatcher.database.followUps.remember(
                     remembered, takenUntil: mailDue, now: self.dispatcher.now())
-            }
-        }
-        let summarised = plan.summarised
-        if !summarised.isEmpty {
-            let now = self.dispatcher.now()
-            try await self.dispatcher.untilDone("record summaries") {
-                try await self.dispatcher.database.deliveries.noteSummarised(summarised, at: now)
             }
         }
     }

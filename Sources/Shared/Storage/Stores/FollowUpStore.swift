@@ -204,18 +204,19 @@ package struct FollowUpStore: Sendable {
             .timestamp(now))
     }
 
-    /// Makes a page of unfinished follow-ups due that were handed to a provider's stream since a
-    /// moment and until now, as the stream may have lost them.
+    /// Makes a page of unfinished follow-ups due that were handed to a provider's stream between
+    /// two moments, as the stream may have lost them.
     ///
     /// - Returns: the moment from which the next page goes on; nil after the last page.
     package func recall(
         handedOnSince since: Timestamp,
+        until: Timestamp,
         now: Timestamp,
         limit: Int32 = FollowUpStore.pageSize
     ) async throws(PostgresError) -> Timestamp? {
         let result = try await self.pool.query(
             Self.recallPage, .timestamp(since + Self.memory), .timestamp(now), .int4(limit),
-            .timestamp(now + Self.memory + Self.skew))
+            .timestamp(until + Self.memory + Self.skew))
         guard let row = result.first else { return nil }
         return try row.timestamp(0) - Self.memory
     }

@@ -117,8 +117,8 @@ enum NotificationSQL {
     /// that is what is being stored.
     ///
     /// Parameter after those of the columns: for each row whether it is listed. Rows: position,
-    /// version, unread count; for a known one its id, status, status reason, whether its content
-    /// differs and when it was read or deleted; for a new one that was cancelled the status.
+    /// version, unread count; for a known one its id, status, status reason and whether its
+    /// content differs; for a new one that was cancelled the status.
     static let insertChecked = """
         WITH input AS MATERIALIZED (
             SELECT i.*, EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("i")) AS is_cancelled
@@ -129,21 +129,18 @@ enum NotificationSQL {
             SELECT i.n, x.*
             FROM input i
             CROSS JOIN LATERAL (
-                (SELECT o.id, o.version, o.status, o.status_reason, false AS differs,
-                        coalesce(o.read_at, o.deleted_at) AS seen_at
+                (SELECT o.id, o.version, o.status, o.status_reason, false AS differs
                     FROM carillon.notifications o
                     WHERE o.user_id = i.user_id AND o.id = i.id)
                 UNION ALL
                 (SELECT o.id, o.version, o.status, o.status_reason,
-                        (o.type, o.title, o.body, o.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data),
-                        NULL::timestamptz
+                        (o.type, o.title, o.body, o.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
                     FROM carillon.notifications o
                     WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
                         AND o.job_id = i.job_id)
                 UNION ALL
                 (SELECT h.notification_id, 0, '\(NotificationStatus.deferred.rawValue)', 'digest',
-                        (h.type, h.title, h.body, h.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data),
-                        NULL::timestamptz
+                        (h.type, h.title, h.body, h.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
                     FROM carillon.digest_items h
                     WHERE i.job_id IS NOT NULL AND h.user_id = i.user_id AND h.org_id = i.org_id
                         AND h.job_id = i.job_id AND NOT h.is_single
@@ -177,11 +174,10 @@ enum NotificationSQL {
                 of: "x", replacing: ["status": "CASE WHEN x.is_cancelled THEN 'cancelled' ELSE x.status END"]))
             FROM numbered x
         )
-        SELECT (n - 1)::int4, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false,
-            NULL::timestamptz
+        SELECT (n - 1)::int4, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false
         FROM numbered
         UNION ALL
-        SELECT (k.n - 1)::int4, k.version, b.unread, k.id, k.status, k.status_reason, k.differs, k.seen_at
+        SELECT (k.n - 1)::int4, k.version, b.unread, k.id, k.status, k.status_reason, k.differs
         FROM known k JOIN input i USING (n)
         CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
         """
@@ -237,16 +233,14 @@ enum NotificationSQL {
     /// Rows of notifications, each with the `moment` from which it may have been in a provider's
     /// stream: when it was stored, if it was handed on within ``handOver`` of that or not at all.
     ///
-    /// - Parameters: the first and the last such moment, in SQL.
-    static func handedOn(since start: String, until end: String) -> String {
-        """
+    /// $1 and $2: the first and the last such moment.
+    static let handedOn = """
         SELECT s.*, s.stored_at AS moment FROM carillon.notifications s
-        WHERE s.stored_at >= \(start) AND s.stored_at <= \(end) AND s.handed_at IS NULL
+        WHERE s.stored_at >= $1::timestamptz AND s.stored_at <= $2::timestamptz AND s.handed_at IS NULL
         UNION ALL
         SELECT h.*, h.handed_at AS moment FROM carillon.notifications h
-        WHERE h.handed_at >= \(start) AND h.handed_at <= \(end)
+        WHERE h.handed_at >= $1::timestamptz AND h.handed_at <= $2::timestamptz
         """
-    }
 
     /// The end of a slice of the repair: at most $3 rows were stored and at most $3 handed on until
     /// then, except for those of the same moment.
@@ -270,7 +264,7 @@ enum NotificationSQL {
     /// the page before, $5: how many.
     static let queued = """
         SELECT \(NotificationColumns.list), n.moment
-        FROM (\(Self.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
+        FROM (\(Self.handedOn)) n
         WHERE n.status = 'pending' AND n.status_reason = 'queued'
             AND (n.channels & \(Channels.push.rawValue)) <> 0
             AND n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)

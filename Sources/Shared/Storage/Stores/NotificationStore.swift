@@ -11,9 +11,7 @@ package struct NotificationStore: Sendable {
         /// Stored now. `version` is 0 if it is not listed; `unread` is the count including it.
         case stored(version: Int64, unread: Int32)
         /// The same entry was stored before; this is its current state.
-        ///
-        /// `seenAt` is when the user read or deleted it; then `version` is that of this change.
-        case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool, seenAt: Timestamp? = nil)
+        case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
         /// Another entry with the same job id was stored before, or a digest holds it.
         case duplicate(of: NotificationID)
         /// A duplicate with different content.
@@ -22,6 +20,12 @@ package struct NotificationStore: Sendable {
         case replaced(by: NotificationID)
         /// Stored now as cancelled, as its job was cancelled before.
         case cancelled
+
+        /// Whether it was stored before and has no owner.
+        package var isUnowned: Bool {
+            guard case .known(_, _, .pending, let isOwned) = self else { return false }
+            return !isOwned
+        }
     }
 
     /// A notification replaced by a newer one with the same collapse key.
@@ -59,17 +63,7 @@ package struct NotificationStore: Sendable {
     ///     id.
     ///   - areRepeats: whether some may have been stored before. Otherwise all are assumed new, and
     ///     the call repeats with the check if they are not.
-    /// - Returns: an outcome for each, in order.
     package func store(
-        _ notifications: [Notification],
-        areRepeats: Bool
-    ) async throws(PostgresError) -> [Outcome] {
-        try await self.storeBatch(notifications, areRepeats: areRepeats).outcomes
-    }
-
-    /// Stores notifications as ``store(_:areRepeats:)`` and also returns the older ones that they
-    /// replaced.
-    package func storeBatch(
         _ notifications: [Notification],
         areRepeats: Bool
     ) async throws(PostgresError) -> Batch {
@@ -79,6 +73,28 @@ package struct NotificationStore: Sendable {
         } catch  where error.sqlState == "23505" && !areRepeats {
             return try await self.attempt(notifications, areRepeats: true)
         }
+    }
+
+    /// Stores summaries and ends the notifications that they stand for, as one transaction, so that
+    /// none of these is pushed again.
+    ///
+    /// - Parameters:
+    ///   - items: the notifications, and the summary of each.
+    ///   - moment: the time of the audit rows; each item gets at most one an hour.
+    /// - Returns: an outcome for each summary, in order.
+    package func store(
+        _ summaries: [Notification],
+        of items: [(user: String, id: NotificationID, summary: NotificationID)],
+        at moment: Timestamp
+    ) async throws(PostgresError) -> [Outcome] {
+        let marks: [Mark] = items.map { ($0.user, $0.id, .sent, RecordedReason.summarised.rawValue, "summary") }
+        let audit = PostgresStatement(
+            DeliverySQL.summarised,
+            [.texts(items.map(\.user)), .ids(items.map(\.id)), .ids(items.map(\.summary)), .timestamp(moment)])
+        return try await self.attempt(
+            summaries, areRepeats: true,
+            companions: Companions(after: [Self.marking(marks, areReleases: false), audit])
+        ).outcomes
     }
 
     /// Stores a page of a broadcast.
@@ -257,9 +273,7 @@ package struct NotificationStore: Sendable {
             return try row.bool(6) ? .conflict(with: existing) : .duplicate(of: existing)
         }
         let status = NotificationStatus(rawValue: try row.text(4)) ?? .pending
-        return .known(
-            version: version, unread: unread, status: status, isOwned: !row.isNull(5),
-            seenAt: try row.optionalTimestamp(7))
+        return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
     }
 
     /// Records confirmations of receipt; a final status other than `failed` stays.
