@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Operations
 import ServiceLifecycle
 import Storage
 import Support

@@ -753,6 +753,26 @@ struct LocalBroadcastTests {
         }
     }
 
+    @Test("an occurrence that fired by its zone's old rules does not fire again when the new ones show its time")
+    func newRules() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            // The zone was an hour ahead of UTC when the schedule became due, at 11:06 UTC.
+            let due = TestDispatcher.now - .seconds(40)
+            var schedule = Schedule(
+                id: NotificationID(high: 1, low: 1),
+                fields: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("Noon".utf8))],
+                dueAt: due, createdAt: due - .seconds(86_400))
+            schedule.cron = "6 12 * * *"
+            schedule.zone = "UTC"
+            schedule.wall = WallTime(day: Int(due.seconds / 86_400), time: try #require(LocalTime("12:06")))
+            let schedules = dispatcher.database.schedules
+            _ = try await schedules.add([schedule])
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
+            let next = try await schedules.find(schedule.id)
+            #expect(next?.dueAt == due + .seconds(25 * 3_600))
+        }
+    }
+
     @Test("users whose occurrence passed over an hour ago are counted as missed")
     func missed() async throws {
         try await Self.with("2026-11-18T09:00", stream: ScheduleFiring.stream) { scene in

@@ -192,7 +192,7 @@ struct ScheduleFiring: Sendable {
                 continue
             }
             guard let recurrence = try await self.recurrence(schedule) else { continue }
-            let (fires, next) = recurrence.resume(from: schedule.dueAt, now: now)
+            let (fires, next) = recurrence.resume(from: schedule.dueAt, wall: schedule.wall, now: now)
             if let fires {
                 firings.append(
                     Firing(

@@ -76,10 +76,11 @@ struct ZoneWatch: Sendable {
     /// - Parameter haveRulesChanged: whether a recurring schedule whose zone is missing fails now;
     ///   otherwise this machine may be the only one that lacks it.
     private func recompute(haveRulesChanged: Bool) async throws {
-        let now = self.dispatcher.now()
         var last: NotificationID?
         var count = 0
         while isRunning {
+            // Those that have come due since the last page are being fired.
+            let now = self.dispatcher.now()
             let page = try await self.dispatcher.database.schedules.zoned(after: last, now: now, limit: Self.pageSize)
             guard let end = page.last else { break }
             last = end.id
@@ -117,7 +118,7 @@ struct ZoneWatch: Sendable {
             return nil
         }
         if schedule.state == .waiting {
-            // It may have fired since the scan began.
+            // It may have fired since `now` was read.
             return recurrence.moved(schedule.wall, now: max(now, schedule.lastFiredAt ?? now))
         }
         guard schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true else { return nil }

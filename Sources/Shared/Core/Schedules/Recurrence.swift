@@ -20,6 +20,8 @@ package struct Recurrence: Sendable {
     /// How far ahead a schedule in the recipients' zones is split by zone; no zone is 15 h ahead of
     /// UTC.
     static let lead: Duration = .seconds(15 * 3_600)
+    /// More than any change of a zone's rules moves its clock.
+    private static let largestShift: Duration = .seconds(24 * 3_600)
     /// No zone is further behind UTC.
     private static let longestWest: Duration = .seconds(12 * 3_600)
 
@@ -63,8 +65,15 @@ package struct Recurrence: Sendable {
     /// ``missedLimit``. In the recipients' zones, every occurrence is split that is not too late
     /// for all zones.
     ///
+    /// - Parameter wall: the result of ``wall(of:)`` for `due` under the rules that it was computed
+    ///   with; nil if unknown. If `due` fires, occurrences that show the same local time again
+    ///   under the current rules are skipped.
     /// - Returns: the occurrence to fire, nil for none; and the next one, nil at the end.
-    package func resume(from due: Timestamp, now: Timestamp) -> (fires: Occurrence?, next: Occurrence?) {
+    package func resume(
+        from due: Timestamp,
+        wall: WallTime? = nil,
+        now: Timestamp
+    ) -> (fires: Occurrence?, next: Occurrence?) {
         guard due <= now else { return (nil, self.occurrence(due)) }
         let isParted = self.rules == nil
         let useful = isParted ? Self.lead + Self.longestWest + Self.missedLimit : Self.missedLimit
@@ -75,7 +84,15 @@ package struct Recurrence: Sendable {
         if !isParted {
             while let later = self.next(after: latest.at), later.at <= now { latest = later }
         }
-        return (latest, self.next(after: latest.at))
+        var next = self.next(after: latest.at)
+        if let wall, !isParted, latest.at == due {
+            while let again = next, again.at - due < Self.largestShift, let shown = self.wall(of: again),
+                shown.moment <= wall.moment
+            {
+                next = self.next(after: again.at)
+            }
+        }
+        return (latest, next)
     }
 
     /// Returns the local time of an occurrence, which identifies it when the zone's rules change.
