@@ -156,7 +156,7 @@ struct DeadCommand: AsyncParsableCommand {
                 var last = self.before
                 var rest = self.limit
                 while rest > 0 {
-                    let page = try await store.list(filter, before: last, limit: min(rest, 500))
+                    let page = try await store.list(filter, before: last, limit: min(rest, 100))
                     for letter in page {
                         if self.output.json {
                             Terminal.line(DeadCommand.line(letter))

@@ -252,10 +252,12 @@ package struct OutboxRelay: Service {
         for row in rows {
             // The time is part of the id, because a restored database reuses row ids.
             let id = "outbox:\(database):\(row.id).\(row.at.microseconds)"
+            let milliseconds = row.at.milliseconds
             func setAside(_ reason: String, _ fields: [(name: String, value: ArraySlice<UInt8>)]) {
                 let letter = DeadLetter(
                     stream: self.dispatcher.keys.jobs(.normal),
-                    entry: id,
+                    // If the job is edited, the ids of its notifications begin with this time.
+                    entry: "\(milliseconds)-\(id)",
                     reason: reason,
                     at: self.dispatcher.now(),
                     fields: fields
@@ -268,7 +270,7 @@ package struct OutboxRelay: Service {
             }
             do throws(JSONFault) {
                 let job = try JSONParser.parse(text)
-                jobs.append((row.id, self.job(job, id: id, entry: "\(row.at.milliseconds)-\(row.id)")))
+                jobs.append((row.id, self.job(job, id: id, entry: "\(milliseconds)-\(row.id)")))
             } catch {
                 setAside("job: is \(error)", [("job", text[...])])
             }

@@ -25,7 +25,7 @@ struct JobFaultTests {
             (["users": "u1"], ["users: is not valid JSON at byte 0"]),
             (["users": #""u1""#], ["users: \(usersRule)"]),
             (["users": #"["a",1]"#], ["users: \(usersRule)"]),
-            (["users": #"["a",""]"#], ["users: is empty"]),
+            (["users": #"["a",""]"#], ["users[1]: is empty"]),
             (["users": #"["a",null]"#], ["users: \(usersRule)"]),
             (["except": "[]"], ["except: \(usersRule)"]),
             (["id": ""], ["id: is empty"]),
@@ -240,7 +240,7 @@ struct JobFaultTests {
     @Test("users in JSON follow the rules of a user")
     func usersInJSON() {
         let long = String(repeating: "u", count: 129)
-        #expect(JobEntry(["users": "[\"\(long)\"]"]).faults == ["users: is longer than 128 characters"])
+        #expect(JobEntry(["users": "[\"\(long)\"]"]).faults == ["users[0]: is longer than 128 characters"])
         #expect(JobEntry(["users": #"["a\u0000"]"#]).faults == ["users: is JSON with the character U+0000 at byte 9"])
         let many = Array(repeating: "\"u\"", count: 1_001).joined(separator: ",")
         #expect(JobEntry(["users": "[\(many)]"]).faults == ["users: \(Self.usersRule)"])

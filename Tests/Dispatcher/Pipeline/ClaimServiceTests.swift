@@ -69,8 +69,7 @@ struct ClaimServiceTests {
         try await TestRedis.with({ if let own { $0 = own } }) { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix, parts: parts)
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, keys, [NotificationType(name: "news")], [channel], eventsLength: 100)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [channel], eventsLength: 100)
                 let (notification, work) = try await Self.store(1, of: "ada", dispatcher.database)
                 let scene = Scene(
                     dispatcher: dispatcher,
@@ -133,7 +132,7 @@ struct ClaimServiceTests {
             #expect(events == (deliveries == "5" ? 1 : 0))
 
             try await scene.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
-            #expect(try await ReplayService(dispatcher: scene.dispatcher).replay() == 1)
+            #expect(try await ReplayService(dispatcher: scene.dispatcher).replay().count == 1)
             scene.dispatcher.leaseClock.renewed(at: .now)
             let group = scene.dispatcher.group(scene.stream)
             let entries = try await group.takeWaiting(count: 10)
@@ -230,7 +229,7 @@ struct ClaimServiceTests {
         try await TestRedis.with(configuration) { redis in
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(parts: 64), [NotificationType(name: "news")], logger: lines.logger)
+                    database.pool, redis, Keyspace(parts: 64), logger: lines.logger)
                 try await server.stall()
                 let claims = ClaimService(dispatcher: dispatcher, deliveries: [])
                 let running = Task { try await claims.run() }
@@ -252,7 +251,7 @@ struct ClaimServiceTests {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix, parts: 16), [NotificationType(name: "news")],
+                    database.pool, redis, Keyspace(prefix: prefix, parts: 16),
                     instant: { .now + passed.withLock { $0 } }, lease: .seconds(3), logger: warnings.logger)
                 let others = (0..<8).map { "other-\($0)" }
                 dispatcher.share.update([])

@@ -3,6 +3,7 @@
 
 import Clients
 import FoundationEssentials
+import Operations
 import ServiceLifecycle
 import Support
 import Synchronization
@@ -55,6 +56,25 @@ struct DigestServiceTests {
         }
     }
 
+    @Test("the event of an item has the category of its job, not of its type")
+    func category() async throws {
+        var type = NotificationType(name: "news")
+        type.category = "general"
+        try await TestDispatcher.with(types: [type], eventsLength: 100) { dispatcher, _ in
+            let items = ["billing", "travel"].enumerated().map { number, category in
+                var notification = TestDispatcher.notification(UInt64(number))
+                notification.category = category
+                return DigestStore.Item(
+                    notification: notification, key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            _ = try await dispatcher.database.digests.gather(items, now: TestDispatcher.now + .seconds(-100))
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 1)
+            let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).map(\.texts)
+            let ends = events.filter { $0["event"] == "summarised" }
+            #expect(Set(ends.compactMap { $0["category"] }) == ["billing", "travel"])
+        }
+    }
+
     @Test("items are suppressed with their summary, by its reason, also a lone one", arguments: [1, 2])
     func suppressed(count: Int) async throws {
         var type = NotificationType(name: "news")
@@ -82,6 +102,37 @@ struct DigestServiceTests {
                 #expect(record.notification.statusReason == "type_disabled")
                 #expect(record.sentVia == nil)
             }
+        }
+    }
+
+    @Test("a summary whose dispatcher died before it routed it is routed as stored, although it would be dropped now")
+    func takenOver() async throws {
+        var type = NotificationType(name: "news")
+        type.quietHours = .drop
+        try await TestDispatcher.with(FakeChannel(), types: [type]) { dispatcher, database in
+            _ = try await dispatcher.database.devices.register(TestDispatcher.phone())
+            let items = (1...2).map { number in
+                DigestStore.Item(
+                    notification: TestDispatcher.notification(UInt64(number)),
+                    key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            let digests = dispatcher.database.digests
+            _ = try await digests.gather(items, now: TestDispatcher.now + .seconds(-100))
+            let due = try await digests.take(
+                now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
+            var summary = Notification(
+                id: try #require(due.first).summary, user: "ada", type: "news", createdAt: TestDispatcher.now)
+            summary.channels = [.inApp, .push]
+            _ = try await dispatcher.database.notifications.store([summary], areRepeats: true)
+            var settings = UserSettings()
+            settings.quietHours = QuietHours(start: 1, end: 0)
+            try await dispatcher.database.preferences.set(user: "ada", settings: settings)
+            try await database.pool.query(
+                "UPDATE carillon.digests SET due_at = $1", .timestamptz(TestDispatcher.now.microseconds))
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 1)
+            let states = try await database.pool.query(
+                "SELECT concat_ws(' ', status, status_reason, sent_via) FROM carillon.notifications")
+            #expect(try states.map { try $0.text(0) } == ["sent quiet_hours inbox"])
         }
     }
 
@@ -154,7 +205,7 @@ struct DigestServiceTests {
                 configuration.timeout = .milliseconds(500)
                 let pool = try PostgresPool(configuration, logger: TestLog.logger)
                 defer { pool.close() }
-                let hasty = try TestDispatcher.make(pool, redis, keys, types)
+                let hasty = try TestDispatcher.make(pool, redis, keys, types: types)
                 hasty.leaseClock.renewed(at: .now)
                 try await database.pool.transaction { transaction in
                     // As if Bob's window, the later one, took very long.
@@ -169,7 +220,7 @@ struct DigestServiceTests {
                     run.cancel()
                     _ = await run.result
                 }
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, types)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, types: types)
                 dispatcher.leaseClock.renewed(at: .now)
                 _ = try await DigestService(dispatcher: dispatcher).flush()
                 #expect(try await sent() == ["ada", "bob"])

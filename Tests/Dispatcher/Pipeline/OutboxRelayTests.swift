@@ -23,7 +23,7 @@ struct OutboxRelayTests {
     ) throws -> OutboxRelay {
         let seconds = Mutex(0)
         let dispatcher = try TestDispatcher.make(
-            database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
+            database.pool, redis, Keyspace(prefix: prefix),
             now: {
                 seconds.withLock { seconds in
                     seconds += 1
@@ -105,6 +105,70 @@ struct OutboxRelayTests {
         #expect(jobs == 99 && letters.isEmpty)
     }
 
+    @Test("an edited letter of a row has the row's time in the ids of its notifications")
+    func edited() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let enqueued = TestDispatcher.now - .seconds(60)
+            let letters = dispatcher.database.deadLetters
+            try await database.pool.query(
+                "SELECT carillon.enqueue(jsonb_build_object('user', 'ada', 'type', 'news', 'title', 'x'))")
+            try await database.pool.query(
+                "UPDATE carillon.outbox SET at = $1", .timestamptz(enqueued.microseconds))
+            try await database.pool.refuseOutboxReads(of: "ada")
+            let relay = OutboxRelay(dispatcher: dispatcher, name: "own", configuration: database.configuration())
+            let letter = try await withThrowingTaskGroup(
+                of: Void.self, returning: DeadLetterStore.Letter.self
+            ) { group in
+                group.addTask { try? await relay.run() }
+                defer { group.cancelAll() }
+                return try await eventualValue("the row is a dead letter") {
+                    try await letters.list(DeadLetterStore.Filter(), limit: 1).first
+                }
+            }
+            _ = try await letters.replay(
+                letter.id,
+                with: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("x".utf8))])
+            try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
+            #expect(try await ReplayService(dispatcher: dispatcher).replay().count == 1)
+
+            let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+            try await group.create()
+            let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
+            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            #expect(stored.toRoute.map(\.notification.id.milliseconds) == [enqueued.milliseconds])
+        }
+    }
+
+    @Test(
+        "an erasure and an export find rows that PostgreSQL accepts but that are no valid jobs",
+        arguments: [
+            #""title":"a\#(String(repeating: "\u{300}", count: 65))""#, #""badge":1e309"#,
+            #""data":\#(String(repeating: "[", count: 70))\#(String(repeating: "]", count: 70))"#,
+        ])
+    func erasure(member: String) async throws {
+        try await TestDispatcher.with(isLeased: false) { dispatcher, database in
+            for audience in [#""user":"ada""#, #""users":["bob","ada"]"#, #""user":"bob""#] {
+                let job = #"{"type":"news",\#(audience),\#(member)}"#
+                try await database.pool.query("SELECT carillon.enqueue($1)", .jsonb(Array(job.utf8)))
+            }
+            let relay = OutboxRelay(dispatcher: dispatcher, name: "own", configuration: database.configuration())
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try? await relay.run() }
+                try await eventually("the rows have moved") {
+                    try await database.pool.query("SELECT FROM carillon.outbox").isEmpty
+                }
+                group.cancelAll()
+            }
+            let exported = try await dispatcher.database.exports.page(.deadLetters, user: "ada", after: nil)
+            #expect(exported.rows.count == 2)
+            let erased = try await dispatcher.database.deadLetters.erase(user: "ada")
+            #expect(erased == 2)
+            let left = try await database.pool.query("SELECT fields::text LIKE '%ada%' FROM carillon.dead_letters")
+            let namesUser = try left.map { try $0.bool(0) }
+            #expect(namesUser == [false])
+        }
+    }
+
     @Test("a long round counts the waiting rows again and again, and its batches grow")
     func longRound() async throws {
         try await TestRedis.with { redis, prefix in
@@ -172,38 +236,33 @@ struct OutboxRelayTests {
 
     @Test("a job for a time of day means the day on which it was enqueued", arguments: ["user", "topic"])
     func localDay(audience: String) async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                // 11:06:40 UTC, and an hour later.
-                let enqueued = TestDispatcher.now
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
-                    now: { TestDispatcher.now + .seconds(3_600) })
-                let job = #"{"\#(audience)":"ada","type":"news","title":"x","deliver_local":"11:30"}"#
-                try await database.pool.query("SELECT carillon.enqueue($1)", .jsonb(Array(job.utf8)))
-                try await database.pool.query(
-                    "UPDATE carillon.outbox SET at = $1", .timestamptz(enqueued.microseconds))
-                let relay = OutboxRelay(dispatcher: dispatcher, name: "own", configuration: database.configuration())
-                try await withThrowingTaskGroup(of: Void.self) { group in
-                    group.addTask { try? await relay.run() }
-                    try await eventually("the row has moved") {
-                        try await database.pool.query("SELECT FROM carillon.outbox").isEmpty
-                    }
-                    group.cancelAll()
+        // 11:06:40 UTC, and an hour later.
+        let enqueued = TestDispatcher.now
+        try await TestDispatcher.with(now: { enqueued + .seconds(3_600) }, isLeased: false) { dispatcher, database in
+            let job = #"{"\#(audience)":"ada","type":"news","title":"x","deliver_local":"11:30"}"#
+            try await database.pool.query("SELECT carillon.enqueue($1)", .jsonb(Array(job.utf8)))
+            try await database.pool.query(
+                "UPDATE carillon.outbox SET at = $1", .timestamptz(enqueued.microseconds))
+            let relay = OutboxRelay(dispatcher: dispatcher, name: "own", configuration: database.configuration())
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try? await relay.run() }
+                try await eventually("the row has moved") {
+                    try await database.pool.query("SELECT FROM carillon.outbox").isEmpty
                 }
-
-                let group = dispatcher.group(dispatcher.keys.jobs(.normal))
-                try await group.create()
-                let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
-                let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
-                #expect(stored.dead.isEmpty)
-                let (sql, moment) =
-                    audience == "user"
-                    ? ("SELECT due_at FROM carillon.schedules", enqueued + .seconds(1_400))
-                    : ("SELECT created_at FROM carillon.broadcasts", enqueued)
-                let moments = try await database.pool.query(sql).map { try $0.timestamptz(0) }
-                #expect(moments == [moment.microseconds])
+                group.cancelAll()
             }
+
+            let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+            try await group.create()
+            let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
+            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            #expect(stored.dead.isEmpty)
+            let (sql, moment) =
+                audience == "user"
+                ? ("SELECT due_at FROM carillon.schedules", enqueued + .seconds(1_400))
+                : ("SELECT created_at FROM carillon.broadcasts", enqueued)
+            let moments = try await database.pool.query(sql).map { try $0.timestamptz(0) }
+            #expect(moments == [moment.microseconds])
         }
     }
 
@@ -222,7 +281,7 @@ struct OutboxRelayTests {
                     // Each round of the relay reads the clock about four times.
                     let readings = Mutex(0)
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, Keyspace(), [NotificationType(name: "news")],
+                        database.pool, redis, Keyspace(),
                         now: {
                             readings.withLock { $0 += 1 }
                             return TestDispatcher.now

@@ -17,7 +17,7 @@ struct ReplayServiceTests {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix, parts: 4)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [NotificationType(name: "news")])
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys)
                 let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
                 let work = DeliveryWork(notification: id, device: id, user: "ada", attempt: 3, isRepeat: false)
                 let job = [("user", "ada"), ("type", "news"), ("title", "x")].map { ($0.0, Array($0.1.utf8)[...]) }
@@ -31,7 +31,7 @@ struct ReplayServiceTests {
                     letter(Keyspace(prefix: prefix, parts: 16).part(of: "ada").jobs(.bulk), job),
                 ])
                 _ = try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
-                #expect(try await ReplayService(dispatcher: dispatcher).replay() == 2)
+                #expect(try await ReplayService(dispatcher: dispatcher).replay().count == 2)
                 let part = keys.part(of: "ada")
                 for stream in [part.deliveries(.fcm, .normal), part.jobs(.bulk)] {
                     #expect(try await redis.send("XLEN", .text(stream)).integer() == 1)
@@ -43,8 +43,10 @@ struct ReplayServiceTests {
     @Test("a letter with a huge field is cut, says so, and is not replayed as if it were whole")
     func cut() async throws {
         try await TestDispatcher.with { dispatcher, _ in
-            let body = "x" + String(repeating: "é", count: 1_500_000)
-            let fields = [("user", "ada"), ("type", "news"), ("body", body)].map { ($0.0, Array($0.1.utf8)[...]) }
+            let names = (0..<1_000).map { "\"\(String(repeating: "u", count: 80))\($0)\"" }
+            let users = "[\(names.joined(separator: ","))]"
+            let data = "x" + String(repeating: "é", count: 1_000_000)
+            let fields = [("users", users), ("type", "news"), ("data", data)].map { ($0.0, Array($0.1.utf8)[...]) }
             try await DeadLetterQueue(dispatcher: dispatcher).setAside([
                 DeadLetter(
                     stream: dispatcher.keys.jobs(.normal), entry: "1-0", reason: "tried", at: TestDispatcher.now,
@@ -52,13 +54,44 @@ struct ReplayServiceTests {
             ])
             let letters = try await dispatcher.database.deadLetters.list(DeadLetterStore.Filter(), limit: 10)
             let stored = try #require(letters.first).fields
-            // The limit is inside the last character.
-            #expect(stored.map { $0.value.count }.prefix(3) == [3, 4, 1_048_575])
+            // The limit of the data is inside the last character.
+            #expect(stored.map { $0.value.count }.prefix(3) == [users.utf8.count, 4, 65_535])
             #expect(stored.last?.name == DeadLetter.cutField)
-            #expect(String(decoding: stored.last?.value ?? [], as: UTF8.self) == "body of 3000001 bytes")
+            #expect(String(decoding: stored.last?.value ?? [], as: UTF8.self) == "data of 2000001 bytes")
             #expect(throws: JobFaults.self) {
-                try dispatcher.catalog.checkedJob(stored.filter { $0.name != "body" })
+                try dispatcher.catalog.checkedJob(stored.filter { $0.name != "data" })
             }
+            // A whole row of an outbox.
+            let row = DeadLetter(
+                stream: "s", entry: "2-0", reason: "tried", at: TestDispatcher.now,
+                fields: [("job", Array(users.utf8)[...])])
+            #expect(row.fields.map { $0.value.count } == [users.utf8.count])
+        }
+    }
+
+    @Test("large letters are replayed in several batches")
+    func large() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let stream = dispatcher.keys.jobs(.normal)
+            let users = Array("[\"\(String(repeating: "u", count: 1_000_000))\"]".utf8)[...]
+            try await dispatcher.database.deadLetters.add(
+                (1...8).map {
+                    DeadLetter(
+                        stream: stream, entry: "\($0)-0", reason: "tried", at: TestDispatcher.now,
+                        fields: [(name: "users", value: users)])
+                })
+            try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
+            let service = ReplayService(dispatcher: dispatcher)
+            var counts: [Int] = []
+            var hasMore = true
+            while hasMore {
+                let batch = try await service.replay()
+                counts.append(batch.count)
+                hasMore = batch.hasMore
+            }
+            #expect(counts.count > 1)
+            #expect(counts.reduce(0, +) == 8)
+            #expect(try await dispatcher.redis.send("XLEN", .text(stream)).integer() == 8)
         }
     }
 
@@ -98,7 +131,9 @@ struct ReplayServiceTests {
             try await add("taken over")
             #expect(try await reasons() == ["first"])
             try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
-            let claimed = try await store.claimReplays(now: TestDispatcher.now, hold: .seconds(60), limit: 10)
+            let claimed = try await store.claimReplays(
+                now: TestDispatcher.now, hold: .seconds(60), limit: 10
+            ).letters
             #expect(claimed.count == 1)
             try await add("taken over again")
             #expect(try await reasons() == ["first"])
@@ -107,7 +142,8 @@ struct ReplayServiceTests {
             #expect(try await reasons() == ["second"])
             // No replay of it is due.
             let due = try await store.claimReplays(
-                now: TestDispatcher.now + .seconds(120), hold: .seconds(60), limit: 10)
+                now: TestDispatcher.now + .seconds(120), hold: .seconds(60), limit: 10
+            ).letters
             #expect(due.isEmpty)
         }
     }
@@ -162,6 +198,37 @@ struct ReplayServiceTests {
                 let known = try await store.reason(stream: "jobs", entry: "1-0")
                 #expect(known == reason)
             }
+        }
+    }
+
+    @Test("the letter of a broadcast that is refused again while its replay ends stays, without a replay")
+    func refusedAgain() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let stream = dispatcher.keys.jobs(.normal)
+            let start = TestDispatcher.now.milliseconds
+            func take(_ number: Int, _ title: String, _ more: [(String, String)] = []) async throws {
+                let fields = [("topic", "goals"), ("type", "news"), ("id", "x"), ("title", title)] + more
+                let entry = StreamEntry(
+                    id: "\(start)-\(number)", fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+                let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry])
+                _ = try await Router(dispatcher: dispatcher).route(
+                    try await JobIntake(dispatcher: dispatcher).take(batch))
+            }
+            try await take(1, "first")
+            try await take(2, "second")
+            let letters = dispatcher.database.deadLetters
+            try await database.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
+            let claimed = try await letters.claimReplays(
+                now: TestDispatcher.now, hold: .seconds(60), limit: 10
+            ).letters
+            #expect(claimed.map(\.entry) == ["\(start)-2"])
+            // The stream has it, and it is taken before the replay has removed the letter.
+            try await take(3, "second", [(JobOrigin.replayField, "\(stream)/\(start)-2")])
+            try await letters.remove(claimed)
+            let left = try await letters.list(DeadLetterStore.Filter(), limit: 10)
+            #expect(left.map(\.entry) == ["\(start)-2"])
+            #expect(left.map(\.reason) == [JobIntake.conflictReason])
+            #expect(left.allSatisfy { $0.replayAt == nil })
         }
     }
 

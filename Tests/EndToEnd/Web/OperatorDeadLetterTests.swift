@@ -146,4 +146,23 @@ struct OperatorDeadLetterTests {
             #expect(try await page.complaints() == [])
         }
     }
+
+    @Test("an edited letter whose broadcast has begun stays, and the page says what to do")
+    func begun() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            try await stack.insertLetter(
+                0, reason: Self.unknown, fields: #"[["all","true"],["type","invoice_created"],["title","All"]]"#)
+            try await stack.failBroadcasts()
+            try await page.show("dead-letters/letters")
+            try await page.wait(".letter", shows: Self.unknown)
+            try await page.click(".letter .edit")
+            try await page.wait(".letter-form .letter-input", counts: 3)
+            try await page.click(".letter-form .primary")
+            try await page.wait(".letter-form .fault", shows: "its broadcast has begun", "resume it if it failed")
+            let left = try await stack.query("SELECT replay_at FROM carillon.dead_letters")
+            #expect(left.count == 1)
+            #expect(left.first?.isNull(0) == true)
+            #expect(try await page.complaints() == [])
+        }
+    }
 }

@@ -466,9 +466,9 @@ struct DigestStoreTests {
             #expect(try await store.gather([item], now: Self.now) == [.held])
             let same = Self.item(2, job: "j", title: "same").notification
             let other = Self.item(3, job: "j", title: "other").notification
-            #expect(try await notifications.store([same], areRepeats: false) == [.duplicate(of: held.id)])
-            #expect(try await notifications.store([other], areRepeats: false) == [.conflict(with: held.id)])
-            let itself = try await notifications.store([held], areRepeats: true)
+            #expect(try await notifications.store([same], areRepeats: false).outcomes == [.duplicate(of: held.id)])
+            #expect(try await notifications.store([other], areRepeats: false).outcomes == [.conflict(with: held.id)])
+            let itself = try await notifications.store([held], areRepeats: true).outcomes
             #expect(itself == [.known(version: 0, unread: 0, status: .deferred, isOwned: true)])
             // A page of a broadcast finds it as well; another user has none.
             let bob = Samples.notification(2, user: "b", job: "j") { $0.title = "same" }
@@ -484,8 +484,9 @@ struct DigestStoreTests {
             alone.title = "same"
             alone.channels = [.inApp]
             #expect(alone.jobID == "j")
-            #expect(try await notifications.store([alone], areRepeats: true) == [.stored(version: 1, unread: 1)])
-            #expect(try await notifications.store([same], areRepeats: false) == [.duplicate(of: id)])
+            let stored = try await notifications.store([alone], areRepeats: true).outcomes
+            #expect(stored == [.stored(version: 1, unread: 1)])
+            #expect(try await notifications.store([same], areRepeats: false).outcomes == [.duplicate(of: id)])
         }
     }
 
@@ -676,7 +677,7 @@ struct DigestStoreTests {
             var alone = Notification(id: window.summary, user: "a", type: window.type, createdAt: Self.now)
             alone.channels = [.inApp]
             alone.collapseKey = window.alone?.content.collapseKey
-            let stored = try await notifications.storeBatch([alone], areRepeats: true)
+            let stored = try await notifications.store([alone], areRepeats: true)
             #expect(stored.replacements.map(\.id) == [batch[1].id])
         }
     }

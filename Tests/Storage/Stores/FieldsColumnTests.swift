@@ -36,6 +36,14 @@ struct FieldsColumnTests {
         #expect(change == .replace(field(#"["\#(marks)"]"#)))
     }
 
+    @Test("recognises an erased user in a job that cannot be parsed, also by an escaped name")
+    func job() {
+        let fields: [JSONValue] = [.array([.string("job"), .string(#"{"users":["ada","a\"da"],"data":[[["#)])]
+        for user in ["ada", #"a"da"#] { #expect(FieldsErasure.change(fields, user: user) == .remove) }
+        // Others whose names are part of its text.
+        for user in ["bob", "ad", "a"] { #expect(FieldsErasure.change(fields, user: user) == FieldsErasure.none) }
+    }
+
     @Test(
         "recognises the deliveries of an erased user",
         arguments: ["ada", "a user with spaces", "\u{301}ada", "\u{200D}ada", "\u{1F3FD}"])

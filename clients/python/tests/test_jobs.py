@@ -103,7 +103,7 @@ class FaultTests(unittest.TestCase):
     def test_lists_and_objects(self) -> None:
         self.assertEqual(faults(except_="ben"), "except: must be a list of 1 to 1000 strings")
         self.assertEqual(faults(user=None, users=["ada"] * 1001), "users: must be a list of 1 to 1000 strings")
-        self.assertEqual(faults(user=None, users=["ada", 2]), "users: must be a string")
+        self.assertEqual(faults(user=None, users=["ada", 2]), "users[1]: must be a string")
         self.assertEqual(faults(data=[1]), "data: must be an object")
         self.assertEqual(faults(type=None, event="e", args="x"), "args: must be a list")
         self.assertEqual(faults(args=[1]), "args: is only for events")

@@ -54,8 +54,12 @@ extension JobIntake {
         )
     }
 
-    /// Stores broadcasts before their entries are acknowledged.
-    func store(_ broadcasts: [Broadcast], into stored: inout StoredBatch) async throws {
+    /// Stores broadcasts before their entries are acknowledged, and the dead letters of those that
+    /// are refused.
+    ///
+    /// A replay removes the letter of its broadcast, so the letter of a new refusal replaces it.
+    func store(_ broadcasts: [Broadcast]) async throws {
+        var dead: [DeadLetter] = []
         for broadcast in broadcasts {
             do {
                 let outcome = try await self.dispatcher.untilDone(
@@ -65,12 +69,13 @@ extension JobIntake {
                     try await self.dispatcher.database.broadcasts.add(broadcast)
                 }
                 if outcome == .conflict {
-                    stored.dead.append(broadcast.deadLetter(Self.conflictReason, at: self.dispatcher.now()))
+                    dead.append(broadcast.deadLetter(Self.conflictReason, at: self.dispatcher.now()))
                 }
             } catch let error as PostgresError where error.isRefusal {
-                stored.dead.append(broadcast.deadLetter(error.refusalReason, at: self.dispatcher.now()))
+                dead.append(broadcast.deadLetter(error.refusalReason, at: self.dispatcher.now()))
             }
         }
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead, replacesKnown: true)
     }
 
     /// Returns the content of a page, before its users' preferences are known.
@@ -185,7 +190,7 @@ extension JobIntake {
             let reason =
                 switch outcomes[item.notification.id] {
                 // A dispatcher may have stored it as cancelled before it died.
-                case .cancelled, .known(_, _, .cancelled, _, _): NotificationStatus.cancelled.rawValue
+                case .cancelled, .known(_, _, .cancelled, _): NotificationStatus.cancelled.rawValue
                 case .stored, .known, .replaced: ScheduleStore.stored
                 case .duplicate, .conflict, nil: "duplicate"
                 }

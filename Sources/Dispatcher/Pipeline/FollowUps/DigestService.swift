@@ -92,9 +92,10 @@ package struct DigestService: Service {
         // Windows that no other dispatcher has taken are due again.
         guard fence.isOpen else { return nil }
         let batch = try await self.dispatcher.untilDone("store digests") {
-            try await self.dispatcher.database.notifications.storeBatch(decided.map(\.notification), areRepeats: true)
+            try await self.dispatcher.database.notifications.store(decided.map(\.notification), areRepeats: true)
         }
         var open: [RoutedNotification] = []
+        var unowned: [Notification] = []
         var lifecycle: [LifecycleEvent] = []
         var stored: [Notification] = []
         for (item, outcome) in zip(decided, batch.outcomes) {
@@ -102,8 +103,10 @@ package struct DigestService: Service {
             // A single item keeps its job's id, which may have been cancelled just now.
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             if let item = item.toRoute(after: outcome) { open.append(item) }
+            if outcome.isUnowned { unowned.append(item.notification) }
         }
         let router = Router(dispatcher: self.dispatcher)
+        open.append(contentsOf: try await router.unowned(among: unowned))
         try await router.route(open, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
@@ -113,7 +116,7 @@ package struct DigestService: Service {
     /// Returns a summary with the status of its row: an earlier attempt may have stored it with
     /// another status.
     private static func stored(_ summary: Notification, _ outcome: NotificationStore.Outcome) -> Notification {
-        guard case .known(_, _, let status, _, _) = outcome, status != summary.status else { return summary }
+        guard case .known(_, _, let status, _) = outcome, status != summary.status else { return summary }
         var summary = summary
         summary.status = status
         summary.statusReason = nil
@@ -124,7 +127,6 @@ package struct DigestService: Service {
     private func reportEvents(of due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
         guard self.dispatcher.events.isOn else { return }
         let now = self.dispatcher.now()
-        let catalog = self.dispatcher.catalog
         let windows = Dictionary(uniqueKeysWithValues: due.map { ($0.id, $0) })
         var last: DigestStore.Held?
         // Also during a shutdown, because the windows are removed next.
@@ -137,8 +139,7 @@ package struct DigestService: Service {
                         let end = Self.end(of: item, summary: summaries[item.window])
                     else { return nil }
                     let label = NotificationLabel(
-                        id: item.id, user: window.user, type: window.type, category: catalog[window.type]?.category,
-                        org: window.org,
+                        id: item.id, user: window.user, type: window.type, category: item.category, org: window.org,
                         job: item.job)
                     return LifecycleEvent(end.kind, label, at: now, reason: end.reason)
                 }

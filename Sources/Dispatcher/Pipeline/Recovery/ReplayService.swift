@@ -25,7 +25,7 @@ package struct ReplayService: Service {
     package func run() async throws {
         while isRunning {
             do {
-                while isRunning, try await self.replay() == Self.batchSize {}
+                while isRunning, try await self.replay().hasMore {}
             } catch {
                 self.dispatcher.logger.warning(
                     "cannot replay dead letters; retrying", metadata: ["error": "\(error)"])
@@ -36,24 +36,24 @@ package struct ReplayService: Service {
 
     /// Appends a batch of due letters.
     ///
-    /// - Returns: how many there were.
-    func replay() async throws -> Int {
+    /// - Returns: how many there were, and whether more may be due.
+    func replay() async throws -> (count: Int, hasMore: Bool) {
         let fence = self.dispatcher.fence(for: Self.hold)
-        let letters = try await self.dispatcher.database.deadLetters.claimReplays(
+        let (letters, hasMore) = try await self.dispatcher.database.deadLetters.claimReplays(
             now: self.dispatcher.now(), hold: Self.hold, limit: Self.batchSize)
-        guard !letters.isEmpty else { return 0 }
+        guard !letters.isEmpty else { return (0, false) }
         let entries = letters.map { letter in
             let fields = self.fields(letter)
             return (stream: self.stream(letter, fields), fields: fields)
         }
         // Another dispatcher may have claimed them; otherwise they are due again.
-        guard fence.isOpen else { return letters.count }
+        guard fence.isOpen else { return (letters.count, hasMore) }
         let errors = await self.dispatcher.live.jobs.appendEach(entries)
         let appended = zip(letters, errors).filter { $1 == nil }.map { $0.0 }
         try await self.dispatcher.database.deadLetters.remove(appended)
         // The others are due again after the hold.
         for case let error? in errors { throw error }
-        return letters.count
+        return (letters.count, hasMore)
     }
 
     /// Returns the stream of a letter, in the part that is read for its user now.

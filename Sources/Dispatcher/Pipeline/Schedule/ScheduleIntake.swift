@@ -69,11 +69,29 @@ struct ScheduleIntake: Sendable {
         ) {
             try await self.dispatcher.database.schedules.add(batch, withPage: statements)
         }
-        var conflicts: Set<Int> = []
-        for (schedule, outcome) in zip(schedules, outcomes) {
-            if outcome == .conflict { conflicts.insert(schedule.job) }
+        var conflicts: [Int: [Schedule]] = [:]
+        for (schedule, outcome) in zip(schedules, outcomes) where outcome == .conflict {
+            conflicts[schedule.job, default: []].append(schedule.schedule)
         }
-        return conflicts.sorted().map { DeadLetter(waiting[$0].origin, reason: Self.conflictReason, at: now) }
+        return conflicts.sorted { $0.key < $1.key }.map { Self.letter(waiting[$0.key], conflicting: $0.value, at: now) }
+    }
+
+    /// Returns the dead letter of a job with conflicting parts.
+    ///
+    /// It names only the users of these parts, because the others are stored. A broadcast has one
+    /// letter for all of its pages.
+    private static func letter(_ item: Waiting, conflicting parts: [Schedule], at now: Timestamp) -> DeadLetter {
+        let origin = item.origin
+        var fields = origin.latestFields
+        let lists = parts.compactMap { part in part.fields.first { $0.name == "users" }?.value }
+        let users = lists.flatMap { (try? JSONParser.parse($0))?.array ?? [] }
+        if item.chain == nil, !users.isEmpty, users.count < JobIntake.users(item.job).count {
+            fields.removeAll { JobFields.audience.contains($0.name) }
+            fields.append((name: "users", value: JSONWriter.bytes(of: .array(users))[...]))
+        }
+        return DeadLetter(
+            stream: origin.latestStream, entry: origin.latestEntry, reason: Self.conflictReason, at: now,
+            fields: fields)
     }
 
     private func zones(of waiting: [Waiting]) async throws -> [ExactText: String] {

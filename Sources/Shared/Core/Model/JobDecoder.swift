@@ -183,15 +183,21 @@ package struct JobDecoder {
         return self.checked(text, name, limit: limit, allowsEmpty: allowsEmpty)
     }
 
-    private mutating func checked(_ text: String, _ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
+    /// - Parameter name: the field; read only for a fault.
+    private mutating func checked(
+        _ text: String,
+        _ name: @autoclosure () -> String,
+        limit: Int,
+        allowsEmpty: Bool = false
+    ) -> String? {
         if text.isEmpty, !allowsEmpty {
-            self.fault(name, "is empty")
+            self.fault(name(), "is empty")
         } else if text.utf8.contains(0) {
-            self.fault(name, "holds the character U+0000")
+            self.fault(name(), "holds the character U+0000")
         } else if text.utf8.count > limit, text.unicodeScalars.count > limit {
-            self.fault(name, "is longer than \(limit) characters")
+            self.fault(name(), "is longer than \(limit) characters")
         } else if CombiningMarks.areTooMany(in: text) {
-            self.fault(name, CombiningMarks.fault)
+            self.fault(name(), CombiningMarks.fault)
         } else {
             return text
         }
@@ -239,8 +245,8 @@ package struct JobDecoder {
         }
         var seen: Set<ExactText> = []
         var distinct: [String] = []
-        for user in users {
-            guard let user = self.checked(user, name, limit: JobLimits.user) else { return nil }
+        for (index, user) in users.enumerated() {
+            guard let user = self.checked(user, "\(name)[\(index)]", limit: JobLimits.user) else { return nil }
             if seen.insert(ExactText(user)).inserted { distinct.append(user) }
         }
         return distinct

@@ -18,7 +18,7 @@ package struct JobControl: Sendable {
         package let progress: Broadcast.Progress?
         /// The number of rows that are scheduled for later.
         package let scheduled: Int
-        /// Whether nothing of the job is in progress, as far as it was counted.
+        /// Whether every recipient has an outcome, as far as they were counted.
         package let isFinal: Bool
     }
 
@@ -205,7 +205,9 @@ package struct JobControl: Sendable {
         CancellationStore.Name(org: broadcast.org, id: broadcast.job)
     }
 
-    /// Whether nothing of a job is in progress.
+    /// Whether every recipient of a job has an outcome.
+    ///
+    /// Mail that waits for `email_after` and attention calls may follow.
     private func isSettled(_ tally: CancellationStore.Tally, _ cancelledAt: Timestamp?) -> Bool {
         let isSettled = tally.inFlight == 0 || cancelledAt.map { $0 + Self.longestFlight < self.now() } ?? false
         return isSettled && ![.pending, .deferred].contains { tally.counts[$0, default: 0] > 0 }

@@ -292,6 +292,9 @@ enum BroadcastSQL {
         WHERE b.org_id = $1 AND (b.job_id = ANY($2) OR b.job_entry = ANY($3)) ORDER BY b.id DESC LIMIT 1
         """
 
+    /// $1: entry.
+    static let ofEntry = "SELECT FROM carillon.broadcasts WHERE job_entry = $1 LIMIT 1"
+
     /// Lists broadcasts, newest first.
     ///
     /// The state is a literal, because the index `broadcasts_state` leaves out those that are done.

@@ -228,6 +228,11 @@ package struct BroadcastStore: Sendable {
         return try BroadcastColumns.progress(row)
     }
 
+    /// Whether an entry, `stream/entry`, is the first one of a broadcast.
+    package func isKnown(entry: String) async throws(PostgresError) -> Bool {
+        try await !self.pool.query(BroadcastSQL.ofEntry, .text(entry)).isEmpty
+    }
+
     /// Broadcasts, newest first.
     package func list(
         before: NotificationID?,

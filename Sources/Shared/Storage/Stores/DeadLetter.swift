@@ -9,8 +9,13 @@ package struct DeadLetter: Sendable {
     ///
     /// No job has a field of this name, so a replay of the letter fails again.
     package static let cutField = "carillon:cut"
-    /// The most bytes of a value, as of ``JobLimits``'s `users`.
-    private static let longestValue = 1_048_576
+    /// The fields with lists of users, which may be longer than others; `job` is the whole text of
+    /// a row of an outbox.
+    private static let lists: Set<String> = ["users", "except", "job"]
+    /// The most bytes of such a field, as of a list in ``JobLimits``.
+    private static let longestList = 1_048_576
+    /// The most bytes of another value; a valid one has at most 16 KB.
+    private static let longestValue = 65_536
     private static let longestName = 1_024
     /// The most bytes of all names and values; a valid job has fewer.
     static let mostBytes = 4 * 1_048_576
@@ -59,7 +64,8 @@ package struct DeadLetter: Sendable {
                 break
             }
             let name = String(decoding: Self.start(of: ArraySlice(field.name.utf8), Self.longestName), as: UTF8.self)
-            let value = Self.start(of: field.value, min(Self.longestValue, left))
+            let longest = Self.lists.contains(field.name) ? Self.longestList : Self.longestValue
+            let value = Self.start(of: field.value, min(longest, left))
             if name.utf8.count < field.name.utf8.count { notes.append("a name of \(field.name.utf8.count) bytes") }
             if value.count < field.value.count { notes.append("\(name) of \(field.value.count) bytes") }
             kept.append((name, value))

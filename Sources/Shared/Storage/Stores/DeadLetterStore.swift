@@ -6,6 +6,9 @@ import Core
 
 /// The dead-letter queue.
 package struct DeadLetterStore: Sendable {
+    /// The time limit of a page of an erasure, whose letters may be large.
+    private static let patience: Duration = .seconds(60)
+
     let pool: PostgresPool
 
     /// Stores dead letters; a known origin is left as it is.
@@ -55,12 +58,12 @@ package struct DeadLetterStore: Sendable {
                 """
                 WITH page AS MATERIALIZED (
                     SELECT stream, entry, fields FROM carillon.dead_letters
-                    WHERE (stream, entry) > ($2, $3) ORDER BY stream, entry LIMIT 1000
+                    WHERE (stream, entry) > ($2, $3) ORDER BY stream, entry LIMIT 100
                 )
                 SELECT d.stream, d.entry, CASE WHEN \(FieldsErasure.mayName("$1", in: "d.fields")) THEN d.fields END
                 FROM page d ORDER BY d.stream, d.entry
                 """,
-                .text(user), .text(last.stream), .text(last.entry)
+                .text(user), .text(last.stream), .text(last.entry), timeout: Self.patience
             )
             var changes: [PostgresStatement] = []
             for row in result {
@@ -89,7 +92,9 @@ package struct DeadLetterStore: Sendable {
                 }
             }
             var changed = 0
-            if !changes.isEmpty { for done in try await self.pool.run(changes) { changed += done.affectedRows } }
+            if !changes.isEmpty {
+                for done in try await self.pool.run(changes, timeout: Self.patience) { changed += done.affectedRows }
+            }
             count += changed
             if changed < changes.count {
                 // Another erasure or a replay changed some meanwhile: read the page again.
@@ -169,7 +174,18 @@ extension DeadLetterStore {
         }
     }
 
-    /// A page of dead letters, newest first.
+    /// The bytes at which a page of letters, as JSON, ends; the last letter may exceed it.
+    private static let pageBytes: Int64 = 4 * 1_048_576
+
+    /// The SQL of the bytes of all letters before the row `d` in an order.
+    private static func bytesBefore(in order: String) -> String {
+        """
+        coalesce(sum(octet_length(d.fields::text)) OVER (
+            ORDER BY \(order) ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
+        """
+    }
+
+    /// Dead letters, newest first; fewer than `limit` if they are large.
     ///
     /// - Parameter last: the last id of the previous page.
     package func list(
@@ -177,14 +193,32 @@ extension DeadLetterStore {
         before last: Int64? = nil,
         limit: Int
     ) async throws(PostgresError) -> [Letter] {
+        try await self.page(filter, before: last, limit: limit).letters
+    }
+
+    /// A page of ``list(_:before:limit:)``, and whether there are more letters.
+    package func page(
+        _ filter: Filter,
+        before last: Int64?,
+        limit: Int
+    ) async throws(PostgresError) -> (letters: [Letter], hasMore: Bool) {
         let statement = PostgresStatement(
             """
-            SELECT \(Self.columns) FROM carillon.dead_letters d WHERE d.id < $7 AND \(Self.condition)
-            ORDER BY d.id DESC LIMIT $8
+            SELECT \(Self.columns), d.found FROM (
+                SELECT d.*, count(*) OVER () AS found, \(Self.bytesBefore(in: "d.id DESC")) AS before
+                FROM (
+                    SELECT \(Self.columns) FROM carillon.dead_letters d WHERE d.id < $7 AND \(Self.condition)
+                    ORDER BY d.id DESC LIMIT $8
+                ) d
+            ) d
+            WHERE d.before < $9 ORDER BY d.id DESC
             """,
-            filter.parameters + [.int8(last ?? .max), .int4(clamping: limit)]
+            filter.parameters + [.int8(last ?? .max), .int4(clamping: limit + 1), .int8(Self.pageBytes)]
         )
-        return try Self.read(try await self.pool.query(statement))
+        let result = try await self.pool.query(statement, timeout: .seconds(60))
+        let letters = try Self.read(result).prefix(limit)
+        let found = try result.first?.int8(7) ?? 0
+        return (Array(letters), found > letters.count)
     }
 
     /// A reason with the dead letters of one stream that have it.
@@ -305,26 +339,33 @@ extension DeadLetterStore {
     }
 
     /// Claims due replays; they are due again after `hold` unless they are removed.
+    ///
+    /// - Returns: the claimed letters, fewer than `limit` if they are large, and whether more may
+    ///   be due.
     package func claimReplays(
         now: Timestamp,
         hold: Duration,
         limit: Int
-    ) async throws(PostgresError) -> [Letter] {
-        try Self.read(
-            try await self.pool.query(
-                """
-                WITH due AS (
-                    SELECT id FROM carillon.dead_letters WHERE replay_at <= $1
-                    ORDER BY replay_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
-                ), claimed AS (
-                    UPDATE carillon.dead_letters d SET replay_at = $2 FROM due WHERE d.id = due.id
-                    RETURNING \(Self.columns)
-                )
-                SELECT * FROM claimed ORDER BY id
-                """,
-                .timestamp(now), .timestamp(now + hold), .int4(clamping: limit)
+    ) async throws(PostgresError) -> (letters: [Letter], hasMore: Bool) {
+        let result = try await self.pool.query(
+            """
+            WITH due AS (
+                SELECT id, replay_at, fields FROM carillon.dead_letters WHERE replay_at <= $1
+                ORDER BY replay_at, id LIMIT $3 FOR UPDATE SKIP LOCKED
+            ), sized AS (
+                SELECT d.id, \(Self.bytesBefore(in: "d.replay_at, d.id")) AS before FROM due d
+            ), claimed AS (
+                UPDATE carillon.dead_letters d SET replay_at = $2 FROM sized s WHERE d.id = s.id AND s.before < $4
+                RETURNING \(Self.columns)
             )
+            SELECT c.*, (SELECT count(*) FROM due) FROM claimed c ORDER BY c.id
+            """,
+            .timestamp(now), .timestamp(now + hold), .int4(clamping: limit), .int8(Self.pageBytes),
+            timeout: .seconds(60)
         )
+        let letters = try Self.read(result)
+        let found = try result.first?.int8(7) ?? 0
+        return (letters, found == limit || found > letters.count)
     }
 
     /// Removes dead letters that are back in their streams, as they were claimed.

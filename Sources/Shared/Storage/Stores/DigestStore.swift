@@ -86,6 +86,7 @@ package struct DigestStore: Sendable {
         package let window: NotificationID
         package let id: NotificationID
         package let job: String?
+        package let category: String?
         /// Nil if the summary stands for it.
         package let fate: Fate?
     }
@@ -193,7 +194,8 @@ package struct DigestStore: Sendable {
                 window: try row.id(0),
                 id: try row.id(1),
                 job: try row.optionalText(2),
-                fate: try row.optionalText(3).flatMap { Fate(rawValue: $0) }
+                category: try row.optionalText(3),
+                fate: try row.optionalText(4).flatMap { Fate(rawValue: $0) }
             )
         }
     }
@@ -383,7 +385,7 @@ enum DigestSQL {
 
     /// $1: windows, $2 and $3: last window and item, $4: limit.
     static let heldItems = """
-        SELECT i.digest_id, i.notification_id, i.job_id, i.fate FROM carillon.digest_items i
+        SELECT i.digest_id, i.notification_id, i.job_id, i.category, i.fate FROM carillon.digest_items i
         WHERE i.digest_id = ANY ($1) AND NOT i.is_single AND (i.digest_id, i.notification_id) > ($2, $3)
         ORDER BY i.digest_id, i.notification_id LIMIT $4
         """

@@ -59,7 +59,8 @@ enum FieldsErasure: Equatable {
     /// An SQL condition for rows that may name a user; it has false positives.
     ///
     /// JSON may escape any character of a name (RFC 8259 section 7), so a list with an escape may
-    /// name anyone. So may a list that is not UTF-8, which is stored as an object.
+    /// name anyone. So may a list that is not UTF-8, which is stored as an object. The field `job`
+    /// is the whole text of a row of an outbox.
     ///
     /// - Parameters:
     ///   - user: the parameter.
@@ -68,8 +69,8 @@ enum FieldsErasure: Equatable {
         """
         EXISTS (
             SELECT FROM jsonb_array_elements(\(fields)) f
-            WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position(\(user)::text IN f ->> 1) > 0
-                OR f ->> 0 IN ('users', 'except')
+            WHERE f ->> 0 IN ('user', 'users', 'except', 'd', 'job') AND position(\(user)::text IN f ->> 1) > 0
+                OR f ->> 0 IN ('users', 'except', 'job')
                     AND (position('\\' IN f ->> 1) > 0 OR jsonb_typeof(f -> 1) = 'object')
         )
         """
@@ -88,10 +89,11 @@ enum FieldsErasure: Equatable {
             switch name {
             case "user" where value.elementsEqual(user.utf8): return .remove
             case "d" where Self.owner(ofDelivery: value)?.elementsEqual(user.utf8) == true: return .remove
+            case "job" where Self.names(user, inJob: value): return .remove
             case "users", "except":
                 guard let users = (try? JSONParser.parse(stored: value))?.strings else {
                     // The list cannot be parsed but contains the user's name.
-                    if value.contains(user.utf8) { return .remove }
+                    if Self.contains(user, in: value) { return .remove }
                     kept.append(field)
                     continue
                 }
@@ -110,6 +112,20 @@ enum FieldsErasure: Equatable {
             }
         }
         return isChanged ? .replace(kept) : .none
+    }
+
+    /// Whether a list that cannot be parsed contains a name, as it is or with its quotes and
+    /// backslashes escaped.
+    static func contains(_ user: String, in list: [UInt8]) -> Bool {
+        let escaped = JSONWriter.bytes(of: .string(user)).dropFirst().dropLast()
+        return list.contains(user.utf8) || list.contains(escaped)
+    }
+
+    /// Whether the text of a row of an outbox has a name as one of its strings.
+    ///
+    /// A part of a string does not count: a short name is part of most texts.
+    static func names(_ user: String, inJob json: [UInt8]) -> Bool {
+        json.contains(JSONWriter.bytes(of: .string(user)))
     }
 
     /// The user of a delivery's text (format, notification, device, attempt, flags, user); nil if

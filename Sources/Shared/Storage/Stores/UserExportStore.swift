@@ -30,7 +30,7 @@ package struct UserExportStore: Sendable {
         package let cursor: String?
     }
 
-    private static let pageSize = 200
+    private static let pageSize = 100
 
     let pool: PostgresPool
 
@@ -63,11 +63,12 @@ package struct UserExportStore: Sendable {
     /// A page of a table, in the order of its key.
     ///
     /// Dead letters and schedules may name several users: they come without the names of others, so
-    /// a page may be short or empty without being the last.
+    /// a page may be short or empty without being the last. They may be large, so a page may take
+    /// a minute.
     package func page(_ section: Section, user: String, after cursor: String?) async throws(PostgresError) -> Page {
         let result = try await self.pool.query(
             Self.statement(section, isFirst: cursor == nil), .text(user), .text(cursor),
-            .int4(clamping: Self.pageSize))
+            .int4(clamping: Self.pageSize), timeout: .seconds(60))
         var rows: [[UInt8]] = []
         var last: String?
         for row in result {
@@ -195,6 +196,10 @@ enum JobExcerpt {
         case "d":
             guard let owner = FieldsErasure.owner(ofDelivery: value) else { return .foreign }
             return isUser(owner) ? .recipient(field) : .foreign
+        case "job":
+            // It may name others, too.
+            guard FieldsErasure.names(user, inJob: value) else { return .foreign }
+            return .recipient(.array([.string(name), .null]))
         case "users", "except":
             let shown: JSONValue
             if let users = (try? JSONParser.parse(value))?.strings {
@@ -203,7 +208,7 @@ enum JobExcerpt {
                 shown = .string(String(decoding: list, as: UTF8.self))
             } else {
                 // A list that cannot be parsed may name others, too.
-                guard value.contains(user.utf8) else { return .foreign }
+                guard FieldsErasure.contains(user, in: value) else { return .foreign }
                 shown = .null
             }
             let field = JSONValue.array([.string(name), shown])

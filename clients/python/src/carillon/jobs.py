@@ -42,6 +42,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 _MAY_BE_EMPTY = ("title", "body")
 _OBJECTS = ("vars", "data", "platform")
 _MOMENTS = ("deliver_at", "expires_at", "keep_until")
+_USER_LISTS = ("users", "except")
 _AUDIENCES = ("user", "users", "topic", "all")
 _EVENT_FIELDS = (*_AUDIENCES, "except", "event", "args", "id", "org", "traceparent")
 
@@ -162,6 +163,9 @@ class Job:
                 reason = "is not a field of an event"
             if reason:
                 faults.append(Fault(name, reason))
+            elif name in _USER_LISTS:
+                users = ((f"{name}[{index}]", _text_fault(user, 128)) for index, user in enumerate(value))
+                faults += [Fault(field, rule) for field, rule in users if rule][:1]
         return faults
 
     def _fault(self, name: str, value: Any) -> str | None:
@@ -175,10 +179,9 @@ class Job:
             if isinstance(given, datetime) and given.tzinfo is None:
                 return "has no time zone; use datetime.now(timezone.utc) or the like"
             return _text_fault(value, 128) or _form_fault(name, value)
-        if name in ("users", "except"):
-            if not _is_list(value) or not 1 <= len(value) <= MOST_USERS:
-                return f"must be a list of 1 to {MOST_USERS} strings"
-            return next(filter(None, (_text_fault(user, 128) for user in value)), None)
+        if name in _USER_LISTS:
+            is_list = _is_list(value) and 1 <= len(value) <= MOST_USERS
+            return None if is_list else f"must be a list of 1 to {MOST_USERS} strings"
         if name == "channels":
             is_known = _is_list(value) and value and all(channel in get_args(Channel) for channel in value)
             return None if is_known else "must be a list out of in_app, push, email"

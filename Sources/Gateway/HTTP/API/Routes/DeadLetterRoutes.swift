@@ -64,11 +64,11 @@ struct DeadLetterRoutes {
         let last = query.integer("cursor", in: 1...Int64.max)
         let isCounted = query.flag("count") ?? false
         try query.finish()
-        let letters = try await self.base.database.deadLetters.list(filter, before: last, limit: limit + 1)
+        let (letters, hasMore) = try await self.base.database.deadLetters.page(filter, before: last, limit: limit)
         let counts = isCounted ? try await self.count(filter) : nil
         return Response.object { writer in
-            writer.array("dead_letters", letters.prefix(limit)) { DeadLetterShape.write($1, to: &$0) }
-            writer.member("next_cursor", letters.count > limit ? "\(letters[limit - 1].id)" : nil)
+            writer.array("dead_letters", letters) { DeadLetterShape.write($1, to: &$0) }
+            writer.member("next_cursor", hasMore ? letters.last.map { "\($0.id)" } : nil)
             if let counts {
                 writer.member("count", counts.all)
                 writer.member("replayable", counts.replayable)
@@ -209,9 +209,19 @@ struct DeadLetterRoutes {
         guard letter.stream == Keyspace.schedules || keys.lane(ofJobs: letter.stream) != nil else {
             throw Problem(.unprocessableContent, "it is no job, so its fields cannot be edited")
         }
+        let origin = JobOrigin(
+            stream: letter.stream, entry: letter.entry, fields: letter.fields.map { ($0.name, $0.value[...]) })
+        // A job with other fields would be another broadcast, for all users again.
+        let namesUsers = fields.contains { $0.name == "user" || $0.name == "users" }
+        if !namesUsers, try await self.base.database.broadcasts.isKnown(entry: origin.text) {
+            throw Problem(
+                .conflict,
+                "its broadcast has begun, so users would get it twice; resume it if it failed, or send those who "
+                    + "lack it a new job")
+        }
         // The first entry of a job that was replayed before, from which its ids follow.
-        let origin = letter.fields.filter { $0.name == JobOrigin.replayField }
-        guard let due = try await letters.replay(id, with: fields + origin) else {
+        let first = letter.fields.filter { $0.name == JobOrigin.replayField }
+        guard let due = try await letters.replay(id, with: fields + first) else {
             guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }
             throw Problem(.conflict, "its replay is under way")
         }

@@ -24,7 +24,7 @@ export class LetterList {
   #fault = h("p", { class: "fault", role: "alert" });
   #none = h("p", { class: "hint empty", hidden: true }, "No dead letters.");
   #list = h("div", { class: "letters" });
-  #rest = h("p", { class: "hint", hidden: true }, `The newest ${mostPages * pageSize}. Filter to see others.`);
+  #rest = h("p", { class: "hint", hidden: true });
   #more = h("button", { type: "button", class: "plain more", hidden: true, onclick: () => this.#loadMore() }, "Show older");
 
   constructor(page, query) {
@@ -55,6 +55,8 @@ export class LetterList {
     this.#none.hidden = !found || letters.length > 0;
     this.#more.hidden = !found?.cursor || this.#pages >= mostPages;
     this.#rest.hidden = !found?.cursor || this.#pages < mostPages;
+    // A page of large letters has fewer.
+    this.#rest.textContent = `The newest ${letters.length}. Filter to see others.`;
     for (const letter of letters) {
       if (!this.#views.has(letter.id)) this.#views.set(letter.id, new LetterView(this.#page, letter));
       this.#views.get(letter.id).show(letter);
