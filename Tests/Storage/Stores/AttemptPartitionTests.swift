@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Support
 import Testing
 
 @testable import Storage
@@ -13,6 +14,17 @@ struct AttemptPartitionTests {
     private static let names = """
         SELECT relname::text FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$' ORDER BY 1
         """
+
+    /// A day of long ago.
+    private static let oldPart = "delivery_attempts_20200101"
+
+    private static func makeOldPart(_ database: Database) async throws {
+        try await database.pool.query(
+            """
+            CREATE TABLE carillon.\(Self.oldPart) PARTITION OF carillon.delivery_attempts
+            FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')
+            """)
+    }
 
     @Test("stops waiting for the audit after a second while it is read, and creates its partitions later")
     func parts() async throws {
@@ -66,6 +78,50 @@ struct AttemptPartitionTests {
             }
             #expect(dropped == [1, 1, 0])
             #expect(try await database.pool.query("SELECT FROM carillon.delivery_attempts").count == 1)
+        }
+    }
+
+    @Test("finds the devices that have a notification without opening older partitions of the audit")
+    func holders() async throws {
+        // Without the services' settings, PostgreSQL plans each call and opens only what it needs.
+        try await TestDatabase.with { test in
+            let database = Database(test.pool)
+            try await Self.makeOldPart(database)
+            let device = try await database.devices.register(Samples.device(user: "a", token: "t")).device
+            let id = Samples.notification(1, user: "a").id
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: id, device: device.id, provider: .fcm, kind: "push",
+                    attempt: 1, outcome: .accepted)
+            ]
+            try await database.deliveries.settle(settlement)
+            try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.\(Self.oldPart) IN ACCESS EXCLUSIVE MODE")
+                let found = try await database.deliveries.holders(user: "a", of: [id])
+                #expect(found.map(\.device) == [device.id])
+            }
+        }
+    }
+
+    @Test("looks for the mail of a cancelled notification in no older partition of the audit")
+    func mailPlan() async throws {
+        try await Samples.withStores { database in
+            try await Self.makeOldPart(database)
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('a', 'a@example.com')")
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .email] }
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let plan = try await database.pool.query(
+                PostgresStatement(
+                    "EXPLAIN ANALYZE " + CancellationSQL.cancel,
+                    [.texts(["a"]), .ids([notification.id]), .timestamp(Samples.start)])
+            ).map { try $0.text(0) }
+            let scans = plan.filter { $0.contains(Self.oldPart) }
+            #expect(!scans.isEmpty && scans.allSatisfy { $0.contains("(never executed)") }, "\(scans)")
+            // It was cancelled, and its mail may be in flight.
+            let reasons = try await database.pool.query("SELECT status_reason FROM carillon.notifications").texts()
+            #expect(reasons == ["in_flight"])
         }
     }
 

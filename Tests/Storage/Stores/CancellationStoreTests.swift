@@ -444,9 +444,9 @@ struct CancellationStoreTests {
                     try await database.cancellations.cancelledAt(name) != nil
                 }
                 for number in 1...20 {
-                    let outcomes = try await store.store(
+                    let batch = try await store.store(
                         [Samples.notification(number, user: "u\(number)")], areRepeats: false)
-                    #expect(outcomes == [.stored(version: 1, unread: 1)])
+                    #expect(batch.outcomes == [.stored(version: 1, unread: 1)])
                 }
                 return found
             }

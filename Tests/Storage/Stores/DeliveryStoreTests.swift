@@ -64,7 +64,6 @@ struct DeliveryStoreTests {
         try await Samples.withStores { database in
             let notification = Samples.notification(1, user: "a")
             _ = try await database.notifications.store([notification], areRepeats: false)
-            let now = try await database.notifications.clock()
             var settlement = DeliveryStore.Settlement()
             var expected: Set<NotificationID> = []
             for (platform, provider, token, isExpected) in [
@@ -78,8 +77,8 @@ struct DeliveryStoreTests {
                 if isExpected { expected.insert(device.id) }
                 settlement.attempts.append(
                     DeliveryStore.Attempt(
-                        at: now, user: "a", notification: notification.id, device: device.id, provider: provider,
-                        kind: "push", attempt: 1, outcome: .accepted))
+                        at: Samples.start, user: "a", notification: notification.id, device: device.id,
+                        provider: provider, kind: "push", attempt: 1, outcome: .accepted))
             }
             try await database.deliveries.settle(settlement)
             let found = try await database.deliveries.holders(user: "a", of: [notification.id])
@@ -146,7 +145,7 @@ struct DeliveryStoreTests {
         }
     }
 
-    @Test("switches off addresses and devices in one order, so that two settlements do not deadlock")
+    @Test("changes addresses, devices and follow-ups in one order, so that two settlements do not deadlock")
     func lockOrder() async throws {
         try await Samples.withStoresOfTwoPools { database, second in
             let after = Timestamp(seconds: 32_000_000_000)
@@ -165,9 +164,19 @@ struct DeliveryStoreTests {
                 (phones[1].id, phones[1].token, "Unregistered", after),
                 (phones[0].id, phones[0].token, "Unregistered", after),
             ]
-            for (settlement, rows) in [
-                (mail, ["user_settings WHERE user_id = 'a'", "user_settings WHERE user_id = 'b'"]),
-                (push, phones.map { "devices WHERE id = '\($0.id)'" }),
+            let notification = NotificationID(high: 1, low: 2)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                SELECT unnest(ARRAY['a', 'b']), $1, 'attention', now()
+                """,
+                .uuid(notification.halves))
+            var calls = DeliveryStore.Settlement()
+            calls.ended = ["b", "a"].map { (user: $0, id: notification, kind: FollowUp.attention, isAccepted: true) }
+            for (settlement, rows, changes) in [
+                (mail, ["user_settings WHERE user_id = 'a'", "user_settings WHERE user_id = 'b'"], 2),
+                (push, phones.map { "devices WHERE id = '\($0.id)'" }, 2),
+                (calls, ["follow_ups WHERE user_id = 'a'", "follow_ups WHERE user_id = 'b'"], 0),
             ] {
                 let settling = try await database.pool.transaction { transaction in
                     try await transaction.query("SELECT FROM carillon.\(rows[0]) FOR UPDATE")
@@ -178,8 +187,10 @@ struct DeliveryStoreTests {
                     return settling
                 }
                 let effects = try await settling.value
-                #expect(effects.addresses.count + effects.devices.count == 2)
+                #expect(effects.addresses.count + effects.devices.count == changes)
             }
+            let left = try await database.pool.query("SELECT 1 FROM carillon.follow_ups")
+            #expect(left.isEmpty)
         }
     }
 

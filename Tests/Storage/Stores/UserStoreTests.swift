@@ -94,6 +94,11 @@ struct UserStoreTests {
             try await users.markSeen([("nobody", now), ("a", now)])
             #expect(try await users.lastSeen(["b", "nobody", "a"]) == [now, nil, now + .seconds(5)])
             #expect(try await database.pool.query("SELECT FROM carillon.users").count == 2)
+            // A gateway's clock is ahead.
+            try await users.markSeen([("a", Timestamp(seconds: 4_000_000_000))])
+            let clock = try await database.notifications.clock()
+            let seen = try #require(try await users.lastSeen(["a"])[0])
+            #expect(now + .seconds(5) < seen && seen <= clock)
         }
     }
 
@@ -189,6 +194,37 @@ struct UserStoreTests {
         }
     }
 
+    @Test("an erasure from dead letters, and their export, may take longer than other calls", arguments: [true, false])
+    func slowDeadLetters(isErasure: Bool) async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { test in
+            let database = Database(test.pool)
+            let fields = [(name: "user", value: Array("ada".utf8)[...])]
+            try await database.deadLetters.add([
+                DeadLetter(stream: "jobs", entry: "1", reason: "r", at: Samples.start, fields: fields)
+            ])
+            var configuration = test.configuration()
+            configuration.timeout = .seconds(1)
+            let hurried = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { hurried.close() }
+            let call = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.dead_letters IN ACCESS EXCLUSIVE MODE")
+                let call = Task {
+                    let stores = Database(hurried)
+                    guard !isErasure else { return try await stores.deadLetters.erase(user: "ada") }
+                    return try await stores.exports.page(.deadLetters, user: "ada", after: nil).rows.count
+                }
+                try await eventually("the call waits") { try await Samples.areWaiting(1, database) }
+                // Fails after the second that other calls have.
+                await #expect(throws: PostgresError.self) {
+                    try await hurried.query("SELECT count(*) FROM carillon.dead_letters")
+                }
+                return call
+            }
+            let count = try await call.value
+            #expect(count == 1)
+        }
+    }
+
     @Test("limits a user's topics but not those that a service adds")
     func topicLimit() async throws {
         try await Samples.withStores { database in
@@ -241,6 +277,7 @@ struct UserExportTests {
                 [("topic", "news"), ("title", "for others"), ("except", #"["bob","ada"]"#)],
                 [("d", "1 n d 0 - ada")], [("d", "1 n d 0 - bob ada")],
                 [("users", "[ada, bob"), ("title", "unreadable")],
+                [("job", #"{"title":"unreadable","users":["bob","ada"]}"#)], [("job", #"{"user":"bob"}"#)],
                 // Dead letters of other users, some with names that begin alike.
                 [("user", "adalbert")], [("users", #"["adalbert"]"#)], [("user", "bob"), ("title", "ada")],
             ]
@@ -268,11 +305,12 @@ struct UserExportTests {
                     ["except": .string(#"["ada"]"#)],
                     ["d": .string("1 n d 0 - ada")],
                     ["users": .null, "title": .string("unreadable")],
+                    ["job": .null],
                     ["users": .null],
                     ["user": .string("ada")],
                 ])
             // Erasure finds the same number.
-            #expect(try await store.erase(user: "ada") == 7)
+            #expect(try await store.erase(user: "ada") == 8)
             #expect(try await Self.fields(.deadLetters, "ada", database).isEmpty)
             #expect(try await store.reason(stream: "jobs", entry: "93") == "r")
         }

@@ -451,7 +451,8 @@ enum CancellationSQL {
                     AND f.due_at > \(moment) + interval '1 minute' AND NOT \(FollowUpStore.isUnderWay))
             AND NOT EXISTS (
                 SELECT FROM carillon.delivery_attempts a
-                WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'))
+                WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'
+                    AND a.at >= \(DeliverySQL.earliest)))
         """
     }
 

@@ -18,7 +18,7 @@ enum DeliverySQL {
             SELECT k.device AS id, k.user_id, 'web' AS platform, 'email' AS provider, 'default' AS app,
                 'production' AS environment, coalesce(s.email, '') AS token, NULL::text AS name, NULL::text AS device_id,
                 NULL::text AS app_version,
-                coalesce(s.locale, \(PreferenceColumns.deviceLocale(of: "k.user_id"))) AS locale,
+                coalesce(s.locale, \(PreferenceColumns.deviceLocale)) AS locale,
                 s.email IS NOT NULL AND s.email_invalid_at IS NULL AS active,
                 s.email_invalid_reason AS deactivated_reason, 'epoch'::timestamptz AS registered_at,
                 'epoch'::timestamptz AS last_used_at, false AS silenced
@@ -56,7 +56,7 @@ enum DeliverySQL {
         JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "k", id: "notification"))
         \(device)
         LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
-        \(PreferenceColumns.joins(user: "k.user_id", type: "n.type", category: Self.category))
+        \(PreferenceColumns.joins(type: "n.type", category: Self.category))
         \(address)
         """
     }
@@ -151,7 +151,7 @@ enum DeliverySQL {
 
     /// $1 to $3: users, ids, summaries; $4: when.
     ///
-    /// A dispatcher that died before it finished has already recorded it.
+    /// A transaction whose answer was lost has already recorded it.
     static let summarised = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, provider_id)
         SELECT $4::timestamptz, s.user_id, s.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
@@ -262,7 +262,7 @@ enum DeliverySQL {
 
     /// A lower bound of the times of the attempts of the notification `n`, so that older partitions
     /// of the audit are not read; a day is for clocks that differ.
-    private static let earliest = "n.created_at - interval '1 day'"
+    static let earliest = "n.created_at - interval '1 day'"
 
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
     /// in flight.

@@ -225,24 +225,65 @@ package struct DeliveryStore: Sendable {
     @discardableResult
     package func settle(_ settlement: Settlement) async throws(PostgresError) -> Effects {
         var statements: [PostgresStatement] = []
-        /// Returns the index of the last one; nil if there is none.
+        /// Adds a statement with columns of rows; returns its index, or nil if there are no rows.
         @discardableResult
-        func add(_ more: [PostgresStatement]) -> Int? {
-            statements += more
-            return more.isEmpty ? nil : statements.count - 1
+        func add<Row>(_ sql: String, _ rows: [Row], _ columns: ([Row]) -> [PostgresValue]) -> Int? {
+            guard !rows.isEmpty else { return nil }
+            statements.append(PostgresStatement(sql, columns(rows)))
+            return statements.count - 1
         }
-        if !settlement.attempts.isEmpty { add([Self.insert(settlement.attempts)]) }
-        add(Self.lock(settlement))
-        add(Self.accept(settlement.accepted))
-        add(Self.fail(settlement.failed))
-        let addresses = add(Self.invalidate(settlement.deadAddresses))
-        let devices = add(Self.switchOff(settlement.deadTokens))
-        if !settlement.ended.isEmpty { add([Self.end(settlement.ended)]) }
+        add(DeliverySQL.attempts, settlement.attempts, Self.columns)
+        let isMail = settlement.accepted.first?.via == Provider.email.rawValue
+        add(DeliverySQL.lock, Self.locked(settlement, isMail: isMail)) {
+            [.texts($0.map(\.user)), .ids($0.map(\.id))]
+        }
+        // Rows that are not locked above are sorted, so that two settlements do not deadlock.
+        let accepted = NotificationSQL.lockOrder(settlement.accepted) { ($0.user, $0.id) }
+        add(isMail ? DeliverySQL.acceptedMail : DeliverySQL.acceptedPushes, accepted) {
+            [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.via)), .ids($0.map(\.device))]
+        }
+        add(DeliverySQL.failed, settlement.failed) {
+            [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.reason)), .bools($0.map(\.isPush))]
+        }
+        let deadAddresses = settlement.deadAddresses.sorted { ExactText($0.user) < ExactText($1.user) }
+        let addresses = add(DeliverySQL.deadAddresses, deadAddresses) {
+            [.texts($0.map(\.user)), .texts($0.map(\.address)), .texts($0.map(\.reason)), .timestamps($0.map(\.at))]
+        }
+        let deadTokens = settlement.deadTokens.sorted { $0.device < $1.device }
+        let devices = add(DeliverySQL.deadTokens, deadTokens) {
+            [
+                .ids($0.map(\.device)), .texts($0.map(\.token)), .texts($0.map(\.reason)),
+                .timestamps($0.map(\.evidence)),
+            ]
+        }
+        let ended = NotificationSQL.lockOrder(settlement.ended) { ($0.user, $0.id) }
+        add(FollowUpStore.end, ended) {
+            [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.kind.rawValue)), .bools($0.map(\.isAccepted))]
+        }
         // After the end of mail, which it would wait for.
-        let leftToMail = add(Self.leave(settlement.leftToMail))
-        let dropped = add(Self.drop(settlement.dropped, secondary: settlement.secondary))
+        let leftToMail = add(DeliverySQL.leftToMail, settlement.leftToMail) {
+            [
+                .texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.reason)),
+                .texts($0.map(\.status.rawValue)),
+            ]
+        }
+        let pushes = settlement.dropped.map {
+            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Reason.noDevice.rawValue)
+        }
+        let obsolete = pushes + settlement.secondary
+        let dropped = add(DeliverySQL.dropped, obsolete) { rows in
+            [
+                .texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason)),
+                .bools(rows.indices.map { $0 >= pushes.count }), .bools(rows.map(\.hasFailed)),
+            ]
+        }
         // Last, so that it sees cancellations that held the locks.
-        add(Self.stop(settlement.attempts))
+        let unsent = settlement.attempts.filter { $0.outcome != .accepted }
+            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
+        let stopped = NotificationSQL.lockOrder(unsent) { $0 }
+        add(DeliverySQL.stopped, stopped) {
+            [.texts($0.map(\.user)), .ids($0.map(\.id))]
+        }
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
@@ -258,154 +299,33 @@ package struct DeliveryStore: Sendable {
         return effects
     }
 
-    /// Locks all notifications that a settlement may end, in one order, so that its statements see
-    /// what others committed meanwhile.
+    /// The notifications that a settlement may end, which it locks in one order, so that its
+    /// statements see what others committed meanwhile.
     ///
     /// Others may be dropping the pushes that mail looks at, or releasing a deferred notification
     /// whose mail fails. Accepted pushes alone need no lock.
-    private static func lock(_ settlement: Settlement) -> [PostgresStatement] {
+    private static func locked(_ settlement: Settlement, isMail: Bool) -> [(user: String, id: NotificationID)] {
         var keys = settlement.failed.map { (user: $0.user, id: $0.id) }
         keys += settlement.leftToMail.map { (user: $0.user, id: $0.id) }
         keys += settlement.dropped.map { (user: $0.user, id: $0.id) }
         keys += settlement.secondary.map { (user: $0.user, id: $0.id) }
-        let hasMail = settlement.accepted.contains { $0.via == Provider.email.rawValue }
-        guard hasMail || !keys.isEmpty else { return [] }
-        keys += settlement.accepted.map { (user: $0.user, id: $0.id) }
-        return [PostgresStatement(DeliverySQL.lock, [.texts(keys.map(\.user)), .ids(keys.map(\.id))])]
+        if isMail || !keys.isEmpty { keys += settlement.accepted.map { (user: $0.user, id: $0.id) } }
+        return keys
     }
 
-    private static func accept(
-        _ rows: [(user: String, id: NotificationID, via: String, device: NotificationID)]
-    ) -> [PostgresStatement] {
-        guard !rows.isEmpty else { return [] }
-        let rows = NotificationSQL.lockOrder(rows) { ($0.user, $0.id) }
-        let users = PostgresValue.texts(rows.map(\.user))
-        let ids = PostgresValue.ids(rows.map(\.id))
-        let vias = PostgresValue.texts(rows.map(\.via))
-        let devices = PostgresValue.ids(rows.map(\.device))
-        let isMail = rows[0].via == Provider.email.rawValue
-        return [
-            PostgresStatement(
-                isMail ? DeliverySQL.acceptedMail : DeliverySQL.acceptedPushes, [users, ids, vias, devices])
+    private static func columns(_ attempts: [Attempt]) -> [PostgresValue] {
+        [
+            .timestamps(attempts.map(\.at)), .texts(attempts.map(\.user)),
+            .optionalIDs(attempts.map(\.notification)), .optionalIDs(attempts.map(\.device)),
+            .texts(attempts.map(\.provider.rawValue)), .texts(attempts.map(\.kind)),
+            .int4s(clamping: attempts.map(\.attempt)), .texts(attempts.map(\.outcome.rawValue)),
+            .optionalTexts(attempts.map(\.reason)), .optionalTexts(attempts.map(\.providerID)),
+            .int4s(clamping: attempts.map { $0.milliseconds.map { Int($0) } }),
         ]
     }
 
-    private static func fail(
-        _ rows: [(user: String, id: NotificationID, reason: String, isPush: Bool)]
-    ) -> [PostgresStatement] {
-        guard !rows.isEmpty else { return [] }
-        return [
-            PostgresStatement(
-                DeliverySQL.failed,
-                [
-                    .texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason)),
-                    .bools(rows.map(\.isPush)),
-                ])
-        ]
-    }
-
-    private static func leave(
-        _ rows: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)]
-    ) -> [PostgresStatement] {
-        guard !rows.isEmpty else { return [] }
-        return [
-            PostgresStatement(
-                DeliverySQL.leftToMail,
-                [
-                    .texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason)),
-                    .texts(rows.map(\.status.rawValue)),
-                ])
-        ]
-    }
-
-    private static func stop(_ attempts: [Attempt]) -> [PostgresStatement] {
-        let stopped = attempts.filter { $0.outcome != .accepted }
-            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
-        guard !stopped.isEmpty else { return [] }
-        let rows = NotificationSQL.lockOrder(stopped) { $0 }
-        return [
-            PostgresStatement(DeliverySQL.stopped, [.texts(rows.map(\.user)), .ids(rows.map(\.id))])
-        ]
-    }
-
-    private static func invalidate(
-        _ addresses: [(user: String, address: String, reason: String, at: Timestamp)]
-    ) -> [PostgresStatement] {
-        guard !addresses.isEmpty else { return [] }
-        // In one order, so that two settlements do not deadlock.
-        let addresses = addresses.sorted { ExactText($0.user) < ExactText($1.user) }
-        return [
-            PostgresStatement(
-                DeliverySQL.deadAddresses,
-                [
-                    .texts(addresses.map(\.user)), .texts(addresses.map(\.address)),
-                    .texts(addresses.map(\.reason)), .timestamps(addresses.map(\.at)),
-                ])
-        ]
-    }
-
-    private static func switchOff(
-        _ tokens: [(device: NotificationID, token: String, reason: String, evidence: Timestamp)]
-    ) -> [PostgresStatement] {
-        guard !tokens.isEmpty else { return [] }
-        let tokens = tokens.sorted { $0.device < $1.device }
-        return [
-            PostgresStatement(
-                DeliverySQL.deadTokens,
-                [
-                    .ids(tokens.map(\.device)), .texts(tokens.map(\.token)), .texts(tokens.map(\.reason)),
-                    .timestamps(tokens.map(\.evidence)),
-                ])
-        ]
-    }
-
-    private static func drop(
-        _ obsolete: [(user: String, id: NotificationID, reason: String)],
-        secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)]
-    ) -> [PostgresStatement] {
-        let pushes = obsolete.map {
-            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Reason.noDevice.rawValue)
-        }
-        let rows = pushes + secondary
-        guard !rows.isEmpty else { return [] }
-        let users = PostgresValue.texts(rows.map(\.user))
-        let ids = PostgresValue.ids(rows.map(\.id))
-        let isSecondary = rows.indices.map { $0 >= pushes.count }
-        return [
-            PostgresStatement(
-                DeliverySQL.dropped,
-                [users, ids, .texts(rows.map(\.reason)), .bools(isSecondary), .bools(rows.map(\.hasFailed))])
-        ]
-    }
-
-    private static func end(
-        _ ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)]
-    ) -> PostgresStatement {
-        PostgresStatement(
-            FollowUpStore.end,
-            [
-                .texts(ended.map(\.user)), .ids(ended.map(\.id)), .texts(ended.map(\.kind.rawValue)),
-                .bools(ended.map(\.isAccepted)),
-            ]
-        )
-    }
-
-    private static func insert(_ attempts: [Attempt]) -> PostgresStatement {
-        PostgresStatement(
-            DeliverySQL.attempts,
-            [
-                .timestamps(attempts.map(\.at)), .texts(attempts.map(\.user)),
-                .optionalIDs(attempts.map(\.notification)), .optionalIDs(attempts.map(\.device)),
-                .texts(attempts.map(\.provider.rawValue)), .texts(attempts.map(\.kind)),
-                .int4s(clamping: attempts.map(\.attempt)), .texts(attempts.map(\.outcome.rawValue)),
-                .optionalTexts(attempts.map(\.reason)), .optionalTexts(attempts.map(\.providerID)),
-                .int4s(clamping: attempts.map { $0.milliseconds.map { Int($0) } }),
-            ]
-        )
-    }
-
-    /// The devices that got these notifications by push, still belong to the user and can remove
-    /// them: at most a thousand, those of the newest notifications first.
+    /// The devices that got the newest 1,000 of these notifications by push, still belong to the
+    /// user and can remove them: at most a thousand, those of the newest notifications first.
     ///
     /// Browsers cannot: Firefox ends a subscription whose pushes show nothing. An FCM topic also
     /// stands for devices whose users have not read the notification.
@@ -413,17 +333,22 @@ package struct DeliveryStore: Sendable {
         user: String,
         of ids: [NotificationID]
     ) async throws(PostgresError) -> [(notification: NotificationID, device: NotificationID, provider: Provider)] {
+        let newest = ids.sorted(by: >).prefix(1_000)
+        guard let oldest = newest.last else { return [] }
+        // Attempts are never older than the notification, so earlier partitions of the audit are
+        // skipped; a day is for clocks that differ.
+        let since = Timestamp(milliseconds: oldest.milliseconds) - .seconds(86_400)
         let result = try await self.pool.query(
             """
             SELECT DISTINCT a.notification_id, a.device_id, d.provider
             FROM carillon.delivery_attempts a JOIN carillon.devices d ON d.id = a.device_id
-            WHERE a.notification_id = ANY($2) AND a.kind = 'push' AND a.outcome = 'accepted' AND d.active
-                AND d.user_id = $1 AND d.provider <> 'webpush'
+            WHERE a.notification_id = ANY($2) AND a.at >= $3 AND a.kind = 'push' AND a.outcome = 'accepted'
+                AND d.active AND d.user_id = $1 AND d.provider <> 'webpush'
                 AND NOT (d.provider = 'fcm' AND (d.platform = 'web' OR starts_with(d.token, '\(Device.topicPrefix)')))
             ORDER BY a.notification_id DESC
             LIMIT 1000
             """,
-            .text(user), .ids(ids))
+            .text(user), .ids(Array(newest)), .timestamp(since))
         var holders: [(notification: NotificationID, device: NotificationID, provider: Provider)] = []
         for row in result {
             guard let provider = Provider(rawValue: try row.text(2)) else { continue }
@@ -440,17 +365,6 @@ package struct DeliveryStore: Sendable {
         guard !notifications.isEmpty else { return }
         try await self.pool.query(
             DeliverySQL.unproven, .texts(notifications.map(\.user)), .ids(notifications.map(\.id)), .timestamp(moment))
-    }
-
-    /// Records the summary that stands for each notification, once an hour each.
-    package func noteSummarised(
-        _ notifications: [(user: String, id: NotificationID, summary: NotificationID)],
-        at moment: Timestamp
-    ) async throws(PostgresError) {
-        guard !notifications.isEmpty else { return }
-        try await self.pool.query(
-            DeliverySQL.summarised, .texts(notifications.map(\.user)), .ids(notifications.map(\.id)),
-            .ids(notifications.map(\.summary)), .timestamp(moment))
     }
 
     /// Creates the audit's partitions of today and the next seven days.
@@ -545,7 +459,7 @@ extension DeliveryStore {
         WITH page AS MATERIALIZED (
             SELECT n.moment, n.id, n.user_id, n.lane,
                 n.status = 'sent' AND n.sent_via <> 'email' AS was_pushed
-            FROM (\(NotificationSQL.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
+            FROM (\(NotificationSQL.handedOn)) n
             WHERE n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
                 AND (n.channels & \(Channels.push.rawValue)) <> 0 AND n.read_at IS NULL AND n.deleted_at IS NULL
                 AND n.replaced_by IS NULL AND (n.expires_at IS NULL OR n.expires_at > $5::timestamptz)
@@ -582,7 +496,7 @@ package enum AuditStep: String, Sendable, CaseIterable {
     case deferred
     /// No socket confirmed receipt in time.
     case unproven
-    /// A summary was pushed for it; the row has the summary's id as provider id.
+    /// A summary stands for it; the row has the summary's id as provider id.
     case summarised
 
     package static let kind = "step"

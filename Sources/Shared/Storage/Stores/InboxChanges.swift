@@ -8,7 +8,8 @@ import Core
 extension InboxStore {
     /// How long archived notifications are kept, in days.
     static let archiveDays = 365
-    /// How long a restored notification is kept that is older than the inbox keeps, in days.
+    /// How many days a restored notification stays that is older than the inbox keeps; fewer if its
+    /// `keep_until` comes first.
     static let restoredDays = 30
     /// The most notifications that a change of all of them changes, as it locks the inbox.
     package static let mostChanged = 10_000
@@ -100,9 +101,10 @@ extension InboxStore {
             user,
             Self.change(
                 set: """
-                    deleted_at = NULL, keep_until = coalesce(n.keep_until, CASE
+                    deleted_at = NULL, keep_until = CASE
                         WHEN n.stored_at < (SELECT s.retained_from FROM carillon.sweep s) + interval '1 day'
-                        THEN now() + interval '\(Self.restoredDays) days' END)
+                        THEN least(n.keep_until, now() + interval '\(Self.restoredDays) days')
+                        ELSE n.keep_until END
                     """,
                 where: """
                     n.id = $2 AND n.deleted_at IS NOT NULL AND n.version > 0 AND n.replaced_by IS NULL

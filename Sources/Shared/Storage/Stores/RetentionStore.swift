@@ -22,6 +22,8 @@ package struct RetentionStore: Sendable {
         package var removals: [Removal] = []
     }
 
+    private typealias Key = (user: String, id: NotificationID)
+
     let pool: PostgresPool
 
     // MARK: Inboxes
@@ -41,38 +43,29 @@ package struct RetentionStore: Sendable {
         let found = try await self.pool.query(
             """
             SELECT n.user_id, n.id, n.version > 0, n.stored_at FROM carillon.notifications n
-            WHERE n.stored_at >= (SELECT \(Self.watermark(wrong: "$1")) FROM carillon.sweep)
+            WHERE n.stored_at >= (SELECT \(Self.watermark) FROM carillon.sweep)
                 AND n.stored_at < $1 AND n.deleted_at IS NULL AND (n.keep_until IS NULL
                     OR n.keep_until NOT BETWEEN $3 AND now() + interval '\(InboxStore.restoredDays) days')
             ORDER BY n.stored_at LIMIT $2
             """,
             .timestamp(moment), .int4(clamping: limit), .timestamp(now)
         )
-        var listed: [(user: String, id: NotificationID)] = []
-        var unlisted: [(user: String, id: NotificationID)] = []
-        var last: Timestamp?
-        for row in found {
-            let key = (user: try row.text(0), id: try row.id(1))
-            if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
-            last = try row.timestamp(3)
-        }
+        let (listed, unlisted) = try Self.split(found)
         let step = try await self.delete(listed, found: found.count)
         if !unlisted.isEmpty { try await self.pool.run([Self.removal(unlisted)]) }
         // Everything stored before the last row is gone; if no more was found, everything before
         // the moment.
-        if let last = found.count < limit ? moment : last {
+        if let last = found.count < limit ? moment : try found.last?.timestamp(3) {
             try await self.pool.query(
-                "UPDATE carillon.sweep SET retained_from = greatest(\(Self.watermark(wrong: "$1")), $1)",
+                "UPDATE carillon.sweep SET retained_from = greatest(\(Self.watermark), $1)",
                 .timestamp(last)
             )
         }
         return step
     }
 
-    /// The watermark; `replacement` for one in the future, which a wrong clock has set.
-    private static func watermark(wrong replacement: String) -> String {
-        "CASE WHEN retained_from > now() THEN \(replacement) ELSE retained_from END"
-    }
+    /// The watermark; $1 for one in the future, which a wrong clock has set.
+    private static let watermark = "CASE WHEN retained_from > now() THEN $1 ELSE retained_from END"
 
     /// Deletes notifications whose `keep_until` has passed.
     ///
@@ -86,12 +79,7 @@ package struct RetentionStore: Sendable {
             """,
             .timestamp(now), .int4(clamping: limit)
         )
-        var listed: [(user: String, id: NotificationID)] = []
-        var unlisted: [(user: String, id: NotificationID)] = []
-        for row in found {
-            let key = (user: try row.text(0), id: try row.id(1))
-            if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
-        }
+        let (listed, unlisted) = try Self.split(found)
         if !unlisted.isEmpty {
             try await self.pool.run([
                 PostgresStatement(
@@ -107,10 +95,17 @@ package struct RetentionStore: Sendable {
         return try await self.delete(listed, found: found.count)
     }
 
-    private func delete(
-        _ keys: [(user: String, id: NotificationID)],
-        found: Int
-    ) async throws(PostgresError) -> Step {
+    /// Splits rows of users, ids, and whether the notification is listed.
+    private static func split(_ rows: PostgresResult) throws(PostgresError) -> (listed: [Key], unlisted: [Key]) {
+        var (listed, unlisted): ([Key], [Key]) = ([], [])
+        for row in rows {
+            let key = (user: try row.text(0), id: try row.id(1))
+            if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
+        }
+        return (listed, unlisted)
+    }
+
+    private func delete(_ keys: [Key], found: Int) async throws(PostgresError) -> Step {
         var step = Step(found: found)
         guard !keys.isEmpty else { return step }
         let results = try await self.pool.run([
@@ -165,7 +160,7 @@ package struct RetentionStore: Sendable {
             """,
             .timestamp(moment), .int4(clamping: limit)
         )
-        let keys: [(user: String, id: NotificationID)] = try found.map { (row) throws(PostgresError) in
+        let keys: [Key] = try found.map { (row) throws(PostgresError) in
             (try row.text(0), try row.id(1))
         }
         guard !keys.isEmpty else { return 0 }
@@ -190,16 +185,16 @@ package struct RetentionStore: Sendable {
         return keys.count
     }
 
-    private static func parameters(_ keys: [(user: String, id: NotificationID)]) -> [PostgresValue] {
+    private static func parameters(_ keys: [Key]) -> [PostgresValue] {
         [.texts(keys.map(\.user)), .ids(keys.map(\.id))]
     }
 
     /// Every writer locks the inboxes first, in this order.
-    private static func lock(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
+    private static func lock(_ keys: [Key]) -> PostgresStatement {
         PostgresStatement(NotificationSQL.lockInboxes, [.texts(ExactText.distinct(keys.map(\.user)))])
     }
 
-    private static func removal(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
+    private static func removal(_ keys: [Key]) -> PostgresStatement {
         PostgresStatement(
             """
             DELETE FROM carillon.notifications n USING unnest($1, $2) AS k (user_id, id)
