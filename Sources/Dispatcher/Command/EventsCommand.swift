@@ -84,7 +84,9 @@ struct EventsCommand: AsyncParsableCommand {
 
     private func isWanted(_ entry: EventTail.Entry) -> Bool {
         let wanted = [("user", self.user), ("type", self.type), ("job", self.job), ("org", self.org)]
-        for case (let name, .some(let value)) in wanted where entry[name] != value { return false }
+        for case (let name, .some(let value)) in wanted where entry[name].map({ ExactText($0) }) != ExactText(value) {
+            return false
+        }
         return self.event.isEmpty || self.event.contains { $0.rawValue == entry["event"] }
     }
 

@@ -118,11 +118,12 @@ struct CommandTests {
     func events() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
-            for (user, id) in [("ada", "j1"), ("ben", "j2")] {
+            // The same name in one scalar and in two: two users.
+            for (user, id) in [("ren\u{e9}", "j1"), ("rene\u{301}", "j2")] {
                 try await stack.append([("user", user), ("type", "invoice_created"), ("title", id), ("id", id)])
             }
             try await eventually("both are told") { try await stack.events().count >= 2 }
-            let shown = try await stack.command(["events", "--user", "ben"])
+            let shown = try await stack.command(["events", "--user", "rene\u{301}"])
             #expect(shown.code == 0 && shown.output.contains("j2") && !shown.output.contains("j1"), "\(shown)")
             #expect(shown.output.hasPrefix("AT                        EVENT       USER "), "\(shown)")
             let misspelt = try await stack.command(["events", "--follow", "--event", "faild"])

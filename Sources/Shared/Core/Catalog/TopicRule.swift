@@ -13,7 +13,7 @@ package struct TopicRule: Sendable, Equatable {
 
 /// The topic rules of a catalog: an exact name wins, then the longest matching pattern.
 struct TopicRules: Sendable {
-    private var exact: [String: TopicRule] = [:]
+    private var exact: [ExactText: TopicRule] = [:]
     private var patterns: [TopicRule] = []
 
     init(_ rules: [TopicRule]) {
@@ -21,14 +21,14 @@ struct TopicRules: Sendable {
             if rule.pattern.utf8.contains(UInt8(ascii: "*")) {
                 self.patterns.append(rule)
             } else {
-                self.exact[rule.pattern] = rule
+                self.exact[ExactText(rule.pattern)] = rule
             }
         }
         self.patterns.sort { ($1.pattern.utf8.count, $0.pattern) < ($0.pattern.utf8.count, $1.pattern) }
     }
 
     subscript(_ topic: String) -> TopicRule? {
-        if let rule = self.exact[topic] { return rule }
+        if let rule = self.exact[ExactText(topic)] { return rule }
         let name = Array(topic.utf8)
         return self.patterns.first { Self.matches(Array($0.pattern.utf8)[...], name[...]) }
     }

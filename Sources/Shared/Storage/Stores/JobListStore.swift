@@ -104,7 +104,8 @@ package struct JobListStore: Sendable {
                 org: try row.text(1), job: try row.optionalText(2), entry: try row.text(3), type: try row.text(4),
                 title: try row.text(5), lane: try row.text(6), newestAt: try row.timestamp(7), oldestAt: oldest)
             let status = (status: try row.text(11), count: try row.int8(9))
-            if let last = jobs.last, last.org == item.org, last.job == item.job,
+            if let last = jobs.last, ExactText(last.org) == ExactText(item.org),
+                last.job.map({ ExactText($0) }) == item.job.map({ ExactText($0) }),
                 last.job != nil || last.entry == item.entry
             {
                 jobs[jobs.count - 1].statuses.append(status)

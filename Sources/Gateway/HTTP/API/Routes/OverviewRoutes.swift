@@ -12,7 +12,7 @@ struct OverviewRoutes {
     private struct Question: Hashable {
         let span: Span
         /// Nil for all organisations.
-        let org: String?
+        let org: ExactText?
     }
 
     /// The spans that an overview covers.
@@ -36,7 +36,7 @@ struct OverviewRoutes {
         self.counts = SharedReading { question in
             let end = base.now()
             let since = end - question.span.duration
-            return try await base.database.overviews.summary(since: since, org: question.org, now: end)
+            return try await base.database.overviews.summary(since: since, org: question.org?.text, now: end)
         }
     }
 
@@ -60,7 +60,7 @@ struct OverviewRoutes {
         let span = query.choice("span", of: Span.self) ?? .hour
         let org = query.text("org", limit: JobLimits.org)
         try query.finish()
-        let summary = try await self.counts.value(Question(span: span, org: org))
+        let summary = try await self.counts.value(Question(span: span, org: org.map { ExactText($0) }))
         return Response.object(capacity: 4_096) { Self.write(summary, to: &$0) }
     }
 
