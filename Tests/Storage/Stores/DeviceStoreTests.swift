@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Support
 import Testing
 
 @testable import Core
@@ -262,6 +263,51 @@ struct DeviceStoreTests {
             _ = try await database.devices.register(Samples.device(user: "a", token: "t", at: 4_000_000_000))
             let rows = try await database.pool.query("SELECT at > now() FROM carillon.delivery_attempts")
             #expect(try rows.map { try $0.bool(0) } == [false])
+        }
+    }
+
+    @Test("registers a device by PostgreSQL's clock if the gateway's is ahead, so that its next token replaces it")
+    func registeredAhead() async throws {
+        try await Samples.withStores { database in
+            let devices = database.devices
+            let ahead = Timestamp(seconds: 4_000_000_000)
+            func phone(_ token: String, at moment: Timestamp) -> Device {
+                var device = Samples.device(user: "a", token: token)
+                device.deviceID = "phone"
+                device.registeredAt = moment
+                return device
+            }
+            let first = try await devices.register(phone("t1", at: ahead)).device
+            let seen = try #require(
+                try await devices.touch(user: "a", id: first.id, change: .init(token: "t2"), at: ahead))
+            let now = try await database.notifications.clock()
+            for device in [first, seen] {
+                #expect(max(device.registeredAt, device.lastUsedAt, device.createdAt) <= now)
+            }
+            _ = try await devices.register(phone("t3", at: now))
+            #expect(try await devices.list(user: "a").map(\.token) == ["t3"])
+        }
+    }
+
+    @Test("keeps the later of two concurrent registrations, which ended first, even if the gateway's clock is ahead")
+    func concurrent() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            func phone(_ token: String) -> Device {
+                var device = Samples.device(user: "a", token: token, at: 4_000_000_000)
+                device.deviceID = "phone"
+                return device
+            }
+            let (earlier, later) = (phone("earlier"), phone("later"))
+            _ = try await database.devices.register(later)
+            let registering = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT FROM carillon.users WHERE user_id = 'a' FOR UPDATE")
+                let registering = Task { try await second.devices.register(earlier) }
+                try await eventually("the earlier one waits") { try await Samples.areWaiting(1, database) }
+                try await transaction.query("UPDATE carillon.devices SET registered_at = clock_timestamp()")
+                return registering
+            }
+            _ = try await registering.value
+            #expect(try await database.devices.list(user: "a").map(\.token).contains("later"))
         }
     }
 

@@ -105,6 +105,22 @@ struct TraceStoreTests {
         }
     }
 
+    @Test("a digest waits for a user once it holds an item; items that are sent on their own do not count")
+    func singles() async throws {
+        try await Samples.withStores { database in
+            var rule = DigestRule(window: .seconds(60))
+            rule.singles = 1
+            var waiting: [[NotificationID?]] = []
+            let batch = (1...2).map { Samples.notification($0, user: "a", job: "j\($0)") }
+            for notification in batch {
+                let item = DigestStore.Item(notification: notification, key: "k", rule: rule)
+                _ = try await database.digests.gather([item], now: Samples.start)
+                waiting.append(try await database.people.waiting(for: "a").map(\.notification))
+            }
+            #expect(waiting == [[], [batch[1].id]])
+        }
+    }
+
     @Test("finds the items of a job by index, without those of other jobs")
     func heldPlan() async throws {
         try await Samples.withStores { database in

@@ -17,7 +17,7 @@ package struct DeviceStore: Sendable {
     let pool: PostgresPool
     let limits: DeviceLimits
 
-    /// Registers a device.
+    /// Registers a device, at PostgreSQL's time at the latest.
     ///
     /// A device's own token moves to this user and app. FCM topics and the tokens of webhooks are
     /// only names, which several users and apps may have. Another device of the same user, app and
@@ -65,8 +65,8 @@ package struct DeviceStore: Sendable {
                     """
                     DELETE FROM carillon.devices o
                     WHERE user_id = $1 AND app = $2 AND platform = $3 AND (provider <> $5 OR token <> $6)
-                        AND \(Self.isSame(deviceID: "$8", name: "$4")) AND registered_at <= $7
-                        OR app <> $2 AND provider = $5 AND token = $6 AND \(Self.holder(of: "o")) = ''
+                        AND \(Self.isSame(deviceID: "$8", name: "$4")) AND registered_at <= least($7, now())
+                        OR app <> $2 AND provider = $5 AND token = $6 AND \(Self.otherHolder) = ''
                     RETURNING id, user_id, provider
                     """,
                     at: "$7", .removed, reason: Self.loss(to: "$1")),
@@ -156,10 +156,8 @@ package struct DeviceStore: Sendable {
         """
     }
 
-    /// The same for `row`.
-    private static func holder(of row: String) -> String {
-        Self.holder("\(row).user_id", "\(row).provider", "\(row).token")
-    }
+    /// The same for the row `o`.
+    private static let otherHolder = Self.holder("o.user_id", "o.provider", "o.token")
 
     /// The reason of the removal of device `x` by a registration of `user`.
     private static func loss(to user: String) -> String {
@@ -181,16 +179,16 @@ package struct DeviceStore: Sendable {
         WITH old AS MATERIALIZED (
             SELECT o.id, o.user_id, o.provider, o.active, o.app FROM carillon.devices o
             WHERE o.provider = $4 AND o.token = $7
-                AND \(Self.holder(of: "o")) = \(Self.holder("$2", "$4", "$7"))
-                AND (o.app = $5 OR \(Self.holder(of: "o")) = '')
+                AND \(Self.otherHolder) = \(Self.holder("$2", "$4", "$7"))
+                AND (o.app = $5 OR \(Self.otherHolder) = '')
             ORDER BY o.id FOR UPDATE
         ),
         stored AS (
             INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
                 app_version, locale, registered_at, last_used_at, created_at, silenced)
-            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, coalesce(k.created_at, $12),
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, asked.at, asked.at, coalesce(k.created_at, asked.at),
                 coalesce($13, k.silenced, false)
-            FROM (SELECT count(*) FROM old) asked
+            FROM (SELECT count(*), least($12, now()) AS at FROM old) asked
             LEFT JOIN LATERAL (
                 SELECT silenced, coalesce(created_at, registered_at) AS created_at FROM carillon.devices
                 WHERE user_id = $2 AND (id IN (SELECT id FROM old)
@@ -319,8 +317,8 @@ extension DeviceStore {
                     """
                     DELETE FROM carillon.devices o USING carillon.devices d
                     WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.provider = d.provider AND o.token = $3
-                        AND \(Self.holder(of: "o")) = \(Self.holder("d.user_id", "d.provider", "$3"))
-                        AND (o.app = d.app OR \(Self.holder(of: "o")) = '')
+                        AND \(Self.otherHolder) = \(Self.holder("d.user_id", "d.provider", "$3"))
+                        AND (o.app = d.app OR \(Self.otherHolder) = '')
                     RETURNING o.id, o.user_id, o.provider
                     """,
                     at: "$4", .removed, reason: Self.loss(to: "$2")),
@@ -339,7 +337,8 @@ extension DeviceStore {
                         created_at = coalesce(d.created_at, d.registered_at),
                         active = d.active OR coalesce($3 <> d.token, false),
                         deactivated_reason = CASE WHEN $3 <> d.token THEN NULL ELSE d.deactivated_reason END,
-                        last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
+                        last_used_at = least($5, now()),
+                        registered_at = CASE WHEN $3 <> d.token THEN least($5, now()) ELSE d.registered_at END
                     WHERE d.id = $1 AND d.user_id = $2
                     RETURNING \(DeviceColumns.list)
                 ),

@@ -40,8 +40,8 @@ package struct PeopleStore: Sendable {
 
     /// A postponed step of a notification, a digest, or a scheduled job for the user alone.
     package struct Waiting: Sendable, Equatable {
-        /// The notification, the one that was snoozed, or the digest's first item; nil for another
-        /// scheduled job.
+        /// The notification, the one that was snoozed, or the digest's first held item; nil for
+        /// another scheduled job.
         package let notification: NotificationID?
         /// A ``FollowUp``, `summary`, `snooze` or `schedule`.
         package let kind: String
@@ -129,11 +129,12 @@ package struct PeopleStore: Sendable {
             SELECT notification_id, kind, due_at, reason, NULL::text FROM carillon.follow_ups
             WHERE user_id = $1 AND NOT \(FollowUpStore.isUnderWay)
             UNION ALL
-            SELECT (
-                SELECT i.notification_id FROM carillon.digest_items i WHERE i.digest_id = d.id
+            SELECT h.notification_id, 'summary', d.due_at, 'digest', NULL FROM carillon.digests d
+            CROSS JOIN LATERAL (
+                SELECT i.notification_id FROM carillon.digest_items i WHERE i.digest_id = d.id AND NOT i.is_single
                 ORDER BY i.notification_id LIMIT 1
-            ), 'summary', d.due_at, 'digest', NULL FROM carillon.digests d
-            WHERE d.user_id = $1 AND d.state = 'open' AND d.count > 0
+            ) h
+            WHERE d.user_id = $1 AND d.state = 'open'
             UNION ALL
             SELECT NULL, 'schedule', due_at, NULL, job_id FROM carillon.schedules
             WHERE user_id = $1 AND state = 'waiting'

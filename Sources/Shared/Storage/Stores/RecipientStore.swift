@@ -31,14 +31,11 @@ package struct RecipientStore: Sendable {
         }
     }
 
-    private static let joins = PreferenceColumns.joins(
-        user: "k.user_id", type: "k.type", category: "'\(PreferenceKey.categoryPrefix)' || k.category")
-
     private static let preferencesSQL = """
         SELECT (k.n - 1)::int4, \(PreferenceColumns.list),
-            CASE WHEN k.localised AND s.locale IS NULL THEN \(PreferenceColumns.deviceLocale(of: "k.user_id")) END
+            CASE WHEN k.localised AND s.locale IS NULL THEN \(PreferenceColumns.deviceLocale) END
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, type, category, localised, n)
-        \(Self.joins)
+        \(PreferenceColumns.joins(type: "k.type", category: "'\(PreferenceKey.categoryPrefix)' || k.category"))
         WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
         """
 
@@ -98,25 +95,24 @@ enum PreferenceColumns {
     /// The number of columns in ``list``.
     static let count = 14
 
-    /// Joins preferences and settings, given expressions for user, type and category key.
-    static func joins(user: String, type: String, category: String) -> String {
+    /// Joins preferences and settings of the user of the row `k`, given expressions for type and
+    /// category key.
+    static func joins(type: String, category: String) -> String {
         """
-        LEFT JOIN carillon.preferences p ON p.user_id = \(user) AND p.type = \(type)
-        LEFT JOIN carillon.preferences c ON c.user_id = \(user) AND c.type = \(category)
-        LEFT JOIN carillon.user_settings s ON s.user_id = \(user)
+        LEFT JOIN carillon.preferences p ON p.user_id = k.user_id AND p.type = \(type)
+        LEFT JOIN carillon.preferences c ON c.user_id = k.user_id AND c.type = \(category)
+        LEFT JOIN carillon.user_settings s ON s.user_id = k.user_id
         """
     }
 
-    /// The locale of the device used last, given an expression for the user.
-    static func deviceLocale(of user: String) -> String {
-        """
+    /// The locale of the device that the user of the row `k` used last.
+    static let deviceLocale = """
         (
             SELECT d.locale FROM carillon.devices d
-            WHERE d.user_id = \(user) AND d.active AND d.locale IS NOT NULL
+            WHERE d.user_id = k.user_id AND d.active AND d.locale IS NOT NULL
             ORDER BY d.last_used_at DESC, d.id LIMIT 1
         )
         """
-    }
 
     /// Reads preferences and settings whose columns begin at `first`; leaves out an invalid
     /// address.

@@ -87,7 +87,8 @@ package struct UserStore: Sendable {
         return registrations
     }
 
-    /// Records when users were last seen; an older time changes nothing.
+    /// Records when users were last seen, at PostgreSQL's time at the latest; an older time changes
+    /// nothing.
     ///
     /// Stores nothing for unknown users, such as one erased while a socket was open.
     package func markSeen(_ sightings: [(user: String, at: Timestamp)]) async throws(PostgresError) {
@@ -96,7 +97,7 @@ package struct UserStore: Sendable {
         for (user, at) in sightings { last[ExactText(user), default: at] = max(last[ExactText(user)] ?? at, at) }
         try await self.pool.query(
             """
-            UPDATE carillon.users AS u SET last_seen = greatest(u.last_seen, known.at)
+            UPDATE carillon.users AS u SET last_seen = greatest(u.last_seen, least(known.at, now()))
             FROM (
                 SELECT k.user_id, s.at FROM unnest($1, $2) AS s (user_id, at) JOIN carillon.users k USING (user_id)
                 ORDER BY k.user_id COLLATE "C" FOR NO KEY UPDATE OF k
