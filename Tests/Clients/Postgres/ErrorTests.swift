@@ -34,7 +34,8 @@ struct ErrorTests {
         try await TestDatabase.with(isMigrated: false) { database async throws in
             // The copies share their memory.
             let part = PostgresValue.text(String(repeating: "x", count: 1 << 27))
-            await #expect(throws: PostgresError(.server, sqlState: "54000")) {
+            let refusal = PostgresError(.server, "the parameters have 1 GB or more", sqlState: "54000")
+            await #expect(throws: refusal) {
                 try await database.pool.run([PostgresStatement("SELECT 1", Array(repeating: part, count: 8))])
             }
             #expect(try await database.pool.query("SELECT 1").count == 1)
@@ -55,7 +56,6 @@ struct ErrorTests {
             #expect(unique.table == "people")
             #expect(unique.isRefusal)
             #expect(!unique.description.contains("424242"))
-            #expect(!unique.description.contains(".swift") && unique.debugDescription.contains(".swift:"))
 
             let check = try #require(await pool.failure(of: Self.insert, .int8(2), .text("secret-and-long")))
             #expect(check.sqlState == "23514")

@@ -7,7 +7,7 @@ import CLibpq
 ///
 /// Carries the SQLSTATE and the names of what was violated. The server's message, its detail and
 /// the parameters are left out: they repeat values.
-package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
+package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kind of failure, which also tells whether the statements may have run.
     package enum Code: String, Sendable {
         /// No connection before the deadline; nothing was sent.
@@ -37,8 +37,6 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     let column: String?
     /// Our own message, or the network's.
     let message: String?
-    /// The file and line that created the error.
-    private let place: String
 
     package init(
         _ code: Code,
@@ -46,9 +44,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         sqlState: String? = nil,
         constraint: String? = nil,
         table: String? = nil,
-        column: String? = nil,
-        file: StaticString = #fileID,
-        line: UInt = #line
+        column: String? = nil
     ) {
         self.code = code
         self.sqlState = sqlState
@@ -56,11 +52,10 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         self.table = table
         self.column = column
         self.message = message
-        self.place = "\(file):\(line)"
     }
 
     /// Creates the error that a failed result reports.
-    init(result: OpaquePointer, file: StaticString = #fileID, line: UInt = #line) {
+    init(result: OpaquePointer) {
         func field(_ code: UInt8) -> String? {
             PQresultErrorField(result, CInt(code)).map { String(cString: $0) }
         }
@@ -71,9 +66,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
             sqlState: sqlState,
             constraint: field(UInt8(ascii: "n")),
             table: field(UInt8(ascii: "t")),
-            column: field(UInt8(ascii: "c")),
-            file: file,
-            line: line
+            column: field(UInt8(ascii: "c"))
         )
     }
 
@@ -108,12 +101,5 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         if let column { parts.append("column \(column)") }
         let facts = parts.joined(separator: " ")
         return self.message.map { "\(facts): \($0)" } ?? facts
-    }
-
-    /// The description with the source location.
-    package var debugDescription: String { "\(self.description) (\(self.place))" }
-
-    package static func == (left: PostgresError, right: PostgresError) -> Bool {
-        left.code == right.code && left.sqlState == right.sqlState && left.constraint == right.constraint
     }
 }

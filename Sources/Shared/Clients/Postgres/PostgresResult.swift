@@ -104,10 +104,6 @@ package struct PostgresRow: Sendable {
         self.isNull(column) ? nil : try self.bool(column)
     }
 
-    package func float8(_ column: Int) throws(PostgresError) -> Double {
-        Double(bitPattern: try self.fixed(column, as: UInt64.self))
-    }
-
     /// Returns a time in microseconds since 1970.
     package func timestamptz(_ column: Int) throws(PostgresError) -> Int64 {
         PostgresEpoch.toUnix(try self.int8(column))

@@ -164,11 +164,6 @@ package struct PostgresArray: Sendable {
         for text in texts { self.append(text) }
     }
 
-    package init(uuids: [(UInt64, UInt64)]) {
-        self.init(.uuid, capacity: uuids.count)
-        for uuid in uuids { self.append(uuid: uuid) }
-    }
-
     fileprivate var size: Int { self.elements.count }
 
     package mutating func appendNull() {

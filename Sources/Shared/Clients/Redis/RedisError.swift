@@ -4,7 +4,7 @@
 /// The failure of a Redis call.
 ///
 /// Holds at most the server's message, never a key, an argument or a password.
-package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
+package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kind of failure, which also tells whether the command may have run.
     package enum Code: String, Sendable {
         /// No connection before the deadline, or a server that cannot serve now; the command did
@@ -34,18 +34,10 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
     package let code: Code
     /// The server's or the network's message.
     package let message: String?
-    /// The file and line that created the error.
-    private let place: String
 
-    package init(
-        _ code: Code,
-        _ message: String? = nil,
-        file: StaticString = #fileID,
-        line: UInt = #line
-    ) {
+    package init(_ code: Code, _ message: String? = nil) {
         self.code = code
         self.message = message
-        self.place = "\(file):\(line)"
     }
 
     /// Answers of a server that cannot run a command now, such as a replica, or one that loads data
@@ -55,9 +47,9 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
     ]
 
     /// Creates the error that a server answered.
-    init(reply message: String, file: StaticString = #fileID, line: UInt = #line) {
+    init(reply message: String) {
         let word = message.prefix { $0 != " " }
-        self.init(Self.unavailable.contains(word) ? .unavailable : .server, message, file: file, line: line)
+        self.init(Self.unavailable.contains(word) ? .unavailable : .server, message)
     }
 
     /// Whether a replica refused a write.
@@ -82,12 +74,5 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
 
     package var description: String {
         "redis \(self.code.rawValue)" + (self.message.map { ": \($0)" } ?? "")
-    }
-
-    /// The description with the source location.
-    package var debugDescription: String { "\(self.description) (\(self.place))" }
-
-    package static func == (left: RedisError, right: RedisError) -> Bool {
-        left.code == right.code && left.message == right.message
     }
 }

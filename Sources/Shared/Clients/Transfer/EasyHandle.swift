@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CCurl
+import Core
 import Glibc
 
 /// A libcurl handle and the memory it refers to, reused for one request after the other.
@@ -379,10 +380,6 @@ private nonisolated func seekBody(_ context: UnsafeMutableRawPointer?, _ offset:
 }
 
 extension Duration {
-    /// Whole milliseconds for libcurl, clamped to `Int32.max`.
-    var milliseconds: Int {
-        let (seconds, attoseconds) = self.components
-        guard seconds < Int64(Int32.max / 1_000) else { return Int(Int32.max) }
-        return Int(seconds) * 1_000 + Int(attoseconds / 1_000_000_000_000_000)
-    }
+    /// Whole milliseconds for libcurl, clamped to `Int32`.
+    var milliseconds: Int { Int(Int32(clamping: self.inMilliseconds)) }
 }

@@ -113,9 +113,9 @@ package final class TransferClient: Sendable {
     /// Cancelling the task ends the transfer as `cancelled` and resets its stream.
     package func perform(_ request: TransferRequest) async -> TransferOutcome {
         let start = ContinuousClock.now
-        guard let origin = request.origin else { return self.refuseInvalid() }
+        guard let origin = request.origin else { return .unanswered(TransferFailure(.invalidRequest)) }
         guard let resolver = self.resolver else { return await self.send(request, origin: origin, start: start) }
-        guard let target = TransferTarget(origin: origin) else { return self.refuseInvalid() }
+        guard let target = TransferTarget(origin: origin) else { return .unanswered(TransferFailure(.invalidRequest)) }
         if target.isAddress { return await self.send(request, origin: origin, start: start) }
         if let failure = self.mailbox.reserve() { return .unanswered(failure) }
         let limit = min(self.connectTimeout, request.timeout)
@@ -129,11 +129,6 @@ package final class TransferClient: Sendable {
         var resolved = request
         resolved.resolution = target.resolution(addresses)
         return await self.send(resolved, origin: origin, start: start, isReserved: true)
-    }
-
-    private func refuseInvalid() -> TransferOutcome {
-        self.mailbox.countInvalid()
-        return .unanswered(TransferFailure(.invalidRequest))
     }
 
     /// Hands the request over to the thread; the deadline counts from `start`.
@@ -159,7 +154,7 @@ package final class TransferClient: Sendable {
         }
     }
 
-    /// The current and total numbers of requests.
+    /// The current numbers of requests.
     func snapshot() -> TransferSnapshot { self.mailbox.snapshot }
 
     /// Ends all transfers as `shutdown`, closes the connections and returns when the thread has
@@ -171,18 +166,12 @@ package final class TransferClient: Sendable {
     }
 }
 
-/// The current and total numbers of a ``TransferClient``'s requests.
+/// The current numbers of a ``TransferClient``'s requests.
 struct TransferSnapshot: Sendable, Equatable {
     /// In flight in libcurl.
     var inFlight = 0
     /// Waiting for a host's addresses or in our queue.
     var waiting = 0
-    /// Answered, with any status.
-    var completed = 0
-    /// Ended without an answer, refused ones included.
-    var failed = 0
-    /// Refused because too many waited.
-    var refused = 0
 }
 
 /// The reason why a ``TransferClient`` could not start.
@@ -198,18 +187,11 @@ package struct TransferError: Error, Sendable, Equatable, CustomStringConvertibl
 
     package let code: Code
     package let message: String
-    /// The file and line that created the error.
-    package let place: String
 
-    init(_ code: Code, _ message: String, file: StaticString = #fileID, line: UInt = #line) {
+    init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message
-        self.place = "\(file):\(line)"
     }
 
-    package var description: String { "transfer \(self.code.rawValue): \(self.message) (\(self.place))" }
-
-    package static func == (left: TransferError, right: TransferError) -> Bool {
-        left.code == right.code && left.message == right.message
-    }
+    package var description: String { "transfer \(self.code.rawValue): \(self.message)" }
 }

@@ -227,9 +227,7 @@ final class TransferLoop {
     /// Answers the callers; frees their places first, so that an immediate next request finds room.
     private func publish() {
         guard !self.results.isEmpty else { return }
-        var failed = 0
-        for case (_, .unanswered) in self.results { failed += 1 }
-        self.mailbox.settle(completed: self.results.count - failed, failed: failed, inFlight: self.inFlight)
+        self.mailbox.settle(self.results.count, inFlight: self.inFlight)
         for (ticket, outcome) in self.results { ticket.finish(outcome) }
         self.results.removeAll(keepingCapacity: true)
     }

@@ -70,7 +70,7 @@ final class TransferMailbox: Sendable {
         var isGone = false
         /// Accepted requests without an answer.
         var unfinished = 0
-        var snapshot = TransferSnapshot()
+        var inFlight = 0
         var shutdownWaiters: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -87,9 +87,7 @@ final class TransferMailbox: Sendable {
 
     var snapshot: TransferSnapshot {
         self.state.withLock { state in
-            var snapshot = state.snapshot
-            snapshot.waiting = state.unfinished - snapshot.inFlight
-            return snapshot
+            TransferSnapshot(inFlight: state.inFlight, waiting: state.unfinished - state.inFlight)
         }
     }
 
@@ -101,7 +99,7 @@ final class TransferMailbox: Sendable {
         self.state.withLock { self.reserve(&$0) }
     }
 
-    /// Frees a reserved place and counts its request as failed; returns the failure to answer with.
+    /// Frees a reserved place; returns the failure to answer with.
     func withdraw(_ failure: TransferFailure) -> TransferFailure {
         self.state.withLock { self.withdraw(failure, &$0) }
     }
@@ -121,32 +119,15 @@ final class TransferMailbox: Sendable {
     }
 
     private func reserve(_ state: inout State) -> TransferFailure? {
-        let refusal: TransferFailure.Reason? =
-            if state.isStopping {
-                .shutdown
-            } else if state.unfinished >= self.maximumUnfinished {
-                .overloaded
-            } else {
-                nil
-            }
-        if let refusal {
-            state.snapshot.failed += 1
-            if refusal == .overloaded { state.snapshot.refused += 1 }
-            return TransferFailure(refusal)
-        }
+        if state.isStopping { return TransferFailure(.shutdown) }
+        guard state.unfinished < self.maximumUnfinished else { return TransferFailure(.overloaded) }
         state.unfinished += 1
         return nil
     }
 
     private func withdraw(_ failure: TransferFailure, _ state: inout State) -> TransferFailure {
         state.unfinished -= 1
-        state.snapshot.failed += 1
         return state.isStopping ? TransferFailure(.shutdown) : failure
-    }
-
-    /// Counts a request that was too invalid to hand over.
-    func countInvalid() {
-        self.state.withLock { $0.snapshot.failed += 1 }
     }
 
     /// Reports that some ticket was cancelled; the thread finds out which.
@@ -197,19 +178,17 @@ final class TransferMailbox: Sendable {
     /// Returns whether the thread may sleep; if so, the next caller wakes it.
     func fallAsleep(inFlight: Int) -> Bool {
         self.state.withLock { state in
-            state.snapshot.inFlight = inFlight
+            state.inFlight = inFlight
             state.isAsleep = state.arrivals.isEmpty && !state.hasCancellations && !state.isStopping
             return state.isAsleep
         }
     }
 
-    /// Frees the places of tickets that are about to be answered.
-    func settle(completed: Int, failed: Int, inFlight: Int) {
+    /// Frees the places of `count` tickets that are about to be answered.
+    func settle(_ count: Int, inFlight: Int) {
         self.state.withLock { state in
-            state.unfinished -= completed + failed
-            state.snapshot.inFlight = inFlight
-            state.snapshot.completed += completed
-            state.snapshot.failed += failed
+            state.unfinished -= count
+            state.inFlight = inFlight
         }
     }
 

@@ -86,7 +86,7 @@ package final class MailClient: Sendable {
         }
     }
 
-    /// The current and total numbers of messages.
+    /// The numbers of messages and connections.
     func snapshot() -> MailSnapshot { self.pool.snapshot }
 
     /// Ends messages in flight as `shutdown` and refuses new ones.
@@ -95,7 +95,7 @@ package final class MailClient: Sendable {
     }
 }
 
-/// The current and total numbers of a ``MailClient``.
+/// The numbers of a ``MailClient``'s messages and connections.
 struct MailSnapshot: Sendable, Equatable {
     /// The open connections, each with a thread.
     var connections = 0
@@ -103,8 +103,4 @@ struct MailSnapshot: Sendable, Equatable {
     var waiting = 0
     /// The connections opened so far.
     var opened = 0
-    /// The messages that the relay answered, with any code.
-    var answered = 0
-    /// The messages that ended without an answer.
-    var failed = 0
 }

@@ -19,7 +19,7 @@ final class MailPool: Sendable {
         }
     }
 
-    private struct State {
+    private struct State: ~Copyable {
         var waiting = FairQueue<MailTicket>(share: .max)
         /// A lower bound of the waiting tickets' turn deadlines.
         var nextExpiry: ContinuousClock.Instant?
@@ -78,7 +78,7 @@ final class MailPool: Sendable {
             return .newThread
         }
         switch place {
-        case .refused(let reason): self.settle(ticket, .unanswered(TransferFailure(reason)))
+        case .refused(let reason): ticket.finish(.unanswered(TransferFailure(reason)))
         case .idle(let worker): worker.bell.ring()
         case .queue: break
         case .newThread: self.startThread()
@@ -89,7 +89,7 @@ final class MailPool: Sendable {
     func cancel(_ ticket: MailTicket) {
         ticket.cancel()
         let taken = self.state.withLock { $0.waiting.removeAll { $0 === ticket } }
-        for ticket in taken { self.settle(ticket, .unanswered(TransferFailure(.cancelled))) }
+        for ticket in taken { ticket.finish(.unanswered(TransferFailure(.cancelled))) }
     }
 
     /// Refuses new messages and ends the threads.
@@ -100,7 +100,7 @@ final class MailPool: Sendable {
             return (state.waiting.removeAll { _ in true }, state.idle)
         }
         for worker in idle { worker.bell.ring() }
-        for ticket in waiting { self.settle(ticket, .unanswered(TransferFailure(.shutdown))) }
+        for ticket in waiting { ticket.finish(.unanswered(TransferFailure(.shutdown))) }
     }
 
     /// Fails waiting tickets whose turn deadline has passed; higher priorities may keep them
@@ -119,14 +119,7 @@ final class MailPool: Sendable {
             state.nextExpiry = next.map { max($0, now.advanced(by: .milliseconds(100))) }
             return expired
         }
-        for ticket in expired { self.settle(ticket, .unanswered(TransferFailure(.noTurn))) }
-    }
-
-    private func settle(_ ticket: MailTicket, _ outcome: MailOutcome) {
-        self.state.withLock { state in
-            if case .answered = outcome { state.snapshot.answered += 1 } else { state.snapshot.failed += 1 }
-        }
-        ticket.finish(outcome)
+        for ticket in expired { ticket.finish(.unanswered(TransferFailure(.noTurn))) }
     }
 
     // MARK: Threads
@@ -139,7 +132,7 @@ final class MailPool: Sendable {
             state.snapshot.connections -= 1
             return state.snapshot.connections == 0 ? state.waiting.removeAll { _ in true } : []
         }
-        for ticket in stranded { self.settle(ticket, .unanswered(TransferFailure(.other))) }
+        for ticket in stranded { ticket.finish(.unanswered(TransferFailure(.other))) }
     }
 
     private func work(_ worker: Worker) {
@@ -150,11 +143,11 @@ final class MailPool: Sendable {
             let now = ContinuousClock.now
             guard now < ticket.turnDeadline, !ticket.isCancelled else {
                 let reason: TransferFailure.Reason = ticket.isCancelled ? .cancelled : .noTurn
-                self.settle(ticket, .unanswered(TransferFailure(reason)))
+                ticket.finish(.unanswered(TransferFailure(reason)))
                 continue
             }
             guard ticket.request.mayStart?() ?? true else {
-                self.settle(ticket, .unanswered(TransferFailure(.fenced)))
+                ticket.finish(.unanswered(TransferFailure(.fenced)))
                 continue
             }
             if handle == nil {
@@ -163,7 +156,7 @@ final class MailPool: Sendable {
             }
             guard let handle else {
                 self.logger.error("libcurl could not create a handle")
-                self.settle(ticket, .unanswered(TransferFailure(.other)))
+                ticket.finish(.unanswered(TransferFailure(.other)))
                 continue
             }
             let outcome = handle.send(ticket.request, remaining: now.duration(to: ticket.deadline)) {
@@ -198,7 +191,7 @@ final class MailPool: Sendable {
             state.idle.append(worker)
             return nil
         }
-        if let done { self.settle(done.ticket, done.outcome) }
+        if let done { done.ticket.finish(done.outcome) }
         if let taken { return taken }
         _ = worker.bell.wait(milliseconds: self.configuration.idleTime.milliseconds)
         return self.state.withLock { state in
