@@ -3,6 +3,7 @@
 
 import Core
 import Logging
+import Operations
 import ServiceLifecycle
 import Storage
 

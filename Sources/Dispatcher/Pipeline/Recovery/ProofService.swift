@@ -5,6 +5,7 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import Operations
 import ServiceLifecycle
 import Storage
 

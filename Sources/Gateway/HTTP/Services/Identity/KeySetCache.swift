@@ -5,6 +5,7 @@ import Core
 import CoreMetrics
 import Logging
 import Metrics
+import Operations
 import ServiceLifecycle
 import Synchronization
 
@@ -49,7 +50,7 @@ package final class KeySetCache: Service {
     private let uptime: @Sendable () -> ContinuousClock.Instant
     private let logger: Logger
     private let state: Mutex<State>
-    private let bell = Bell()
+    private let alarm = Alarm()
 
     /// - Parameters:
     ///   - initial: a set that was read before; nil for none.
@@ -117,7 +118,7 @@ package final class KeySetCache: Service {
                 state.waiters.append(continuation)
                 return (true, !state.isReading)
             }
-            if mustRing { self.bell.ring() }
+            if mustRing { self.alarm.ring() }
             if !mustWait { continuation.resume() }
         }
     }
@@ -127,9 +128,10 @@ package final class KeySetCache: Service {
     /// Refreshes the set until the service ends.
     package func run() async throws {
         await cancelWhenGracefulShutdown {
-            while !Task.isCancelled {
-                await self.bell.wait(atMost: self.state.withLock { $0.pause })
-                if !Task.isCancelled { await self.refresh() }
+            while true {
+                await self.alarm.wait(atMost: self.state.withLock { $0.pause })
+                if Task.isCancelled || Task.isShuttingDownGracefully { return }
+                await self.refresh()
             }
         }
         self.finish()
@@ -194,64 +196,6 @@ package final class KeySetCache: Service {
             return state.waiters
         }
         for waiter in waiters { waiter.resume() }
-    }
-}
-
-/// Wakes one waiting task early; a ring without a waiter is kept once.
-final class Bell: Sendable {
-    private struct State {
-        var isRung = false
-        var sleeper: CheckedContinuation<Void, Never>?
-    }
-
-    private let state = Mutex(State())
-
-    func ring() {
-        let sleeper = self.state.withLock { state in
-            defer { state.sleeper = nil }
-            state.isRung = state.sleeper == nil
-            return state.sleeper
-        }
-        sleeper?.resume()
-    }
-
-    /// Waits until a ring, the time limit or cancellation; only one caller may wait at a time.
-    func wait(atMost limit: Duration) async {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.sleep() }
-            group.addTask {
-                // The time limit of the wait.
-                try? await Task.sleep(for: limit)
-                self.wake()
-            }
-            await group.next()
-            group.cancelAll()
-            // Wake again, in case the waiter suspended after the time limit and before the
-            // cancellation.
-            self.wake()
-        }
-    }
-
-    private func sleep() async {
-        await withCheckedContinuation { continuation in
-            let mustWait = self.state.withLock { state in
-                guard !state.isRung, !Task.isCancelled else {
-                    state.isRung = false
-                    return false
-                }
-                state.sleeper = continuation
-                return true
-            }
-            if !mustWait { continuation.resume() }
-        }
-    }
-
-    private func wake() {
-        let sleeper = self.state.withLock { state in
-            defer { state.sleeper = nil }
-            return state.sleeper
-        }
-        sleeper?.resume()
     }
 }
 

@@ -5,6 +5,7 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import Operations
 import ServiceLifecycle
 import Sockets
 import Storage
@@ -22,7 +23,7 @@ package final class RevocationRegister: Sendable {
     private let live: Live
     private let logger: Logger
     private let ledger: Mutex<RevocationLedger>
-    private let bell = Bell()
+    private let alarm = Alarm()
 
     package init(
         store: RevocationStore,
@@ -96,12 +97,12 @@ package final class RevocationRegister: Sendable {
 
     /// Wakes the reader of changes.
     func wake() {
-        self.bell.ring()
+        self.alarm.ring()
     }
 
     /// Waits for a possible change.
     func wait(atMost limit: Duration) async {
-        await self.bell.wait(atMost: limit)
+        await self.alarm.wait(atMost: limit)
     }
 
     /// Reads at most one page of changes; only one caller at a time.
@@ -226,7 +227,7 @@ package struct RevocationService: Service {
             var recent: [(revocation: RevocationStore.Revocation, until: ContinuousClock.Instant)] = []
             var isFailing = false
             var cleanAt = ContinuousClock.now
-            while !Task.isCancelled {
+            while !Task.isCancelled, !Task.isShuttingDownGracefully {
                 let now = ContinuousClock.now
                 do {
                     recent += try await self.load().map { ($0, now + Self.aftermath) }

@@ -10,7 +10,7 @@ import Synchronization
 /// Neither Redis nor PostgreSQL signals that a moment has come. A process notes when the work that
 /// it postponed is due, and its service sleeps until then. At its longest interval, the service
 /// also finds the work of processes that died.
-final class Alarm: Sendable {
+package final class Alarm: Sendable {
     private struct State {
         /// The earliest moment that was noted since the last wait ended.
         var moment: Timestamp?
@@ -20,8 +20,13 @@ final class Alarm: Sendable {
 
     private let state = Mutex(State())
 
+    package init() {}
+
+    /// Ends the wait, or the next one, at once.
+    package func ring() { self.note(Timestamp(seconds: 0)) }
+
     /// Notes that work is due at a moment; one in the past ends the wait at once.
-    func note(_ moment: Timestamp) {
+    package func note(_ moment: Timestamp) {
         self.state.withLock { state in
             if let noted = state.moment, noted <= moment { return }
             state.moment = moment
@@ -37,9 +42,11 @@ final class Alarm: Sendable {
     ///   - shortest: how long to wait in any case, so that work gathers.
     ///   - longest: how long to wait if no moment comes.
     ///   - now: the clock of the moments.
-    func wait(atLeast shortest: Duration, atMost longest: Duration, now: @Sendable () -> Timestamp) async {
+    package func wait(
+        atLeast shortest: Duration = .zero, atMost longest: Duration, now: @Sendable () -> Timestamp = Timestamp.now
+    ) async {
         let start = ContinuousClock.now
-        while isRunning {
+        while !Task.isShuttingDownGracefully, !Task.isCancelled {
             let passed = ContinuousClock.now - start
             guard let sleep = self.sleep(atLeast: shortest - passed, atMost: longest - passed, now: now()) else {
                 break
@@ -75,25 +82,4 @@ final class Alarm: Sendable {
             return sleep
         }
     }
-}
-
-/// The alarms of a dispatcher's services.
-struct Alarms: Sendable {
-    /// The deadlines of awaited proofs.
-    let proofs = Alarm()
-    /// Retries and deliveries that were held back.
-    let retries = Alarm()
-    /// Webhooks whose events wait.
-    let webhooks = Alarm()
-    /// Jobs that were moved aside.
-    let overflows = Alarm()
-    /// Makes ``DueService`` look, which rings the alarms below.
-    let due = Alarm()
-    /// One for each lane, by rank.
-    let schedules = Lane.allCases.map { _ in Alarm() }
-    let followUps = Alarm()
-    let digests = Alarm()
-    let replays = Alarm()
-    /// One for each loop of ``BroadcastService``.
-    let broadcasts = (0..<BroadcastService.loops).map { _ in Alarm() }
 }

@@ -1,16 +1,15 @@
 // Carillon · AlarmTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+import Operations
 import Support
 import Testing
-
-@testable import Core
-@testable import Pipeline
 
 /// The waits of services that sleep until something is due.
 @Suite(.timeLimit(.minutes(10)))
 struct AlarmTests {
-    private static let now = TestDispatcher.now
+    private static let now = Timestamp(seconds: 1_795_000_000)
     private static let never: Duration = .seconds(3_600)
 
     /// Waits as a service does, by a clock that stands still.
@@ -27,6 +26,17 @@ struct AlarmTests {
         #expect(await waiter.staysWaiting())
         alarm.note(Self.now)
         await waiter.finish()
+    }
+
+    @Test("a ring ends a running wait, and without one the next")
+    func rung() async {
+        let alarm = Alarm()
+        let waiter = Waiter { await alarm.wait(atMost: Self.never) }
+        #expect(await waiter.staysWaiting())
+        alarm.ring()
+        await waiter.finish()
+        alarm.ring()
+        await alarm.wait(atMost: Self.never)
     }
 
     @Test("noting a due moment ends the next wait")
