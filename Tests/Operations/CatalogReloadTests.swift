@@ -195,7 +195,8 @@ struct CatalogRegisterTests {
 
     @Test("a catalog without a file cannot be reloaded")
     func memory() throws {
-        let register = CatalogRegister(try Catalog([NotificationType(name: "a")])) { Timestamp(seconds: 1) }
+        let catalog = try CatalogParser.parse([("c.yaml", "types: {a: {}}")])
+        let register = CatalogRegister(catalog) { Timestamp(seconds: 1) }
         #expect(try register.reload() == .unchanged)
         #expect(register.entry.loadedAt == Timestamp(seconds: 1))
     }

@@ -19,7 +19,7 @@ struct PrometheusTests {
     func numbers() {
         self.registry.makeCounter(label: "carillon.jobs", dimensions: [("lane", "normal")]).increment(by: 2)
         self.registry.makeCounter(label: "carillon.jobs", dimensions: [("lane", "bulk")]).increment(by: 40)
-        self.registry.makeFloatingPointCounter(label: "carillon.cpu", dimensions: []).increment(by: 1.5)
+        self.registry.makeMeter(label: "carillon.cpu", dimensions: []).set(1.5)
         self.registry.makeRecorder(label: "carillon.depth", dimensions: [], aggregate: false).record(Int64(-3))
         let meter = self.registry.makeMeter(label: "carillon.open-sockets", dimensions: [])
         meter.set(Int64(5))
@@ -27,7 +27,7 @@ struct PrometheusTests {
         meter.decrement(by: 3)
         #expect(
             self.registry.render() == """
-                # TYPE carillon_cpu counter
+                # TYPE carillon_cpu gauge
                 carillon_cpu 1.5
                 # TYPE carillon_depth gauge
                 carillon_depth -3

@@ -98,22 +98,15 @@ struct SendTestCommand: AsyncParsableCommand {
 
     /// Sends a request for a target to a dispatcher, and returns its answer.
     private func ask(_ target: [JSONMember], _ redis: RedisClient) async throws -> JSONValue {
-        let id = RandomName.make()
-        var members = [JSONMember("id", .string(id)), JSONMember("user", .string(self.user))] + target
+        var members = [JSONMember("user", .string(self.user))] + target
         for case (let name, .some(let text)) in [("title", self.title), ("body", self.body)] {
             members.append(JSONMember(name, .string(text)))
         }
-        let sends = Live(redis).testSends
-        let request = JSONWriter.bytes(of: .object(members))
-        guard try await sends.ask(request) else {
-            throw CommandFailure(ExitStatus.unavailable, "too many test sends wait; is a dispatcher running?")
-        }
-        switch try await sends.waitForAnswer(id, to: request) {
-        case .answered(let text): return try JSONParser.parse(text)
-        case .unanswered:
-            throw CommandFailure(
-                ExitStatus.unavailable, "a dispatcher took it and has not answered; it may have been sent")
-        case .untaken: throw CommandFailure(ExitStatus.unavailable, "no dispatcher took it; is one running?")
+        do {
+            let answer = try await Live(redis).testSends.send(members)
+            return try JSONParser.parse(answer)
+        } catch let failure as TestSends.Failure {
+            throw CommandFailure(ExitStatus.unavailable, failure.rawValue)
         }
     }
 

@@ -79,20 +79,14 @@ struct SimulateCommand: AsyncParsableCommand {
                 let answer = try await CommandClients.withRedis(configuration) { redis in
                     let live = try await Live.installed(on: redis)
                     return try await CommandClients.withDatabase(database) { pool in
-                        if try await !Database(pool).people.has(self.user) {
+                        let database = Database(pool)
+                        if try await !database.people.has(self.user) {
                             Terminal.error("dispatcher: there is no user \(self.user); a new one would get this")
                         }
-                        return try await JobSimulation(
-                            catalog: catalog,
-                            recipients: Database(pool).recipients,
-                            topics: Database(pool).topics,
-                            digests: Database(pool).digests,
-                            presence: PresenceRegistry(live),
-                            providers: live.providerBoard,
-                            usage: live.usageCaps,
-                            zones: zones,
-                            defaultZone: zone
-                        ).answer(asked, now: .now())
+                        let simulation = JobSimulation(
+                            database: database, live: live, presence: PresenceRegistry(live), catalog: catalog,
+                            zones: zones, defaultZone: zone)
+                        return try await simulation.answer(asked, now: .now())
                     }
                 }
                 if self.output.json { Terminal.object { answer.write(to: &$0) } } else { Self.show(answer) }

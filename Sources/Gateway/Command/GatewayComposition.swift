@@ -366,8 +366,7 @@ private struct GatewayDoor {
 
     private func router(_ api: APIServices) -> Router<APIContext> {
         APIRouter.make(api, errors: CompatibilityRouter.errors) { router, services in
-            CompatibilityRouter.add(
-                to: router, services: services, defaults: .init(environment: self.settings.apnsEnvironment))
+            CompatibilityRouter.add(to: router, services: services, environment: self.settings.apnsEnvironment)
             WebRouter.add(to: router)
         }
     }

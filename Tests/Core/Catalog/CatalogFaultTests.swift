@@ -183,17 +183,6 @@ struct CatalogFaultTests {
         #expect(Self.fault(text) == "c.yaml:\(line): \(key) is defined twice")
     }
 
-    @Test("refuses a type or a code that is defined twice")
-    func duplicates() {
-        let type = NotificationType(name: "t")
-        #expect(throws: CatalogFaults([CatalogFault("type t is defined twice")])) { try Catalog([type, type]) }
-        var one = NotificationType(name: "a")
-        var other = NotificationType(name: "b")
-        one.code = 7
-        other.code = 7
-        #expect(throws: CatalogFaults([CatalogFault("code 7 belongs to two types")])) { try Catalog([one, other]) }
-    }
-
     @Test("reports all faults of all files at once, collisions with both places")
     func all() {
         let one = """

@@ -324,6 +324,7 @@ struct TopicTests {
           "team/*/secret": {}
           team/board: {open: false}
           "*x*y": {open: true}
+          caf\u{e9}: {open: true}
         """
 
     @Test(
@@ -331,7 +332,8 @@ struct TopicTests {
         arguments: [
             ("news", true), ("news2", false), ("new", false), ("", false), ("team/", true), ("team/blue", true),
             ("team/blue/green", true), ("team/blue/secret", false), ("team/board", false), ("team", false),
-            ("xy", true), ("axxbyy", true), ("axbyc", false), ("yx", false),
+            ("xy", true), ("axxbyy", true), ("axbyc", false), ("yx", false), ("caf\u{e9}", true),
+            ("cafe\u{301}", false),
         ]
     )
     func open(topic: String, isOpen: Bool) throws {
@@ -354,8 +356,8 @@ struct TopicTests {
 
     @Test("a topic in two files is a fault; a file may hold only topics")
     func files() throws {
-        #expect(throws: CatalogFaults([CatalogFault("topic a is defined twice")])) {
-            try Catalog([], topics: [TopicRule(pattern: "a"), TopicRule(pattern: "a")])
+        #expect(throws: CatalogFaults([CatalogFault("a.yaml:1 and b.yaml:1: topic a is defined twice")])) {
+            try CatalogParser.parse([("a.yaml", "topics: {a: {}}"), ("b.yaml", "topics: {a: {}}")])
         }
         #expect(try CatalogParser.parse([("c.yaml", "topics: {}")]).all.isEmpty)
     }

@@ -47,7 +47,7 @@ struct OperatorCountsTests {
 
     @Test("the catalog has no counts that lack a part of the last 24 hours")
     func partial() throws {
-        let catalog = try Catalog([NotificationType(name: "news"), NotificationType(name: "quiet")])
+        let catalog = try CatalogParser.parse([("c.yaml", "types: {news: {}, quiet: {}}")])
         let register = CatalogRegister(catalog, now: { Self.minute })
         func sent(_ summary: StatisticsStore.Summary?) throws -> [Int64?] {
             let json = try Self.json { CatalogJSON.write(register, summary, to: &$0) }

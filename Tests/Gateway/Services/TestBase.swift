@@ -19,7 +19,7 @@ extension GatewayBase {
         GatewayBase(
             database: Database(pool),
             live: Live(redis, keys: keys),
-            catalogs: CatalogRegister(try Catalog([]), now: now),
+            catalogs: CatalogRegister(try CatalogParser.parse([]), now: now),
             events: events,
             now: now,
             logger: logger

@@ -56,7 +56,8 @@ extension GatewayBase {
     func countOwnSend(of user: String) async throws {
         // As for calls, there is no limit while the user's Redis server is out of reach.
         let taken = try? await self.live.buckets.takeAvailable(
-            1, kind: "own_sends", user: user, perSecond: Self.ownSendsPerSecond, burst: Self.ownSendsAtOnce)
+            1, kind: "own_sends", user: user, perSecond: Self.ownSendsPerSecond, burst: Self.ownSendsAtOnce
+        ).taken
         guard taken == 0 else { return }
         throw Problem(
             .tooManyRequests, "too many snoozes or test sends; wait as long as Retry-After says", retryAfter: 1)

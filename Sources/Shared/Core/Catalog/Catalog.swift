@@ -53,8 +53,7 @@ package final class Catalog: Sendable {
         self.actions = actions
         for type in types {
             guard let named = type.value.actions, actions[named.value] == nil else { continue }
-            let place = named.place.map { "\($0): " } ?? ""
-            log.add("\(place)type \(type.value.type.name): actions \(named.value) are not in the catalog")
+            log.add("\(named.place): type \(type.value.type.name): actions \(named.value) are not in the catalog")
         }
         let categories = Self.byKey(documents.flatMap(\.categoryCaps), log, { $0.0 }) {
             "the cap of category \($0) is set twice"
@@ -65,18 +64,6 @@ package final class Catalog: Sendable {
         let locales = documents.compactMap(\.defaultLocale)
         _ = Self.byKey(locales, log, { _ in 0 }) { _ in "default_locale is set twice" }
         self.defaultLocale = locales.first?.value ?? .english
-    }
-
-    /// A catalog of types and topics alone.
-    ///
-    /// - Throws: ``CatalogFaults`` if a name or an integer code occurs twice.
-    convenience init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFaults) {
-        var document = CatalogDocument()
-        document.types = types.map { Placed(TypeEntry(type: $0)) }
-        document.topics = topics.map { Placed($0) }
-        let log = CatalogFaultLog()
-        self.init([document], digest: "", log: log)
-        try log.finish()
     }
 
     package subscript(_ name: String) -> NotificationType? { self.types[ExactText(name)]?.type }
@@ -143,8 +130,7 @@ package final class Catalog: Sendable {
                 found[key] = value
                 continue
             }
-            let places = [first.place, value.place].compactMap { $0?.description }
-            log.add(places.isEmpty ? fault(key) : "\(places.joined(separator: " and ")): \(fault(key))")
+            log.add("\(first.place) and \(value.place): \(fault(key))")
         }
         return found.mapValues(\.value)
     }

@@ -38,9 +38,9 @@ struct CatalogDocument: Sendable {
     var userCap: Placed<FrequencyCap>?
     var categoryCaps: [Placed<(String, FrequencyCap)>] = []
     var defaultLocale: Placed<LocaleTag>?
+}
 
-    init() {}
-
+extension CatalogDocument {
     /// Parses a file and notes every fault.
     init(_ text: String, file: String, log: CatalogFaultLog) {
         let reader = NodeReader(file: file, log: log)

@@ -235,12 +235,12 @@ struct CatalogPlace: Sendable, CustomStringConvertible {
     var description: String { self.line.map { "\(self.file):\($0)" } ?? self.file }
 }
 
-/// An entry and its position; nil if it was built in memory.
+/// An entry and its position.
 struct Placed<Value: Sendable>: Sendable {
     let value: Value
-    let place: CatalogPlace?
+    let place: CatalogPlace
 
-    init(_ value: Value, at place: CatalogPlace? = nil) {
+    init(_ value: Value, at place: CatalogPlace) {
         self.value = value
         self.place = place
     }

@@ -12,10 +12,8 @@ package final class Permits: Sendable {
     }
 
     private let state: Mutex<State>
-    private let total: Int
 
     package init(_ total: Int) {
-        self.total = total
         self.state = Mutex(State(free: total))
     }
 
@@ -48,9 +46,6 @@ package final class Permits: Sendable {
 
     /// Whether a caller waits for a permit.
     package var isAwaited: Bool { self.state.withLock { !$0.waiting.isEmpty } }
-
-    /// The number of taken permits.
-    var inUse: Int { self.state.withLock { self.total - $0.free } }
 }
 
 /// A fixed number of permits for in-flight work, some of them reserved for urgent lanes.
@@ -104,9 +99,6 @@ package final class LanePermits: Sendable {
         }
         next?.resume()
     }
-
-    /// The number of taken permits.
-    var inUse: Int { self.state.withLock { $0.inUse.reduce(0, +) } }
 
     /// Whether a permit for the lane keeps it and all more urgent lanes within their limits.
     private func isFree(_ lane: Lane, _ state: borrowing State) -> Bool {

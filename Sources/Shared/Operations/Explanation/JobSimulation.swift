@@ -40,34 +40,25 @@ package struct JobSimulation: Sendable {
         case notSubscribed = "not_subscribed"
     }
 
-    private let catalog: Catalog
-    private let recipients: RecipientStore
-    private let topics: TopicStore
-    private let digests: DigestStore
+    private let database: Database
+    private let live: Live
     private let presence: PresenceRegistry
-    private let providers: ProviderBoard
-    private let usage: UsageCaps
+    private let catalog: Catalog
     private let zones: ZoneDatabase
     private let defaultZone: ZoneRules
 
     package init(
-        catalog: Catalog,
-        recipients: RecipientStore,
-        topics: TopicStore,
-        digests: DigestStore,
+        database: Database,
+        live: Live,
         presence: PresenceRegistry,
-        providers: ProviderBoard,
-        usage: UsageCaps,
+        catalog: Catalog,
         zones: ZoneDatabase,
         defaultZone: ZoneRules
     ) {
-        self.catalog = catalog
-        self.recipients = recipients
-        self.topics = topics
-        self.digests = digests
+        self.database = database
+        self.live = live
         self.presence = presence
-        self.providers = providers
-        self.usage = usage
+        self.catalog = catalog
         self.zones = zones
         self.defaultZone = defaultZone
     }
@@ -98,8 +89,8 @@ package struct JobSimulation: Sendable {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let arrival = question.at ?? now
-        let active = try await self.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
-        let report = try await self.providers.report(now: now)
+        let active = try await self.database.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
+        let report = try await self.live.providerBoard.report(now: now)
         let devices = active.map {
             SimulatedDevice(device: $0, isReachable: report.serves($0.provider, app: $0.app))
         }
@@ -163,7 +154,7 @@ package struct JobSimulation: Sendable {
         switch question.audience {
         case .users(let users): return users.contains { ExactText($0) == user } ? nil : .notNamed
         case .topic(let topic):
-            return try await self.topics.isSubscribed(user: question.user, topic: topic) ? nil : .notSubscribed
+            return try await self.database.topics.isSubscribed(user: question.user, topic: topic) ? nil : .notSubscribed
         case .everyone: return nil
         }
     }
@@ -197,7 +188,8 @@ package struct JobSimulation: Sendable {
             case .store(.pending, _, _)? = Simulation(facts, isProven: true).run().first?.step
         else { return nil }
         let now = facts.now
-        let known = try await self.digests.window(user: question.user, org: question.org, type: type.name, key: key)
+        let known = try await self.database.digests.window(
+            user: question.user, org: question.org, type: type.name, key: key)
         let window = known.flatMap { $0.due > now ? $0 : nil }
         guard (window?.count ?? 0) >= rule.singles else { return nil }
         var until = window?.due ?? now + rule.window
@@ -222,7 +214,7 @@ package struct JobSimulation: Sendable {
     ) async throws -> DecisionFacts {
         let user = question.user
         let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
-        let preferences = try await self.recipients.preferences([key]).first ?? RecipientStore.Preferences()
+        let preferences = try await self.database.recipients.preferences([key]).first ?? RecipientStore.Preferences()
         let notification = question.content.notification(
             id: NotificationID(high: 0, low: 0), user: user, type: type, lane: .bulk, createdAt: createdAt ?? now)
         var facts = DecisionFacts(
@@ -245,7 +237,7 @@ package struct JobSimulation: Sendable {
     /// Returns the cap that one more notification would exceed.
     private func cap(_ type: NotificationType, user: String, now: Timestamp) async throws -> CapScope? {
         let caps = self.catalog.caps(ofType: type.name)
-        let reached = try await self.usage.reached(
+        let reached = try await self.live.usageCaps.reached(
             caps.map { UsageCaps.Cap(name: $0.name, limit: $0.limit) }, user: user, now: now)
         return reached.map { caps[$0].scope }
     }

@@ -93,13 +93,6 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         self.number(label, dimensions) { .counter($0) }
     }
 
-    package func makeFloatingPointCounter(
-        label: String,
-        dimensions: [(String, String)]
-    ) -> any FloatingPointCounterHandler {
-        self.number(label, dimensions) { .counter($0) }
-    }
-
     package func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
         self.number(label, dimensions) { .gauge($0) }
     }
@@ -118,7 +111,6 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     }
 
     package func destroyCounter(_ handler: any CounterHandler) {}
-    package func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) {}
     package func destroyMeter(_ handler: any MeterHandler) {}
     package func destroyRecorder(_ handler: any RecorderHandler) {}
     package func destroyTimer(_ handler: any TimerHandler) {}
@@ -252,7 +244,7 @@ extension MetricFamily {
 }
 
 /// A counter or a gauge: one number.
-final class NumberSeries: CounterHandler, FloatingPointCounterHandler, MeterHandler, RecorderHandler, Sendable {
+final class NumberSeries: CounterHandler, MeterHandler, RecorderHandler, Sendable {
     private let bits = Atomic<UInt64>(Double(0).bitPattern)
 
     var value: Double { Double(bitPattern: self.bits.load(ordering: .relaxed)) }

@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 
 /// Test messages to one device: a list of requests that any dispatcher takes, and a key for each
 /// answer.
 package struct TestSends: Sendable {
-    /// The answer to the caller.
-    package enum Answer: Sendable, Equatable {
-        case answered([UInt8])
-        /// A dispatcher took the request and has not answered.
-        case unanswered
-        /// No dispatcher took the request, and none will.
-        case untaken
+    /// The reason why a request has no answer, with its text for the caller.
+    package enum Failure: String, Error {
+        case tooMany = "too many test sends wait; is a dispatcher running?"
+        case unanswered = "a dispatcher took it and has not answered; it may have been sent"
+        /// No dispatcher will take it later either.
+        case untaken = "no dispatcher took it; is one running?"
     }
 
     /// The number of waiting requests beyond which more are refused.
@@ -30,20 +30,27 @@ package struct TestSends: Sendable {
         self.patience = patience
     }
 
-    /// Requests a test send.
+    /// Requests a test send and waits for the answer.
     ///
-    /// - Returns: false if too many requests wait.
-    package func ask(_ request: [UInt8]) async throws(RedisError) -> Bool {
+    /// - Parameter content: the request without its id.
+    /// - Returns: the answer as JSON.
+    /// - Throws: ``Failure``, or an error of Redis.
+    package func send(_ content: [JSONMember]) async throws -> [UInt8] {
+        let id = RandomName.make()
+        let request = JSONWriter.bytes(of: .object([JSONMember("id", .string(id))] + content))
+        try await self.ask(request)
+        return try await self.waitForAnswer(id, to: request)
+    }
+
+    /// Adds a request for any dispatcher to take.
+    func ask(_ request: [UInt8]) async throws {
         guard try await self.live.connection.send("LLEN", .text(self.live.keys.testSends)).integer() < Self.capacity
-        else {
-            return false
-        }
+        else { throw Failure.tooMany }
         var batch = RedisBatch()
         batch.append("LPUSH", .text(self.live.keys.testSends), .bytes(request))
         // After a minute no caller waits for the answer.
         batch.append("EXPIRE", .text(self.live.keys.testSends), .integer(Self.lifetime))
         try await self.live.connection.run(batch)
-        return true
     }
 
     /// Takes a request; waits for one on a connection of its own.
@@ -70,16 +77,17 @@ package struct TestSends: Sendable {
     /// - Parameters:
     ///   - id: the id in the request.
     ///   - request: the bytes given to ``ask(_:)``.
-    package func waitForAnswer(_ id: String, to request: [UInt8]) async throws -> Answer {
+    /// - Throws: ``Failure``, or an error of Redis.
+    func waitForAnswer(_ id: String, to request: [UInt8]) async throws -> [UInt8] {
         let deadline = ContinuousClock.now + self.patience
         while ContinuousClock.now < deadline {
             let reply = try await self.live.connection.send("GETDEL", .text(self.live.keys.testAnswer(id)))
-            if let text = try reply.string() { return .answered(Array(text.utf8)) }
+            if let text = try reply.string() { return Array(text.utf8) }
             // Redis does not signal the key of the answer, so poll it.
             try await Task.sleep(for: Self.interval)
         }
         let removed = try await self.live.connection.send(
             "LREM", .text(self.live.keys.testSends), .integer(1), .bytes(request))
-        return try removed.integer() > 0 ? .untaken : .unanswered
+        throw try removed.integer() > 0 ? Failure.untaken : Failure.unanswered
     }
 }

@@ -88,12 +88,15 @@ struct JobControlRoutes {
 }
 
 extension Schema {
+    private static let isJobFinal: Schema = .bool(
+        "Whether every recipient has an outcome; mail that waits for `email_after` and attention calls may follow.")
+
     static let jobReport = Schema(
         "JobReport",
         [
             "id": .string,
             "org": .string,
-            "final": .bool("Whether the job is complete."),
+            "final": .isJobFinal,
             "cancelled_at": .time.orNull,
             "recipients": .object([
                 "pending": .count,
@@ -118,7 +121,7 @@ extension Schema {
         [
             "id": .string,
             "org": .string,
-            "final": .bool("Whether the job is complete."),
+            "final": .isJobFinal,
             "status": .choice("cancelled", "cancelling", "too_late", "not_sent", "pending")(
                 "cancelling: a broadcast is being withdrawn. not_sent: no recipient would have received it. "
                     + "pending: the job is not stored yet; within 7 days it is stored as cancelled."

@@ -227,16 +227,12 @@ struct ProviderRoutes {
     }
 
     private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
-        let id = RandomName.make()
-        let request = JSONWriter.bytes(of: .object([JSONMember("id", .string(id))] + content))
-        guard try await self.base.live.testSends.ask(request) else {
-            throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?", retryAfter: 5)
-        }
-        switch try await self.base.live.testSends.waitForAnswer(id, to: request) {
-        case .answered(let text): return (try? JSONParser.parse(text))?.object ?? []
-        case .unanswered:
-            throw Problem(.gatewayTimeout, "a dispatcher took it and has not answered; it may have been sent")
-        case .untaken: throw Problem(.gatewayTimeout, "no dispatcher took it; is one running?")
+        do {
+            let answer = try await self.base.live.testSends.send(content)
+            return (try? JSONParser.parse(answer))?.object ?? []
+        } catch let failure as TestSends.Failure {
+            guard failure == .tooMany else { throw Problem(.gatewayTimeout, failure.rawValue) }
+            throw Problem(.serviceUnavailable, failure.rawValue, retryAfter: 5)
         }
     }
 }

@@ -46,16 +46,8 @@ struct SimulationRoutes {
         question.presence = presence ?? .actual
         question.isProven = isProven ?? true
         let simulation = JobSimulation(
-            catalog: catalog,
-            recipients: self.base.database.recipients,
-            topics: self.base.database.topics,
-            digests: self.base.database.digests,
-            presence: self.base.presence,
-            providers: self.base.live.providerBoard,
-            usage: self.base.live.usageCaps,
-            zones: self.base.zones,
-            defaultZone: self.base.defaultZone
-        )
+            database: self.base.database, live: self.base.live, presence: self.base.presence, catalog: catalog,
+            zones: self.base.zones, defaultZone: self.base.defaultZone)
         let answer = try await simulation.answer(question, now: self.base.now())
         return Response.object { answer.write(to: &$0) }
     }
