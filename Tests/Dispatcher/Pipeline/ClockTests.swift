@@ -27,8 +27,7 @@ struct ZoneWatchTests {
                 func watch() throws -> ZoneWatch {
                     ZoneWatch(
                         dispatcher: try TestDispatcher.make(
-                            database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")],
-                            zones: ZoneDatabase(folder: folder.path)))
+                            database.pool, redis, Keyspace(prefix: prefix), zones: ZoneDatabase(folder: folder.path)))
                 }
                 let far = PostgresValue.timestamptz((TestDispatcher.now + .seconds(36_000)).microseconds)
                 func reconsiders(_ watch: ZoneWatch, _ state: inout ZoneWatch.State) async throws -> Bool {

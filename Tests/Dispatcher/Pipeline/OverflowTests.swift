@@ -95,25 +95,21 @@ struct OverflowGuardTests {
 
     @Test("jobs stay in the lane once the overflow holds its part's share of the limit")
     func full() async throws {
-        try await TestRedis.with { redis, prefix in
-            try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(prefix: prefix, parts: 4), [NotificationType(name: "news")])
-                let part = dispatcher.keys.parts[0]
-                var policy = OverflowPolicy(backlog: 0, leastShare: 0)
-                policy.bound = 20
-                let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
-                let group = dispatcher.group(part.jobs(.normal), in: part)
-                func move(_ count: Int) async throws {
-                    let flood = Self.batch(count, of: "loud", in: group, dispatcher)
-                    try await overflow.move(overflow.excess(of: flood), of: group)
-                }
-                try await move(4)
-                try await move(1)
-                let rest = Self.batch(1, of: "loud", in: group, dispatcher)
-                #expect(overflow.excess(of: rest).isEmpty)
-                #expect(try await redis.send("XLEN", .text(part.overflow("loud"))).integer() == 5)
+        try await TestDispatcher.with(parts: 4) { dispatcher, _ in
+            let part = dispatcher.keys.parts[0]
+            var policy = OverflowPolicy(backlog: 0, leastShare: 0)
+            policy.bound = 20
+            let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
+            let group = dispatcher.group(part.jobs(.normal), in: part)
+            func move(_ count: Int) async throws {
+                let flood = Self.batch(count, of: "loud", in: group, dispatcher)
+                try await overflow.move(overflow.excess(of: flood), of: group)
             }
+            try await move(4)
+            try await move(1)
+            let rest = Self.batch(1, of: "loud", in: group, dispatcher)
+            #expect(overflow.excess(of: rest).isEmpty)
+            #expect(try await dispatcher.redis.send("XLEN", .text(part.overflow("loud"))).integer() == 5)
         }
     }
 
@@ -204,8 +200,7 @@ struct OverflowGuardTests {
         let server = try await RedisServer.start(options)
         try await TestRedis.with(try server.configuration()) { redis in
             try await TestDatabase.with { database in
-                let dispatcher = try TestDispatcher.make(
-                    database.pool, redis, Keyspace(), [NotificationType(name: "news")])
+                let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace())
                 // Redis closes the connection at the second, as if the dispatcher had died there.
                 let jobs = [10, 2_000_000].map { size in
                     (org: "acme", fields: [(name: "title", value: [UInt8](repeating: 0x78, count: size))])
@@ -227,8 +222,7 @@ struct OverflowGuardTests {
                 try await TestDatabase.with { database in
                     let keys = Keyspace(prefix: prefix)
                     let dispatcher = try TestDispatcher.make(
-                        database.pool, redis, keys, [NotificationType(name: "news")],
-                        replicated: ReplicatedWrites(replicas: 1, on: own))
+                        database.pool, redis, keys, replicated: ReplicatedWrites(replicas: 1, on: own))
                     let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
                     let batch = Self.batch(3, of: "loud", in: keys.jobs(.normal), dispatcher)
                     let excess = batch.entries.map { OverflowGuard.Excess(org: "loud", entry: $0) }
@@ -254,8 +248,7 @@ struct AbsentReplicaTests {
                     try await TestDatabase.with { database in
                         let keys = Keyspace(parts: 16)
                         let dispatcher = try TestDispatcher.make(
-                            database.pool, redis, keys, [NotificationType(name: "news")],
-                            replicated: ReplicatedWrites(replicas: 1, on: own))
+                            database.pool, redis, keys, replicated: ReplicatedWrites(replicas: 1, on: own))
                         let plain = try #require(keys.otherSources.first)
                         let stream = RedisArgument.text(plain.jobs(.normal))
                         // Behind the masters are their replicas.

@@ -5,38 +5,42 @@ import Clients
 import Logging
 import Operations
 import Providers
-import Storage
 import Support
 
 @testable import Core
 @testable import Pipeline
+@testable import Storage
 
 /// A dispatcher whose clock stands still or is set by the test.
 enum TestDispatcher {
     static let now = Timestamp(seconds: 1_795_000_000)
 
-    /// Runs `body` with a dispatcher that holds its lease, and with its own keys and database.
+    /// Runs `body` with a dispatcher that has its own keys and database.
     ///
-    /// - Parameter catalogPath: the file from which its catalog can be reloaded.
+    /// - Parameters:
+    ///   - catalogPath: the file from which its catalog can be reloaded.
+    ///   - isLeased: whether the dispatcher holds its lease.
     static func with<Result>(
         _ channels: any ProviderChannel...,
         types: [NotificationType] = [NotificationType(name: "news")],
         catalog: Catalog? = nil,
         catalogPath: String? = nil,
+        parts: Int = 1,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil,
         lease: Duration = Lease.usualLifetime,
+        isLeased: Bool = true,
         logger: Logger = TestLog.logger,
         _ body: (Dispatcher, TestDatabase) async throws -> Result
     ) async throws -> Result {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let dispatcher = try Self.make(
-                    database.pool, redis, Keyspace(prefix: prefix), types, channels, catalog: catalog,
-                    catalogPath: catalogPath, now: now, instant: instant, eventsLength: eventsLength, lease: lease,
-                    logger: logger)
-                dispatcher.leaseClock.renewed(at: .now)
+                    database.pool, redis, Keyspace(prefix: prefix, parts: parts), channels, types: types,
+                    catalog: catalog, catalogPath: catalogPath, now: now, instant: instant, eventsLength: eventsLength,
+                    lease: lease, logger: logger)
+                if isLeased { dispatcher.leaseClock.renewed(at: .now) }
                 return try await body(dispatcher, database)
             }
         }
@@ -47,8 +51,8 @@ enum TestDispatcher {
         _ pool: PostgresPool,
         _ redis: RedisClient,
         _ keys: Keyspace,
-        _ types: [NotificationType],
         _ channels: [any ProviderChannel] = [],
+        types: [NotificationType] = [NotificationType(name: "news")],
         catalog: Catalog? = nil,
         catalogPath: String? = nil,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
@@ -91,6 +95,42 @@ enum TestDispatcher {
             id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number), user: user,
             platform: .android, provider: .fcm, app: "default", environment: .production, token: token,
             registeredAt: Self.now)
+    }
+
+    /// Stores Ada, her ``phone(_:of:token:)``, and notifications 1 to `count`, whose pushes are
+    /// queued; the audit stays empty.
+    static func storePushes(_ count: UInt64 = 1, in pool: PostgresPool) async throws {
+        let now = PostgresValue.timestamp(Self.now)
+        try await pool.run([
+            PostgresStatement("INSERT INTO carillon.users (user_id) VALUES ('ada')"),
+            PostgresStatement(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', $2, $2)
+                """,
+                [.id(Self.phone().id), now]),
+            PostgresStatement(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                    lane, channels, title, body, status, status_reason, created_at, stored_at)
+                SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending',
+                    'queued', $2, $2
+                """,
+                [.ids((1...count).map { Self.notification($0).id }), now]),
+        ])
+    }
+}
+
+extension Catalog {
+    /// A catalog of these types alone.
+    convenience init(_ types: [NotificationType]) throws(CatalogFaults) {
+        var document = CatalogDocument()
+        let place = CatalogPlace(file: "test", line: nil)
+        document.types = types.map { Placed(TypeEntry(type: $0), at: place) }
+        let log = CatalogFaultLog()
+        self.init([document], digest: "", log: log)
+        try log.finish()
     }
 }
 

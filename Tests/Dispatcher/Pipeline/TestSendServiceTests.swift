@@ -4,12 +4,12 @@
 import Clients
 import Core
 import Providers
-import Storage
 import Support
 import Synchronization
 import Testing
 
 @testable import Pipeline
+@testable import Storage
 
 /// Test messages to one device.
 @Suite(.timeLimit(.minutes(10)))
@@ -37,7 +37,7 @@ struct TestSendServiceTests {
     private static func ask(_ id: String, _ device: NotificationID?, _ sends: TestSends) async throws -> [UInt8] {
         let target = device.map { #""device":"\#($0)""# } ?? #""channel":"email""#
         let request = Array(#"{"id":"\#(id)","user":"ada",\#(target)}"#.utf8)
-        #expect(try await sends.ask(request))
+        try await sends.ask(request)
         return request
     }
 
@@ -85,10 +85,7 @@ struct TestSendServiceTests {
         try await Self.with(provider: provider, patience: .seconds(1)) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
             let request = try await Self.ask("one", provider == .email ? nil : Self.hanging, sends)
-            guard case .answered(let text) = try await sends.waitForAnswer("one", to: request) else {
-                Issue.record("the caller got no answer")
-                return
-            }
+            let text = try await sends.waitForAnswer("one", to: request)
             let answer = String(decoding: text, as: UTF8.self)
             #expect(answer.contains(#""outcome":"no_answer""#))
             #expect(answer.contains("the provider did not answer in 1 s"))
@@ -103,10 +100,7 @@ struct TestSendServiceTests {
         ) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
             let request = try await Self.ask("one", Self.good, sends)
-            guard case .answered = try await sends.waitForAnswer("one", to: request) else {
-                Issue.record("the caller got no answer")
-                return
-            }
+            _ = try await sends.waitForAnswer("one", to: request)
         }
         let sent = badges.withLock { $0 }
         #expect(sent == [nil])
@@ -117,10 +111,7 @@ struct TestSendServiceTests {
         try await Self.with(provider: .apns, patience: .seconds(3_600)) { redis, keys in
             let sends = Live(redis, keys: keys).testSends
             let request = try await Self.ask("one", Self.good, sends)
-            guard case .answered(let text) = try await sends.waitForAnswer("one", to: request) else {
-                Issue.record("the caller got no answer")
-                return
-            }
+            let text = try await sends.waitForAnswer("one", to: request)
             let reason = "this dispatcher (test) has no credentials of fcm for app default"
             #expect(String(decoding: text, as: UTF8.self).contains(reason))
         }
@@ -133,13 +124,12 @@ struct TestSendServiceTests {
             var hanging: [UInt8] = []
             for number in 0..<7 { hanging = try await Self.ask("hangs-\(number)", Self.hanging, sends) }
             let good = try await Self.ask("good", Self.good, sends)
-            guard case .answered(let text) = try await sends.waitForAnswer("good", to: good) else {
-                Issue.record("the caller got no answer")
-                return
-            }
+            let text = try await sends.waitForAnswer("good", to: good)
             #expect(String(decoding: text, as: UTF8.self).contains(#""outcome":"accepted""#))
             let impatient = TestSends(Live(redis, keys: keys), patience: .seconds(1))
-            #expect(try await impatient.waitForAnswer("hangs-6", to: hanging) == .unanswered)
+            await #expect(throws: TestSends.Failure.unanswered) {
+                try await impatient.waitForAnswer("hangs-6", to: hanging)
+            }
         }
     }
 
@@ -149,10 +139,10 @@ struct TestSendServiceTests {
             let sends = TestSends(Live(redis, keys: Keyspace(prefix: prefix)), patience: .milliseconds(200))
             let late = try await Self.ask("late", Self.good, sends)
             let other = try await Self.ask("other", Self.good, sends)
-            #expect(try await sends.waitForAnswer("late", to: late) == .untaken)
+            await #expect(throws: TestSends.Failure.untaken) { try await sends.waitForAnswer("late", to: late) }
             let reader = try await TestRedis.connect()
             #expect(try await sends.take(on: reader) == other)
-            #expect(try await sends.waitForAnswer("other", to: other) == .unanswered)
+            await #expect(throws: TestSends.Failure.unanswered) { try await sends.waitForAnswer("other", to: other) }
             await reader.close()
         }
     }

@@ -192,6 +192,35 @@ struct DeadLetterTests {
         }
     }
 
+    @Test("a list of large letters comes in several pages")
+    func largePages() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await stack.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at)
+                SELECT 'carillon:jobs', '1795000000000-' || n, 'tried',
+                    jsonb_build_array(jsonb_build_array('users', repeat('u', 1000000))), now()
+                FROM generate_series(1, 8) n
+                """)
+            let token = try await Self.admin()
+            var entries: [String] = []
+            var pages = 0
+            var cursor: String? = ""
+            while let place = cursor, pages < 8 {
+                let page = try await gateway.call(.get, "/v1/admin/dead-letters?limit=100\(place)", token: token)
+                entries += page.body["dead_letters"]?.array?.compactMap { $0["entry"]?.string } ?? []
+                pages += 1
+                cursor = page.body["next_cursor"]?.string.map { "&cursor=\($0)" }
+            }
+            #expect((2..<8).contains(pages))
+            #expect(entries == (1...8).reversed().map { "1795000000000-\($0)" })
+            let listed = try await stack.spawn("dispatcher", ["dead", "list"], name: "list")
+            #expect(try await listed.waitForExit() == .code(0))
+            #expect(listed.output().split(separator: "\n").count { $0.contains("tried") } == 8)
+        }
+    }
+
     @Test("replayed jobs notify once, however often the replay is requested or appended")
     func replay() async throws {
         try await Stack.with { stack in

@@ -35,15 +35,19 @@ struct DigestTests {
         }
     }
 
-    @Test("after the first two, the rest becomes one summary, once with two dispatchers")
+    @Test("after the first two scheduled jobs, the rest becomes one summary, once with two dispatchers")
     func digest() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let due = Schedules.later(.seconds(3_600))
             for number in 1...6 {
                 try await stack.append([
                     ("user", "ada"), ("type", "comment"), ("title", "c\(number)"), ("digest", "post-1"),
+                    ("deliver_at", due),
                 ])
             }
+            try await eventually("they wait for their time") { try await Schedules.count(stack) == 6 }
+            try await Schedules.makeDue(stack)
             // The only one of another digest is not summarised.
             try await stack.append([
                 ("user", "ada"), ("type", "comment"), ("title", "other"), ("digest", "post-2"),

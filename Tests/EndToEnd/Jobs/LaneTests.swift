@@ -33,17 +33,9 @@ struct LaneTests {
             _ = try await stack.startDispatcher(
                 environment: environment.merging(["PROVIDER_CALLS": "\(Self.calls)"]) { $1 })
             try await gateway.register(user: "urgent", platform: "android", token: "urgent-phone")
-            try await stack.query(
-                """
-                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
-                    last_used_at)
-                SELECT gen_random_uuid(), 'b' || n, 'android', 'fcm', 'default', 'production', 'slow-' || n, now(), now()
-                FROM generate_series(1, $1::int4) n
-                """,
-                .int4(Int32(Self.backlog))
-            )
+            try await stack.storePhones("slow-", Self.backlog)
             for start in stride(from: 1, to: Self.backlog, by: 1_000) {
-                let users = (start..<start + 1_000).map { #""b\#($0)""# }.joined(separator: ",")
+                let users = (start..<start + 1_000).map { #""slow-\#($0)""# }.joined(separator: ",")
                 try await stack.append(
                     [("users", "[\(users)]"), ("type", "mass"), ("title", "mass")], stream: "carillon:jobs:bulk")
             }

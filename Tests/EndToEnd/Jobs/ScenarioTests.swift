@@ -89,40 +89,6 @@ struct SystemScenarioTests {
             #expect(actions.texts("id") == ["read", "save", "share"])
         }
     }
-
-    @Test("accounting: important types are pushed, others stay in the inbox, and maintenance is opt-in")
-    func accounting() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
-            try await gateway.register(user: "ada", platform: "android", token: "phone")
-            let types = [
-                "payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance",
-            ]
-            for type in types { try await stack.append([("user", "ada"), ("type", type), ("title", type)]) }
-            try await eventually("each has its status") {
-                let statuses = try await stack.statuses(user: "ada")
-                return statuses.count == 5 && !statuses.values.contains("pending")
-                    && statuses["system_maintenance"] == "suppressed"
-            }
-            #expect(Set(stack.pushed()["phone"] ?? []) == ["payment_received", "invoice_overdue"])
-        }
-    }
-
-    @Test("reminders: every token of the user gets the push with its route")
-    func reminders() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
-            for token in ["one", "two"] {
-                try await gateway.register(user: "ada", platform: "android", token: token, name: token)
-            }
-            try await stack.append([
-                ("user", "ada"), ("type", "scheduled_reminder"), ("title", "Drink"), ("url", "/notifications/log"),
-            ])
-            try await eventually("both have it") { stack.pushed() == ["one": ["Drink"], "two": ["Drink"]] }
-            let payload = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)
-            #expect(payload["message"]?["data"]?["url"]?.string == "/notifications/log")
-        }
-    }
 }
 
 /// Scheduled notifications of the five replaced systems, with the shipped catalog.
@@ -139,51 +105,6 @@ struct ScheduleScenarioTests {
     private static func post(_ gateway: Gateway, _ json: String) async throws {
         let answer = try await gateway.call(.post, "/v1/jobs", token: Self.service(), json: json)
         #expect(answer.status == 202, "\(answer.body)")
-    }
-
-    @Test("household tasks: five overdue reminders and a summary of the rest arrive once, with the day's digest")
-    func tasks() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
-            try await gateway.register(user: "ada", platform: "android", token: "phone")
-            let moment = Schedules.lastMinute()
-            let digest = try await Self.schedule(
-                gateway, Schedules.daily(at: moment, job: #"{"user":"ada","type":"task_digest","title":"3 done"}"#))
-            // One job a task, as the app's worker posts them at nine o'clock.
-            let due = Schedules.later(.seconds(3_600))
-            for task in 1...8 {
-                try await Self.post(
-                    gateway,
-                    #"""
-                    {"id":"overdue:\#(task)","user":"ada","type":"task_overdue","title":"Task \#(task)","digest":"overdue",
-                     "state":"overdue","entity_type":"task","entity_id":"\#(task)","deliver_at":"\#(due)"}
-                    """#)
-            }
-            try await eventually("all wait") { try await Schedules.count(stack) == 9 }
-            #expect(stack.pushed().isEmpty)
-            try await Schedules.makeDue(stack, daily: moment)
-            try await eventually("five tasks and the digest") { stack.pushed()["phone"]?.count == 6 }
-            try await eventually("three are in the digest") {
-                try await stack.query("SELECT 1 FROM carillon.digest_items WHERE NOT is_single").count == 3
-            }
-            try await stack.closeDigests()
-            try await eventually("a summary of the rest") { stack.pushed()["phone"]?.last == "Overdue tasks" }
-            let messages = try stack.sandbox.received().map { try JSONParser.parse($0.payload)["message"] }
-            #expect(messages.last??["notification"]?["body"]?.string == "3 more tasks are overdue")
-            let singles = messages.filter { $0?["notification"]?["title"]?.string?.hasPrefix("Task ") == true }
-            #expect(singles.count == 5)
-            for single in singles {
-                let actions = try JSONParser.parse(Array(try #require(single?["data"]?["actions"]?.string).utf8))
-                #expect(actions.texts("id") == ["edit", "complete", "cancel", "mark_in_progress"])
-            }
-            #expect(stack.pushed()["phone"]?.count { $0 == "3 done" } == 1)
-            // The digest's next occurrence is tomorrow at the same time.
-            let id = try #require(digest["id"]?.string)
-            try await eventually("the next one is tomorrow") {
-                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: Self.service())
-                return next.body["next_at"]?.string == (moment + .seconds(86_400)).rfc3339
-            }
-        }
     }
 
     @Test("reminders: each user is pushed at local time, later if asleep; a changed zone counts at once")
@@ -227,83 +148,6 @@ struct ScheduleScenarioTests {
             try await eventually("the dead token is deactivated") {
                 let rows = try await stack.query("SELECT token FROM carillon.devices WHERE NOT active")
                 return try rows.map { try $0.text(0) } == ["unregistered-ada"]
-            }
-        }
-    }
-
-    @Test("news: a story repeated by the monitor notifies each willing reader once, and its report counts them")
-    func monitor() async throws {
-        try await Stack.with { stack in
-            let gateway = try await stack.startBoth()
-            for number in 0..<12 {
-                let reader = CompatibilityClient(gateway, user: "reader-\(number)")
-                let device = #"{"fcm_token":"phone-\#(number)","platform":"ios"}"#
-                #expect(try await reader.send(.post, "/device-token/register", device).status == 200)
-            }
-            for number in 0..<3 {
-                let refusal = #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#
-                let answer = try await gateway.call(
-                    .put, "/v1/preferences", token: Stack.token(user: "reader-\(number)"), json: refusal)
-                #expect(answer.status == 200)
-            }
-            var monitor = Monitor()
-            for run in 0..<8 {
-                // Every five minutes; the second story breaks ten minutes after the first.
-                let minute = run * 5
-                if run == 0 { monitor.breaks("s1", title: "It rains", at: minute) }
-                if run == 2 { monitor.breaks("s2", title: "It pours", at: minute) }
-                for job in monitor.jobs(at: minute) { try await Self.post(gateway, job) }
-            }
-            #expect(monitor.stories.allSatisfy { $0.isVerified == ($0.brokeAt == 0) })
-            for story in ["s1", "s2"] {
-                let report = try await eventualValue("\(story) has reached all") {
-                    let report = try await gateway.call(
-                        .get, "/v1/jobs/story:\(story)", token: Self.service()
-                    ).body
-                    return report["final"]?.bool == true ? report : nil
-                }
-                #expect(report["broadcast"]?["stored"]?.integer == 9)
-                #expect(report["broadcast"]?["not_stored"]?["opted_out_of_type"]?.integer == 3)
-                #expect(report["recipients"]?["sent"]?.integer == 9)
-            }
-            try await eventually("the streams are done with all runs") {
-                try await stack.connection.send("XLEN", "carillon:jobs:bulk").integer() == 0
-            }
-            let bodies = try stack.sandbox.received().map {
-                try JSONParser.parse($0.payload)["message"]?["notification"]?["body"]?.string ?? ""
-            }
-            #expect(bodies.count { $0 == "It rains" } == 9)
-            #expect(bodies.count { $0 == "It pours" } == 9)
-            #expect(Set(stack.pushed().keys) == Set((3..<12).map { "phone-\($0)" }))
-            #expect(try await stack.deadReasons().isEmpty)
-        }
-    }
-
-    /// An app that checks its stories every few minutes and does not remember what it sent.
-    private struct Monitor {
-        struct Story {
-            let id: String
-            let title: String
-            let brokeAt: Int
-            var isVerified = false
-        }
-
-        private(set) var stories: [Story] = []
-
-        mutating func breaks(_ id: String, title: String, at minute: Int) {
-            self.stories.append(Story(id: id, title: title, brokeAt: minute))
-        }
-
-        /// Verifies stories that are half an hour old and returns jobs for the others.
-        mutating func jobs(at minute: Int) -> [String] {
-            for index in self.stories.indices where minute - self.stories[index].brokeAt >= 30 {
-                self.stories[index].isVerified = true
-            }
-            return self.stories.filter { !$0.isVerified }.map { story in
-                #"""
-                {"id":"story:\#(story.id)","all":true,"type":"breaking_news","vars":{"title":"\#(story.title)"},
-                 "data":{"storyId":"\#(story.id)","priority":"breaking"}}
-                """#
             }
         }
     }
@@ -438,7 +282,8 @@ struct ButtonTests {
             let ada = CompatibilityClient(gateway, user: "ada")
             let inbox = try await ada.get("/v1/notifications").body["notifications"]
             #expect(
-                Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"], "the inbox shows the type's category")
+                Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"],
+                "the inbox shows the job's own category, or else the type's")
             let cancel = received.compactMap { $0.1["actions"]?.array?.first { $0["id"]?.string == "cancel" } }.first
             #expect(cancel?["title"]?.string == "Cancel")
             #expect(cancel?["destructive"]?.bool == true)

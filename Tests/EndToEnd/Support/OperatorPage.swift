@@ -206,4 +206,15 @@ extension Stack {
             "INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES ($1, $2, $3, $4, now())",
             .text("carillon:jobs"), .text("1795000000000-\(number)"), .text(reason), .jsonb(Array(fields.utf8)))
     }
+
+    /// Stores a broadcast that has failed for each dead letter.
+    func failBroadcasts() async throws {
+        try await self.query(
+            """
+            INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state, reason,
+                created_at)
+            SELECT gen_random_uuid(), '', entry, stream || '/' || entry, stream, fields, 'normal', 1, 'failed', reason, at
+            FROM carillon.dead_letters
+            """)
+    }
 }

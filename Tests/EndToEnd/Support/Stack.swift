@@ -66,9 +66,12 @@ final class Stack: Sendable {
 
     /// Runs `body` with a stack and takes the stack down afterwards.
     ///
-    /// - Parameter settings: of both programs.
+    /// - Parameters:
+    ///   - url: the test's own database; nil for one of the stack's own.
+    ///   - settings: of both programs.
     static func with<Value>(
         sandbox configuration: SandboxConfiguration = SandboxConfiguration(),
+        database url: String? = nil,
         settings: [String: String] = [:],
         _ body: (Stack) async throws -> Value
     ) async throws -> Value {
@@ -80,37 +83,14 @@ final class Stack: Sendable {
             try await ProviderSandbox.with(configuration: configuration) { sandbox in
                 let stack = try Stack(
                     redis: redis,
-                    database: database,
-                    databaseURL: database.url,
+                    database: url == nil ? database : nil,
+                    databaseURL: url ?? database.url,
                     sandbox: sandbox,
                     directory: directory,
                     settings: settings
                 )
                 return try await withCleanUp({ await stack.close() }) { try await body(stack) }
             }
-        }
-    }
-
-    /// Runs `body` with a stack that uses the test's own database server.
-    static func with<Value>(
-        database url: String,
-        settings: [String: String] = [:],
-        _ body: (Stack) async throws -> Value
-    ) async throws -> Value {
-        await self.slots.acquire()
-        defer { self.slots.release() }
-        let directory = try TemporaryDirectory("stack")
-        let redis = try await RedisServer.start()
-        return try await ProviderSandbox.with { sandbox in
-            let stack = try Stack(
-                redis: redis,
-                database: nil,
-                databaseURL: url,
-                sandbox: sandbox,
-                directory: directory,
-                settings: settings
-            )
-            return try await withCleanUp({ await stack.close() }) { try await body(stack) }
         }
     }
 
@@ -228,6 +208,32 @@ final class Stack: Sendable {
         var arguments: [RedisArgument] = ["XADD", .text(stream), "*"]
         for (name, value) in fields { arguments += [.text(name), .bytes(value)] }
         return try await self.connection.send(arguments).string() ?? ""
+    }
+
+    /// Appends a plain job.
+    func notify(_ user: String, _ title: String, _ more: [(String, String)] = []) async throws {
+        try await self.append([("user", user), ("type", "invoice_created"), ("title", title)] + more)
+    }
+
+    /// Stores a phone for each of `count` users, whose names are `prefix` and a number from 1; its
+    /// token is the user's name.
+    func storePhones(_ prefix: String, _ count: Int) async throws {
+        try await self.query(
+            """
+            INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                last_used_at)
+            SELECT gen_random_uuid(), $1 || n, 'android', 'fcm', 'default', 'production', $1 || n, now(), now()
+            FROM generate_series(1, $2::int4) n
+            """,
+            .text(prefix), .int4(Int32(count)))
+    }
+
+    /// Appends a critical job with the title `x` for the users of ``storePhones(_:_:)``.
+    func push(toPhones prefix: String, _ count: Int) async throws {
+        let users = (1...count).map { #""\#(prefix)\#($0)""# }.joined(separator: ",")
+        try await self.append([
+            ("users", "[\(users)]"), ("type", "payment_received"), ("title", "x"), ("lane", "critical"),
+        ])
     }
 
     /// The number of entries that dispatchers have taken of a stream and not acknowledged.
