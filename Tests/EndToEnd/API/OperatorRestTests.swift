@@ -185,6 +185,26 @@ struct OperatorRestTests {
         }
     }
 
+    @Test("the entry of a broadcast finds its notifications, however late they were stored")
+    func broadcastByEntry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let admin = try await Self.admin()
+            try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+            let before = Schedules.now() - .seconds(7_200)
+            let entry = "\(before.milliseconds)-0"
+            try await stack.connection.send(
+                "XADD", "carillon:jobs", .text(entry), "all", "true", "type", "invoice_created", "title", "One")
+            try await eventually("ada has it") { try await stack.statuses(user: "ada") == ["One": "sent"] }
+            let list = try await gateway.call(.get, "/v1/admin/jobs/\(entry)/notifications", token: admin)
+            #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["One"])
+            let again = try await gateway.call(
+                .post, "/v1/admin/jobs/\(entry)/resend", token: admin, json: #"{"status":"sent"}"#)
+            #expect(again.status == 202)
+            #expect(again.body["count"]?.integer == 1)
+        }
+    }
+
     @Test("a resend follows the preferences of now, takes large data, and is refused for an unknown type")
     func resendRules() async throws {
         try await Stack.with { stack in

@@ -470,6 +470,37 @@ struct BroadcastTests {
         }
     }
 
+    @Test("an audience that takes too long to count waits for confirmation, and can be confirmed")
+    func countedTooLong() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(3, in: stack)
+            _ = try await stack.startDispatcher()
+            // Reading the subscriptions fails as a statement that runs out of time does.
+            for statement in [
+                """
+                CREATE FUNCTION carillon.too_slow() RETURNS boolean LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'too slow' USING ERRCODE = '57014'; END $$
+                """,
+                "ALTER TABLE carillon.subscriptions RENAME TO all_subscriptions",
+                """
+                CREATE VIEW carillon.subscriptions AS SELECT * FROM carillon.all_subscriptions
+                WHERE carillon.too_slow()
+                """,
+            ] { try await stack.query(statement) }
+            let job = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Extra"}"#
+            #expect(try await Broadcasts.post(gateway, job).status == 202)
+            let waiting = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
+            #expect(waiting["broadcast"]?["audience"]?.integer == 100_000_000)
+            try await stack.query("DROP VIEW carillon.subscriptions")
+            try await stack.query("ALTER TABLE carillon.all_subscriptions RENAME TO subscriptions")
+            let confirmed = try await gateway.call(.post, "/v1/jobs/b1/confirm", token: Broadcasts.service())
+            #expect(confirmed.status == 200)
+            let done = try await Broadcasts.waitFor("done", gateway, "b1")
+            #expect(done["broadcast"]?["stored"]?.integer == 3)
+        }
+    }
+
     @Test("a broadcast at local times is not final while its parts wait, and cancelling stops them all")
     func localTimes() async throws {
         try await Stack.with { stack in
@@ -577,6 +608,32 @@ struct BroadcastTests {
                 #expect(names() == expected, "\(user)")
             }
             #expect(try await stack.query("SELECT 1 FROM carillon.notifications").isEmpty)
+        }
+    }
+
+    @Test("an event for a topic waits neither for a confirmation nor for the providers")
+    func eventDoesNotWait() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(2, in: stack)
+            // Due in the year 5138.
+            try await stack.connection.send("ZADD", "carillon:{fcm}:retry:bulk", "99999999999999", "a delivery")
+            let environment = Stack.holdingBroadcasts.merging(["BROADCAST_CONFIRM_ABOVE": "1"]) { $1 }
+            _ = try await stack.startDispatcher(environment: environment)
+            let socket = try await TestSocket.synced(port: gateway.port, user: "u1")
+            let job = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Extra"}"#
+            #expect(try await Broadcasts.post(gateway, job).status == 202)
+            _ = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
+            let confirmed = try await gateway.call(.post, "/v1/jobs/b1/confirm", token: Broadcasts.service())
+            #expect(confirmed.status == 200)
+            func isHeld() async throws -> Bool? {
+                try await Broadcasts.report(gateway, "b1")["broadcast"]?["held"]?.bool
+            }
+            try await eventually("the notification is held back") { try await isHeld() == true }
+            try await stack.append([("topic", "news"), ("event", "score")], stream: "carillon:jobs:bulk")
+            _ = try await socket.first("event")
+            let isStillHeld = try await isHeld()
+            #expect(isStillHeld == true)
         }
     }
 }

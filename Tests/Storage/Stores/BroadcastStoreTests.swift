@@ -19,6 +19,7 @@ struct BroadcastStoreTests {
         isReversed: Bool = false,
         except: String? = nil,
         deliverLocal: String? = nil,
+        event: String? = nil,
         entry: UInt64? = nil,
         createdAt: Timestamp = Samples.start
     ) -> Broadcast {
@@ -28,6 +29,7 @@ struct BroadcastStoreTests {
         }
         if let except { fields.append((name: "except", value: Array(except.utf8)[...])) }
         if let deliverLocal { fields.append((name: "deliver_local", value: Array(deliverLocal.utf8)[...])) }
+        if let event { fields = [(name: "event", value: Array(event.utf8)[...])] }
         if isReversed { fields.reverse() }
         return Broadcast(
             id: NotificationID(high: number, low: 1),
@@ -478,6 +480,41 @@ struct BroadcastStoreTests {
             try await store.hold(.critical)
             let all = try await store.list(before: nil, state: nil, limit: 10)
             #expect(all.map(\.isHeld) == [false, true, true])
+        }
+    }
+
+    @Test("a full lane leaves its events in, and does not take a notification for one")
+    func eventOfFullLane() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(Self.broadcast(1, title: "event"), store)
+            let none = try await store.claimChain(by: "a", outside: [.bulk])
+            #expect(none?.part == nil)
+            try await Self.expanding(Self.broadcast(2, event: "score"), store)
+            let chain = try #require(try await store.claimChain(by: "a", outside: [.bulk]))
+            #expect(chain.broadcast.isEvent)
+            try await store.hold(.bulk)
+            let all = try await store.list(before: nil, state: nil, limit: 10)
+            #expect(all.map(\.isHeld) == [false, true])
+        }
+    }
+
+    @Test("a claim to count an audience lasts as long as the count may take")
+    func countingClaim() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            #expect(try await store.add(Self.broadcast(1)) == .taken)
+            let claimed = try await store.claim(.counting, by: "a")
+            #expect(claimed != nil)
+            // As if the 60 s of a count had passed.
+            try await database.pool.query(
+                "UPDATE carillon.broadcasts SET claimed_until = claimed_until - interval '60 seconds'")
+            let other = try await store.claim(.counting, by: "b")
+            #expect(other == nil)
+            try await database.pool.query(
+                "UPDATE carillon.broadcasts SET claimed_until = claimed_until - interval '31 seconds'")
+            let later = try await store.claim(.counting, by: "b")
+            #expect(later != nil)
         }
     }
 

@@ -27,7 +27,7 @@ struct BroadcastExpansion: Sendable {
     let dispatcher: Dispatcher
     let highWaterMark: Int64
 
-    /// Expands until no chain is left; a full lane holds back only its own broadcasts.
+    /// Expands until no chain is left; a full lane holds back only its own notifications.
     ///
     /// Each second claim goes to the broadcast that got least, so that a large one does not delay
     /// all that come after it.
@@ -46,7 +46,7 @@ struct BroadcastExpansion: Sendable {
                 continue
             }
             let lane = chain.broadcast.lane
-            if try await self.dispatcher.isFull(lane, above: self.highWaterMark) {
+            if !chain.broadcast.isEvent, try await self.dispatcher.isFull(lane, above: self.highWaterMark) {
                 try await store.hold(lane)
                 try await store.release(chain, by: self.dispatcher.name)
                 PipelineMetrics.heldBroadcasts.increment()

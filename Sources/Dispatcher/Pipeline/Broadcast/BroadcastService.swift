@@ -1,6 +1,7 @@
 // Carillon · BroadcastService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Logging
 import ServiceLifecycle
@@ -11,7 +12,7 @@ import Storage
 package struct BroadcastService: Service {
     /// The settings of broadcasts.
     package struct Configuration: Sendable {
-        /// A larger audience waits for a confirmation; 0 for none.
+        /// A notification to a larger audience waits for a confirmation; 0 for none.
         var confirmAbove: Int64
         /// Expansion pauses while this many deliveries of its lane wait.
         var highWaterMark: Int64
@@ -28,7 +29,7 @@ package struct BroadcastService: Service {
     static let loops = Self.chains + 2
 
     private static let interval: Duration = .milliseconds(250)
-    /// A larger audience counts as this many.
+    /// An audience that is larger, or takes too long to count, counts as this many.
     private static let countBound: Int64 = 100_000_000
 
     private let dispatcher: Dispatcher
@@ -84,15 +85,20 @@ package struct BroadcastService: Service {
     private func count() async throws {
         let store = self.dispatcher.database.broadcasts
         var failed: [NotificationID] = []
+        var finishAt = ContinuousClock.now
         while isRunning {
-            try await store.finish()
+            // It looks at all open broadcasts, so it does not run for each one that is counted.
+            if ContinuousClock.now >= finishAt {
+                try await store.finish()
+                finishAt = ContinuousClock.now + Self.interval
+            }
             guard let broadcast = try await store.claim(.counting, by: self.dispatcher.name, except: failed) else {
                 return PipelineMetrics.record(waiting: try await store.waiting())
             }
             do {
-                let size = try await store.size(topic: broadcast.topic, bound: Self.countBound)
+                let size = try await self.audience(of: broadcast)
                 let limit = self.configuration.confirmAbove
-                let isConfirmed = limit == 0 || size <= limit
+                let isConfirmed = limit == 0 || size <= limit || broadcast.isEvent
                 try await store.counted(broadcast, size: size, isConfirmed: isConfirmed)
                 guard !isConfirmed else { continue }
                 self.dispatcher.logger.warning(
@@ -106,6 +112,19 @@ package struct BroadcastService: Service {
                     "cannot count an audience; retrying",
                     metadata: ["broadcast.id": "\(broadcast.id)", "error": "\(error)"])
             }
+        }
+    }
+
+    /// Returns the number of users of a broadcast; the greatest if PostgreSQL counts for too long.
+    private func audience(of broadcast: Broadcast) async throws(PostgresError) -> Int64 {
+        do throws(PostgresError) {
+            return try await self.dispatcher.database.broadcasts.size(topic: broadcast.topic, bound: Self.countBound)
+        } catch {
+            guard error.sqlState == "57014" else { throw error }
+            self.dispatcher.logger.warning(
+                "audience takes too long to count; counting it as the greatest",
+                metadata: ["broadcast.id": "\(broadcast.id)", "users.count": "\(Self.countBound)"])
+            return Self.countBound
         }
     }
 }

@@ -93,8 +93,8 @@ package struct JobControl: Sendable {
     /// with or without the stream (`stream/entry`).
     ///
     /// Parts may have the same entry id, so without the stream it is an entry of a plain name: that
-    /// of the lane in which it is known, or any if it is not known yet. The entry of a job that
-    /// waits for its moment means the job's own id, if it has one.
+    /// of the lane in which it is known, or any if it is not known yet. The entry of a broadcast or
+    /// of a job that waits for its moment means the job's own id; a broadcast always has one.
     ///
     /// - Parameter isForCancelling: whether the name means all lanes if the search exceeds its time
     ///   limit, so that the cancellation is recorded; otherwise the timeout is thrown.
@@ -112,7 +112,9 @@ package struct JobControl: Sendable {
             guard known.count < 2 else { throw AmbiguousEntry(entries: known.sorted()) }
             if let entry = known.first { name = name.narrowed(to: entry) }
         }
-        return try await self.schedules.owners(of: name).first ?? name
+        if let owner = try await self.schedules.owners(of: name).first { return owner }
+        guard !name.entries.isEmpty, let found = try await self.broadcasts.find(name) else { return name }
+        return Self.ownName(of: found.broadcast)
     }
 
     /// Returns what is known of a name; nil if the search takes too long.

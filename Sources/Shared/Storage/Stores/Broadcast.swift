@@ -41,6 +41,8 @@ package struct Broadcast: Sendable {
     package let createdAt: Timestamp
     package var state = State.counting
     package var reason: String?
+    /// Whether its job is an event, which makes no deliveries.
+    package var isEvent: Bool { self.fields.contains { $0.name == "event" } }
     /// The number of users in the audience; nil until they are counted.
     package var audience: Int64?
     /// The last user whose notification was withdrawn, and the number withdrawn.

@@ -7,6 +7,10 @@ import Core
 enum BroadcastSQL {
     /// How long a claim holds without renewal.
     private static let claim = "now() + interval '30 seconds'"
+    /// How long a claim to count an audience holds: longer than the count, which has 60 s.
+    private static let countingClaim = "now() + interval '90 seconds'"
+    /// Whether a broadcast, of the alias `b`, is an event; a lax path would also match values.
+    private static let isEvent = #"b.fields @? 'strict $[*] ? (@[0] == "event")'"#
     /// Whether a full lane holds a broadcast, of the alias `b`; ``hold`` renews it every 4 s.
     private static let isHeld = "b.held_at > now() - interval '10 seconds'"
 
@@ -70,15 +74,15 @@ enum BroadcastSQL {
     ///
     /// Two statements, because only the fewest turns need a sort of all free chains.
     ///
-    /// $1: dispatcher, $2: lanes to leave out. Rows: part, pages, reached, and the columns of the
-    /// broadcast.
+    /// $1: dispatcher, $2: lanes whose notifications to leave out. Rows: part, pages, reached, and
+    /// the columns of the broadcast.
     static func claimChain(leastServed: Bool) -> String {
         """
         WITH candidate AS (
             SELECT c.broadcast, c.part
             FROM carillon.broadcasts b JOIN carillon.broadcast_chains c ON c.broadcast = b.id
             WHERE b.state = 'expanding' AND NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())
-                AND b.lane <> ALL ($2)
+                AND (b.lane <> ALL ($2) OR \(Self.isEvent))
             ORDER BY b.urgency, \(leastServed ? "c.pages / 8, " : "")b.id, c.part
             LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         ),
@@ -186,6 +190,7 @@ enum BroadcastSQL {
     static let hold = """
         WITH waiting AS (
             SELECT b.id FROM carillon.broadcasts b WHERE b.state = 'expanding' AND b.lane = $1
+                AND NOT \(Self.isEvent)
                 AND (b.held_at IS NULL OR b.held_at < now() - interval '4 seconds')
             ORDER BY b.id FOR NO KEY UPDATE SKIP LOCKED
         )
@@ -214,7 +219,8 @@ enum BroadcastSQL {
                 AND b.id <> ALL ($3)
             ORDER BY b.urgency, b.id LIMIT 1 FOR UPDATE SKIP LOCKED
         )
-        UPDATE carillon.broadcasts b SET claimed_by = $1, claimed_until = \(Self.claim)
+        UPDATE carillon.broadcasts b SET claimed_by = $1,
+            claimed_until = CASE WHEN b.state = 'counting' THEN \(Self.countingClaim) ELSE \(Self.claim) END
         FROM candidate x WHERE b.id = x.id
         RETURNING \(Self.columns)
         """

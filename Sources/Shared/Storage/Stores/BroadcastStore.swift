@@ -45,7 +45,7 @@ package struct BroadcastStore: Sendable {
     /// Claims a chain for this dispatcher; returns nil if there is none.
     ///
     /// - Parameters:
-    ///   - lanes: lanes to leave out.
+    ///   - lanes: lanes to leave out, except for events.
     ///   - leastServed: whether to choose, within a lane, the chain that had the fewest turns; else
     ///     one of the oldest broadcast.
     package func claimChain(
@@ -145,7 +145,7 @@ package struct BroadcastStore: Sendable {
         try await self.pool.query(BroadcastSQL.finish)
     }
 
-    /// Records that the expansion of a lane's broadcasts waits for room.
+    /// Records that the expansion of a lane's broadcasts, except for events, waits for room.
     package func hold(_ lane: Lane) async throws(PostgresError) {
         try await self.pool.query(BroadcastSQL.hold, .text(lane.rawValue))
     }
@@ -189,7 +189,7 @@ package struct BroadcastStore: Sendable {
         return try BroadcastColumns.read(row)
     }
 
-    /// The size of an audience, at most `bound`.
+    /// The size of an audience, at most `bound`; fails with the SQLSTATE 57014 after 54 s.
     package func size(topic: String?, bound: Int64) async throws(PostgresError) -> Int64 {
         let result = try await self.pool.query(BroadcastSQL.size, .text(topic), .int8(bound), timeout: .seconds(60))
         guard let row = result.first else { return 0 }
