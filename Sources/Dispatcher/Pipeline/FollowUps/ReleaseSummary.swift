@@ -63,10 +63,9 @@ struct ReleaseSummary: Sendable {
         let items = wanted.flatMap { summary, group in
             group.map { (user: summary.user, id: $0.item.notification.id, summary: summary.id) }
         }
-        let now = self.dispatcher.now()
-        let outcomes = try await self.dispatcher.untilDone("store summaries") {
-            try await self.dispatcher.database.notifications.store(summaries, of: items, at: now)
-        }
+        // Tried once: while it was tried again, another dispatcher could take the follow-ups.
+        let outcomes = try await self.dispatcher.database.notifications.store(
+            summaries, of: items, at: self.dispatcher.now())
         for ((summary, group), outcome) in zip(wanted, outcomes) {
             if Self.isOpen(outcome) {
                 let devices = group[0].devices.filter { self.dispatcher.channels.serves($0) }
