@@ -12,14 +12,18 @@ struct OperatorJobTests {
     private static let filter = ".filters-form:not(.job-search)"
 
     /// Sends the job `order-17` to three users; those of Bob and Cid have failed afterwards.
-    private static func sendOrder(_ stack: Stack) async throws {
-        try await stack.append([
+    ///
+    /// - Returns: its entry.
+    @discardableResult
+    private static func sendOrder(_ stack: Stack) async throws -> String {
+        let entry = try await stack.append([
             ("users", #"["ada","bob","cid"]"#), ("type", "invoice_created"), ("title", "Order 17"), ("id", "order-17"),
         ])
         try await eventually("it is in all inboxes") {
             try await stack.query("SELECT 1 FROM carillon.notifications WHERE status = 'sent'").count == 3
         }
         try await stack.query("UPDATE carillon.notifications SET status = 'failed' WHERE user_id IN ('bob', 'cid')")
+        return entry
     }
 
     /// The users of the jobs with which an operator sent something again.
@@ -230,6 +234,73 @@ struct OperatorJobTests {
             try await eventually("both get it again") { try await Self.resentTo(stack) == ["bob", "cid"] }
             #expect(try await page.browser.run("return localStorage.length") == .number("0"))
             #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("a job that is opened by its entry goes to the address that the list links, and knows its resend there")
+    func oneAddress() async throws {
+        try await Stack.withOperator { stack, _, page in
+            let entry = try await Self.sendOrder(stack)
+            // No notification has this status.
+            try await page.show("jobs/\(entry)?status=deferred")
+            try await page.waitForLink("#jobs/order-17?status=deferred")
+            try await page.wait(".job-head", shows: "Invoice created", "Order 17")
+            _ = try await Self.holdResend(page)
+
+            try await page.show("jobs")
+            try await page.show("jobs/\(entry)")
+            try await page.waitForLink("#jobs/order-17")
+            try await page.wait(Self.outcome, shows: "0 notifications sent again so far.")
+            try await page.browser.run("window.release()")
+            try await page.wait(Self.outcome, shows: "2 notifications sent again.")
+            try await eventually("both get it again") { try await Self.resentTo(stack) == ["bob", "cid"] }
+            let kept = try await page.browser.run("return localStorage.length")
+            #expect(kept == .number("0"))
+
+            // Without an id of its own it goes to stream and entry.
+            let other = try await stack.append([("user", "dora"), ("type", "invoice_created"), ("title", "Order 18")])
+            try await eventually("the other job is stored") { try await stack.texts(user: "dora").count == 1 }
+            try await page.show("jobs/\(other)")
+            try await page.waitForLink("#jobs/carillon%3Ajobs%2F\(other)")
+            try await page.wait(".job-head", shows: "Order 18")
+            let complaints = try await page.complaints()
+            #expect(complaints == [])
+        }
+    }
+
+    @Test("signing out ends a resend without a fault in the form, and the job knows later that it did not end")
+    func signedOutResend() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await page.show("jobs/order-17")
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.fetch = async (address, options) => {
+                  if (!String(address).endsWith("/resend")) return fetch(address, options);
+                  sessionStorage.calls = Number(sessionStorage.calls ?? 0) + 1;
+                  await new Promise((done) => { window.release = done; });
+                  return Response.json({ count: 1, refused: 0, next_cursor: "bob" }, { status: 202 });
+                };
+                """)
+            try await page.click(Self.button)
+            try await page.waitForQuestion("Resend 2 notifications?")
+            try await page.agree()
+            try await page.browser.wait(for: "a call is made", "sessionStorage.calls === '1'")
+
+            try await page.click("#leave")
+            try await page.wait(".sign-in .fault", counts: 1)
+            // Does nothing if the page is a new one.
+            try await page.browser.run("window.release?.()")
+            let fault = try await page.browser.run("return document.querySelector('.sign-in .fault').textContent")
+            #expect(fault == .string(""))
+
+            try await page.open("jobs/order-17")
+            try await page.wait(Self.outcome, shows: "0 notifications of the status “failed” sent again so far.")
+            let calls = try await page.browser.run("return sessionStorage.calls")
+            #expect(calls == .string("1"))
+            let complaints = try await page.complaints()
+            #expect(complaints == [])
         }
     }
 

@@ -135,6 +135,9 @@ struct WebOperatorTests {
             try await browser.run("location.hash = 'people/nobody'")
             try await browser.wait(
                 for: "it says so", "document.querySelector('.people-said').textContent.includes('no user nobody')")
+            // This address is not encoded.
+            try await page.show("people/50%")
+            try await page.wait(".people-said", shows: "There is no user 50%.")
             try await stack.query(
                 """
                 WITH many AS (
@@ -305,15 +308,20 @@ struct WebOperatorTests {
                 try await browser.wait(
                     for: "the page shows the broadcast", "/Invoice created.*b1/.test(\(card)) && /To all/.test(\(card))"
                 )
+                let questions = ["confirm": "Send it to 40 users", "resume": "Resume this broadcast"]
                 for (name, reached) in [("confirm", "expanding"), ("pause", "paused"), ("resume", "expanding")] {
+                    let before = try await state()
                     try await browser.click(order(name))
-                    if name == "confirm" {
+                    if let question = questions[name] {
                         try await browser.wait(
-                            for: "the dialog names audience and text",
-                            "/Send it to 40 users.*Invoice created to everyone: “To all”/"
+                            for: "the dialog names what is sent",
+                            "/\(question).*Invoice created to everyone: “To all”/"
                                 + ".test(document.querySelector('dialog')?.textContent)")
-                        #expect(try await state() == "awaiting_confirmation")
-                        try await browser.click("document.querySelector('dialog button[value=yes]')")
+                        try await page.decline()
+                        let declined = try await state()
+                        #expect(declined == before)
+                        try await browser.click(order(name))
+                        try await page.agree()
                     }
                     try await eventually("it is \(reached)") { try await state() == reached }
                 }

@@ -176,7 +176,9 @@ class BroadcastView {
       order && h("button", {
         type: "button", class: order === "confirm" ? "primary" : "plain", "data-order": order,
         onclick: async () => {
-          if (order !== "confirm" || await confirm(`Send it to ${number(broadcast.audience)} users?`, says(broadcast), "Send it", "primary")) {
+          const [question, yes] = order === "confirm" ? [`Send it to ${number(broadcast.audience)} users?`, "Send it"]
+            : ["Resume this broadcast?", "Resume it"];
+          if (order === "pause" || await confirm(question, says(broadcast), yes, "primary")) {
             this.#tell("POST", path(`/${order}`), `${label}: done.`);
           }
         },

@@ -59,9 +59,6 @@ export class NotificationHistory {
     return `${this.#source.address}${query ? `?${query}` : ""}`;
   }
 
-  /** A notification that is shown; undefined if there is none. */
-  get example() { return this.#rows[0]; }
-
   get #isFiltered() { return Boolean(this.#status.value || this.#type.value); }
 
   get #query() {

@@ -28,7 +28,10 @@ export class Job {
   #page;
   #id;
   #org;
+  #query;
   #history;
+  /** One of its notifications, whatever the filter. */
+  #example;
   #resends;
   /** The milliseconds to the next look. Counting a large job takes a while, so that is rare. */
   #pause = 5_000;
@@ -45,6 +48,7 @@ export class Job {
     this.#page = page;
     this.#id = id;
     this.#org = query.get("org") ?? "";
+    this.#query = query;
     this.#resends = JobResends.of(page, id, this.#org);
     this.#history = new NotificationHistory(page, ofJob(id, this.#org), query);
     this.#known.append(card("By status", this.#resends.element, this.#numbers), card("Notifications", this.#history.element));
@@ -63,19 +67,34 @@ export class Job {
     const begin = performance.now();
     const answer = await orFault(this.#page, this.#fault, async () => {
       const counted = this.#uncounted % 30 ? `${this.#org ? "&" : "?"}recipients=false` : "";
-      const [found] = await Promise.all([this.#page.callIfThere(this.#path + counted), this.#history.update()]);
+      const [found] = await Promise.all([
+        this.#page.callIfThere(this.#path + counted), this.#findExample(), this.#history.update(),
+      ]);
       return { found };
     });
     if (!answer) return;
     const { found } = answer;
+    const example = this.#example;
+    const own = found?.broadcast?.job_id ?? example?.job_id ?? found?.id ?? this.#id;
+    if (own !== this.#id) {
+      // A job has one address, so that its view knows what “Resend all” has sent.
+      if (this.element.isConnected) {
+        location.replace(address(`jobs/${encodeURIComponent(own)}`, Object.fromEntries(this.#query)));
+      }
+      return;
+    }
     this.#uncounted = found?.broadcast && !found.recipients ? this.#uncounted + 1 : 0;
     this.#pause = Math.max(found?.final ? 30_000 : 5_000, Math.min(60_000, 20 * (performance.now() - begin)));
-    const example = this.#history.example;
     this.#known.hidden = !found;
     this.#cancel.hidden = Boolean(found?.cancelled_at);
     fill(this.#head, [found, example?.type, example?.title], () =>
       (found ? this.#headOf(found, example) : this.#unknown()));
     if (found) fill(this.#numbers, [found.recipients, found.reach], () => this.#numbersOf(found));
+  }
+
+  async #findExample() {
+    const query = new URLSearchParams({ ...(this.#org ? { org: this.#org } : {}), limit: 1 });
+    this.#example ??= (await this.#page.callIfThere(`${ofJob(this.#id).path}?${query}`))?.notifications[0];
   }
 
   #headOf(found, example) {

@@ -82,7 +82,7 @@ function route() {
   const [name, ...rest] = path.split("/");
   const [key, title, make] = views.find(([known]) => known === name) ?? views[0];
   clearTimeout(timer);
-  current = make(page, rest.map(decodeURIComponent), new URLSearchParams(query));
+  current = make(page, rest.map(decoded), new URLSearchParams(query));
   for (const link of nav.querySelectorAll("a")) {
     if (link.hash !== `#${key}`) {
       link.removeAttribute("aria-current");
@@ -95,6 +95,15 @@ function route() {
   document.title = `${title} · Carillon`;
   content.replaceChildren(h("h1", null, title), current.element);
   update();
+}
+
+/** Decodes a part of the URL; returns one with a stray `%` as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 async function update() {
@@ -139,7 +148,11 @@ function begin() {
   route();
 }
 
-document.getElementById("leave").addEventListener("click", () => leave());
+document.getElementById("leave").addEventListener("click", () => {
+  session.forget();
+  // Ends all that runs; the next token may be another operator's.
+  location.reload();
+});
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   content.focus();
