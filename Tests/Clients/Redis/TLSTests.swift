@@ -110,6 +110,20 @@ struct TLSTests {
         await subscription.close()
     }
 
+    @Test("connections with copies of one configuration share the certificate authorities")
+    func shared() async throws {
+        let certificate = try await TestCertificate.make()
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: "rediss://localhost:1/0"), clientName: "test")
+        let system = try #require(try RedisConnector(configuration).tls)
+        configuration.certificateAuthorityFile = certificate.authorityFile
+        let own = try #require(try RedisConnector(configuration).tls)
+        let copy = configuration
+        #expect(own !== system)
+        #expect(try RedisConnector(copy).tls === own)
+        withExtendedLifetime(certificate) {}
+    }
+
     @Test("a missing file of authorities is a configuration fault")
     func missingFile() async throws {
         var configuration = RedisConfiguration(

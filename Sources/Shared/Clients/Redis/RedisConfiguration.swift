@@ -34,6 +34,8 @@ package struct RedisConfiguration: Sendable {
     let sentinels = RedisSentinels()
     /// The masters of a cluster; copies share them.
     let topology = RedisTopology()
+    /// The TLS contexts; copies share them.
+    let trust = RedisTrust()
 
     package init(address: RedisAddress, clientName: String) {
         self.address = address

@@ -4,6 +4,7 @@
 import NIOCore
 import NIOPosix
 import NIOSSL
+import Synchronization
 
 /// Opens channels to a Redis server, finds it through Sentinels if need be, and logs in.
 struct RedisConnector: Sendable {
@@ -20,23 +21,16 @@ struct RedisConnector: Sendable {
     private static let sharedAge: Duration = .milliseconds(50)
 
     private let configuration: RedisConfiguration
-    private let tls: NIOSSLContext?
+    /// Nil without TLS.
+    let tls: NIOSSLContext?
 
     /// - Throws: ``RedisError`` with code `configuration` if the certificate authorities cannot be
     ///   read.
     init(_ configuration: RedisConfiguration) throws(RedisError) {
         self.configuration = configuration
-        guard configuration.address.usesTLS else {
-            self.tls = nil
-            return
-        }
-        var tls = TLSConfiguration.makeClientConfiguration()
-        if let file = configuration.certificateAuthorityFile { tls.trustRoots = .file(file) }
-        do {
-            self.tls = try NIOSSLContext(configuration: tls)
-        } catch {
-            throw RedisError(.configuration, "cannot load the certificate authorities: \(NetworkFault.words(error))")
-        }
+        self.tls =
+            try configuration.address.usesTLS
+            ? configuration.trust.context(authorities: configuration.certificateAuthorityFile) : nil
     }
 
     /// Whether Sentinels name the server.
@@ -151,6 +145,33 @@ struct RedisConnector: Sendable {
             throw RedisError(.unavailable, "the server is a replica")
         }
         return Int(identifier ?? 0)
+    }
+}
+
+/// The TLS contexts of all connections with copies of one configuration.
+///
+/// A context has a copy of all certificate authorities, about 1 MB of the system's.
+final class RedisTrust: Sendable {
+    private let contexts = Mutex<[String?: NIOSSLContext]>([:])
+
+    /// Returns the context that trusts the authorities in a file; nil means the system's.
+    ///
+    /// Reads each file once.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration` if the file cannot be read.
+    func context(authorities file: String?) throws(RedisError) -> NIOSSLContext {
+        do {
+            return try self.contexts.withLock { contexts in
+                if let known = contexts[file] { return known }
+                var tls = TLSConfiguration.makeClientConfiguration()
+                if let file { tls.trustRoots = .file(file) }
+                let context = try NIOSSLContext(configuration: tls)
+                contexts[file] = context
+                return context
+            }
+        } catch {
+            throw RedisError(.configuration, "cannot load the certificate authorities: \(NetworkFault.words(error))")
+        }
     }
 }
 

@@ -48,6 +48,11 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
 
     /// Creates the error that a server answered.
     init(reply message: String) {
+        var message = message
+        // Redis 6.2 puts the script and the line before an error inside a script.
+        if message.hasPrefix("ERR Error running script"), let prefix = message.firstRange(of: ": -") {
+            message = String(message[prefix.upperBound...])
+        }
         let word = message.prefix { $0 != " " }
         self.init(Self.unavailable.contains(word) ? .unavailable : .server, message)
     }

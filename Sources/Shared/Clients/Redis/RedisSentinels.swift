@@ -82,10 +82,8 @@ actor RedisSentinels {
         _ configuration: RedisConfiguration,
         on eventLoop: any EventLoop
     ) async throws(RedisError) -> RedisAddress.Server {
-        var own = RedisConfiguration(
-            address: configuration.address.sentinel(server, password: configuration.sentinelPassword),
-            clientName: configuration.clientName)
-        own.certificateAuthorityFile = configuration.certificateAuthorityFile
+        var own = configuration
+        own.address = configuration.address.sentinel(server, password: configuration.sentinelPassword)
         own.connectTimeout = Self.patience
         own.commandTimeout = Self.patience
         own.waitsForServer = false
