@@ -26,8 +26,10 @@ package struct TransferConfiguration: Sendable {
     package var maximumInFlight = 1_000
     /// The limit on waiting requests; beyond it a request ends as `overloaded` at once.
     package var maximumWaiting = 10_000
-    /// The time limit for TCP and TLS together, and for the lookup of a name before them.
-    var connectTimeout: Duration = .seconds(5)
+    /// The time limit for the lookup of a name, TCP and TLS together.
+    ///
+    /// Longer than the 5 s after which the C library asks the next name server.
+    var connectTimeout: Duration = .seconds(8)
     /// Whether `http` URLs are allowed.
     package var allowPlainHTTP = false
     /// Whether to connect only to public addresses and through no proxy, for URLs chosen by

@@ -159,7 +159,7 @@ struct VerificationKey: Sendable {
 /// Reads a JWKS document with limits on size and time.
 package enum KeySetReader {
     private static let longest = 256 * 1024
-    private static let deadline: Duration = .seconds(5)
+    private static let deadline: Duration = .seconds(10)
 
     /// Reads a file.
     package static func file(_ path: String) throws(KeySetFault) -> [UInt8] {
@@ -168,7 +168,7 @@ package enum KeySetReader {
         return Array(bytes)
     }
 
-    /// Fetches a URL; requires a complete 200 response of at most 256 KB within 5 s, without
+    /// Fetches a URL; requires a complete 200 response of at most 256 KB within 10 s, without
     /// redirects.
     package static func url(_ url: String, client: TransferClient) async throws(KeySetFault) -> [UInt8] {
         let request = TransferRequest(
