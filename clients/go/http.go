@@ -6,6 +6,7 @@ package carillon
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,23 @@ type HTTPProducer struct {
 func NewHTTPProducer(url, token string) *HTTPProducer {
 	getToken := func(context.Context) (string, error) { return token, nil }
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if shared, isPlain := http.DefaultTransport.(*http.Transport); isPlain {
+		client.Transport = withoutHTTP2(shared)
+	}
 	return &HTTPProducer{url, getToken, client, 10 * time.Second, 5, 30 * time.Second}
+}
+
+// withoutHTTP2 returns a copy of a transport. Over HTTP/2, all tries may use one dead connection
+// (golang/go#36026).
+func withoutHTTP2(shared *http.Transport) *http.Transport {
+	transport := shared.Clone()
+	transport.ForceAttemptHTTP2 = false
+	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	// The copy would still offer h2.
+	if transport.TLSClientConfig != nil {
+		transport.TLSClientConfig.NextProtos = nil
+	}
+	return transport
 }
 
 // Accepted is a job that Redis has. Entry names its entry of a stream.
@@ -91,8 +108,7 @@ func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted
 		}
 		body := append(append([]byte("["), bytes.Join(rest[:count], []byte(","))...), ']')
 		var batch []Accepted
-		batch, err = producer.post(ctx, body)
-		move(err, len(accepted), len(jobs))
+		batch, err = producer.post(ctx, body, len(accepted), len(jobs))
 		if err == nil && len(batch) != count {
 			err = &RefusedError{202, "the answer does not list every job"}
 		}
@@ -111,10 +127,11 @@ func countValues(text []byte) int {
 	return count
 }
 
-// post sends a batch until the gateway has it or the tries are over.
-func (producer *HTTPProducer) post(ctx context.Context, body []byte) ([]Accepted, error) {
+// post sends a batch until the gateway has it or the tries are over. Its jobs begin at index first
+// of the call's jobs.
+func (producer *HTTPProducer) post(ctx context.Context, body []byte, first, jobs int) ([]Accepted, error) {
 	for try, backoff := 1, 200*time.Millisecond; ; try, backoff = try+1, 2*backoff {
-		accepted, err := producer.try(ctx, body)
+		accepted, err := producer.try(ctx, body, first, jobs)
 		var unavailable *UnavailableError
 		if !errors.As(err, &unavailable) {
 			return accepted, err
@@ -139,7 +156,7 @@ func (producer *HTTPProducer) post(ctx context.Context, body []byte) ([]Accepted
 }
 
 // try sends a batch once. Its error is an *UnavailableError if another try may help.
-func (producer *HTTPProducer) try(ctx context.Context, body []byte) ([]Accepted, error) {
+func (producer *HTTPProducer) try(ctx context.Context, body []byte, first, jobs int) ([]Accepted, error) {
 	ctx, cancel := context.WithTimeout(ctx, producer.Timeout)
 	defer cancel()
 	place := strings.TrimRight(producer.URL, "/") + "/v1/jobs"
@@ -174,6 +191,9 @@ func (producer *HTTPProducer) try(ctx context.Context, body []byte) ([]Accepted,
 	if json.Unmarshal(content, &answer) != nil || answer.Detail == "" {
 		answer.Detail = http.StatusText(response.StatusCode)
 	}
+	for index := range answer.Errors {
+		answer.Errors[index].Field = moved(answer.Errors[index].Field, first, jobs)
+	}
 	invalid, refused := &InvalidJobError{answer.Errors}, &RefusedError{response.StatusCode, answer.Detail}
 	switch response.StatusCode {
 	case 202:
@@ -194,19 +214,13 @@ func (producer *HTTPProducer) try(ctx context.Context, body []byte) ([]Accepted,
 	return nil, refused
 }
 
-// move replaces the index of a batch's job, in the fields at fault, by the job's index in the call.
-func move(err error, first, jobs int) {
-	var invalid *InvalidJobError
-	if !errors.As(err, &invalid) {
-		return
+// moved replaces the index of a batch's job, in a field at fault, by the job's index in the call.
+func moved(field string, first, jobs int) string {
+	place, name, _ := strings.Cut(strings.TrimPrefix(field, "["), "].")
+	if number, err := strconv.Atoi(place); err == nil {
+		return placed(name, first+number, jobs)
 	}
-	for index := range invalid.Faults {
-		field := &invalid.Faults[index].Field
-		place, name, _ := strings.Cut(strings.TrimPrefix(*field, "["), "].")
-		if number, err := strconv.Atoi(place); err == nil {
-			*field = placed(name, first+number, jobs)
-		}
-	}
+	return field
 }
 
 // retryAfter reads seconds or an HTTP date (RFC 9110, section 10.2.3); 0 if the header has neither.

@@ -115,7 +115,7 @@ function reasonOf(text) {
 }
 
 /** Fields that are left out if they are false or empty. Carillon checks the others as they are. */
-const mayBeEmpty = new Set(["user", "users", "topic", "all", "type", "event", "id", "lane"]);
+const mayBeEmpty = new Set(["user", "users", "topic", "all", "except", "type", "event", "id", "lane"]);
 
 function isGiven(name, value) {
   if (value === undefined || value === null) return false;
@@ -285,8 +285,7 @@ export class HTTPProducer {
 
   /** @param token a token with the scope `service`, or a function that returns one for each try. */
   constructor(url, token, { timeout = 10_000, tries = 5, longestWait = 30_000, fetch = globalThis.fetch } = {}) {
-    if (!/^https?:\/\/[^/]/.test(url)) throw new TypeError("url: must be the http or https address of a gateway");
-    this.#place = `${String(url).replace(/\/+$/, "")}/v1/jobs`;
+    this.#place = placeOfJobs(url);
     this.#token = token;
     this.#options = { timeout, tries, longestWait, fetch };
   }
@@ -378,6 +377,21 @@ export class HTTPProducer {
       signal?.removeEventListener("abort", abort);
     }
   }
+}
+
+/** Returns the URL to post jobs to. Errors do not show the address, which may hold a secret. */
+function placeOfJobs(address) {
+  let url;
+  try {
+    url = new URL(address);
+  } catch {
+    // Its error would show the address.
+  }
+  if (!/^https?:$/.test(url?.protocol)) throw new TypeError("url: must be the http or https address of a gateway");
+  if (url.username || url.password || url.search || url.hash) {
+    throw new TypeError("url: must not have a user, a query or a fragment; the token is an argument");
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, "")}/v1/jobs`;
 }
 
 /** Returns the members of a JSON object; none if the text is something else. */

@@ -168,6 +168,10 @@ test("a bad address or token fails at once, and is not in the error", async () =
   for (const url of [undefined, "", "localhost:8080", "/v1", "ftp://example.com"]) {
     assert.throws(() => new HTTPProducer(url, "secret"), { message: /^url: must be/ });
   }
+  for (const url of ["https://user:secret@a", "https://secret@a", "https://a?token=secret", "https://a/#secret"]) {
+    const isSafe = ({ stack, message }) => message.startsWith("url: must not have") && !stack.includes("secret");
+    assert.throws(() => new HTTPProducer(url, "t"), isSafe);
+  }
   for (const token of ["", "two secrets", "secret\u00e9", undefined]) {
     const sent = new HTTPProducer("http://127.0.0.1", token && (() => token)).send(payment("1"));
     await assert.rejects(sent, (error) => error instanceof TypeError && !error.stack.includes("secret"));

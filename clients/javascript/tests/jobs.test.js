@@ -87,6 +87,7 @@ test("an empty audience or id is none", () => {
     const given = none.topic === "" ? { user: "ada" } : { topic: "news" };
     assert.deepEqual(fields({ ...rest, ...given, ...none }), { ...rest, ...given });
   }
+  assert.deepEqual(fields({ all: true, except: [], ...rest }), { all: "true", ...rest });
   assert.throws(() => fields({ user: "ada", type: "t", id: "" }), { message: /^id: is missing/ });
   assert.throws(() => fields({ user: "ada", type: "", id: "1" }), { message: "type: is missing" });
   assert.deepEqual(fields({ user: "ada", event: "e", type: "", id: "" }), { user: "ada", event: "e" });

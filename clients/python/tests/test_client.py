@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import random
+import time
 import unittest
 import uuid
 from collections.abc import Awaitable, Callable
@@ -225,6 +226,33 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
     async def test_a_clock_that_is_ahead_does_not_renew_without_pause(self) -> None:
         self.assertEqual(await self.renewal_waits(3_600, clock_ahead=7_200), [1, 30, 30])
         self.assertEqual(await self.renewal_waits(20, clock_ahead=7_200), [1, 10, 10])
+
+    async def test_a_lost_connection_does_not_cancel_a_renewal(self) -> None:
+        asked: list[bool] = []
+        renews, may_end = asyncio.Event(), asyncio.Event()
+
+        async def provide(refused: bool) -> str:
+            asked.append(refused)
+            if len(asked) > 1:
+                renews.set()
+                await may_end.wait()
+            return token(time.time(), 3_600) if len(asked) == 1 else "fresh"
+
+        async def pause(_: float) -> None:
+            if renews.is_set():
+                # After this, the inbox connects again, and needs a token.
+                asyncio.get_running_loop().call_soon(may_end.set)
+
+        async def close(socket: ServerConnection) -> None:
+            await renews.wait()
+            await socket.close(1011)
+
+        async with Gateway(opening(sync(0), then=close), opening(sync(1, notification(1)))) as gateway:
+            inbox = Inbox(gateway.url, provide)
+            inbox._pause = pause
+            async with inbox:
+                await self.take(inbox, 1)
+        self.assertEqual((gateway.tokens[1:], asked), (["fresh"], [False, True]))
 
     async def renewal_waits(self, life: float, clock_ahead: float = 0) -> list[float]:
         """Returns the seconds before each of three renewals of tokens with this life."""

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import json
+import socket
 import threading
 import unittest
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import time
@@ -29,7 +31,11 @@ class Gateway:
 
     def __init__(self, answers: list[Answer]) -> None:
         self.requests: list[tuple[str, str | None, Any]] = []
-        self.connections = 0
+        self.connections: list[socket.socket] = []
+        # Connections that get no answer.
+        self.silent: list[socket.socket] = []
+        # Requests wait here for each other before they are answered.
+        self.meeting = threading.Barrier(1)
         gateway = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,11 +43,14 @@ class Gateway:
 
             def setup(self) -> None:
                 super().setup()
-                gateway.connections += 1
+                gateway.connections.append(self.connection)
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 gateway.requests.append((self.path, self.headers["Authorization"], json.loads(body)))
+                if self.connection in gateway.silent:
+                    return
+                gateway.meeting.wait()
                 answer = answers.pop(0)
                 if answer is None:
                     self.close_connection = True
@@ -92,13 +101,23 @@ class HTTPProducerTests(unittest.TestCase):
         gateway, producer, _ = self.producer([ACCEPTED, ACCEPTED])
         producer.send(JOB)
         producer.send(JOB)
-        self.assertEqual(gateway.connections, 1)
+        self.assertEqual(len(gateway.connections), 1)
 
     def test_a_connection_that_was_closed_while_idle_is_replaced_at_once(self) -> None:
         gateway, producer, waits = self.producer([ACCEPTED, None, ACCEPTED])
         producer.send(JOB)
         producer.send(JOB)
-        self.assertEqual((gateway.connections, waits), (2, []))
+        self.assertEqual((len(gateway.connections), waits), (2, []))
+
+    def test_idle_connections_that_are_all_dead_cost_one_try(self) -> None:
+        gateway, producer, waits = self.producer([ACCEPTED] * 6, timeout=2.0)
+        gateway.meeting = threading.Barrier(5)
+        with ThreadPoolExecutor(5) as threads:
+            list(threads.map(producer.send, [JOB] * 5))
+        gateway.meeting = threading.Barrier(1)
+        gateway.silent = list(gateway.connections)
+        producer.send(JOB)
+        self.assertEqual((len(gateway.connections), waits), (6, [0.2]))
 
     def test_it_waits_as_long_as_the_gateway_says(self) -> None:
         date = formatdate(time() + 8, usegmt=True)
@@ -181,6 +200,22 @@ class HTTPProducerTests(unittest.TestCase):
         with self.assertRaises(InvalidJob) as caught:
             producer.send_many([JOB] * 600)
         self.assertEqual(str(caught.exception), "[503].platform.fcm: is bad")
+
+    def test_a_refusal_has_the_index_in_all_jobs(self) -> None:
+        faults = [{"field": "[3].type", "reason": "is not allowed"}]
+        _, producer, _ = self.producer([(202, {}, {"jobs": []}), problem(403, errors=faults)])
+        with self.assertRaises(Refused) as caught:
+            producer.send_many([JOB] * 600)
+        self.assertEqual(caught.exception.detail, "[503].type: is not allowed")
+
+    def test_an_error_of_the_token_function_passes_through(self) -> None:
+        def provide() -> str:
+            raise ConnectionError("the login server is away")
+
+        gateway, producer, waits = self.producer([], token=provide)
+        with self.assertRaisesRegex(ConnectionError, "the login server is away"):
+            producer.send(JOB)
+        self.assertEqual((gateway.requests, waits), ([], []))
 
     def test_the_path_of_the_address_stays(self) -> None:
         gateway, _, _ = self.producer([ACCEPTED])

@@ -84,7 +84,8 @@ class Inbox:
             is called with True if the gateway refused the last token, if that expires soon, or if
             the last text could not be a token: return a fresh one then. It may be a coroutine
             function; others run in a thread. If it raises or returns a text that cannot be a token,
-            the inbox calls it again later.
+            the inbox calls it again later. Calls never overlap, and the end of a connection cancels
+            none, so give yours a timeout.
         resume: the version of the last notification that an earlier process handled. The inbox then
             holds what changed since, and `arrivals()` begins there.
         most_items: the bound of `items`. Beyond it, the oldest leave the list, not the inbox.
@@ -120,6 +121,8 @@ class Inbox:
         if isinstance(token, str):
             authorization(token)
         self._token = token
+        # The last call of the provider. A cancelled one may lose a refresh token that works once.
+        self._token_call: asyncio.Task[str] | None = None
         self._context = context
         self._ready_timeout = ready_timeout
         self._state = InboxState(resume, most_items)
@@ -403,7 +406,11 @@ class Inbox:
             if refused:
                 raise SignedOut("the gateway refused the token; give a function that returns a fresh one")
             return self._token.strip()
-        provider: Callable[[bool], Any] = self._token
+        if self._token_call is None or self._token_call.done():
+            self._token_call = asyncio.create_task(self._call_provider(self._token, refused))
+        return await asyncio.shield(self._token_call)
+
+    async def _call_provider(self, provider: Callable[[bool], Any], refused: bool) -> str:
         is_async = inspect.iscoroutinefunction(provider)
         answer = provider(refused) if is_async else await asyncio.to_thread(provider, refused)
         token = await answer if inspect.isawaitable(answer) else answer

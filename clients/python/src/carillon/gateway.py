@@ -37,12 +37,20 @@ def authorization(token: str) -> str:
     return f"Bearer {token}"
 
 
-def parse_problem(answer: bytes | bytearray | None) -> tuple[str, list[Fault]]:
-    """Returns the detail and the faults of a problem document (RFC 9457), or of a proxy's page."""
+def parse_problem(answer: bytes | bytearray | None, first: int = 0) -> tuple[str, list[Fault]]:
+    """Returns the detail and the faults of a problem document (RFC 9457), or of a proxy's page.
+
+    `first` is added to the index of a batch's job in the fields at fault.
+    """
     try:
         problem = json.loads(answer or b"")
-        faults = [Fault(fault["field"], fault["reason"]) for fault in problem.get("errors", [])]
+        faults = [Fault(_moved(fault["field"], first), fault["reason"]) for fault in problem.get("errors", [])]
         detail = str(InvalidJob(faults)) if faults else str(problem["detail"])
     except (ValueError, LookupError, TypeError, AttributeError):
         return "no reason given", []
     return detail, faults
+
+
+def _moved(field: str, by: int) -> str:
+    match = re.fullmatch(r"\[(\d+)\](.*)", field, re.DOTALL)
+    return f"[{int(match[1]) + by}]{match[2]}" if match else field

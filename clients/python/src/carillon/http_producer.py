@@ -53,7 +53,7 @@ class HTTPProducer:
     Args:
         url: the gateway's address, such as `https://notify.example.com`.
         token: a token with the scope `service`, or a function that returns one. The producer calls
-            it before each request.
+            it before each request, and its errors pass through.
         timeout: seconds to wait for the connection, and for each piece of the answer.
         tries: how often a request is sent at most.
         longest_wait: the longest wait in seconds between two tries. If the gateway asks for more,
@@ -104,8 +104,12 @@ class HTTPProducer:
 
     def close(self) -> None:
         """Closes idle connections. The producer opens new ones if you go on to use it."""
-        while self._idle:
-            self._idle.pop().close()
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return
+            connection.close()
 
     def send(self, job: Job) -> Accepted:
         """Posts a job, and returns once Redis has it.
@@ -129,28 +133,29 @@ class HTTPProducer:
         """
         sent = 0
         for batch in _bodies(jobs):
-            try:
-                self._post(b"[" + b",".join(batch) + b"]")
-            except InvalidJob as error:
-                raise InvalidJob(_moved(fault, sent) for fault in error.faults) from None
+            self._post(b"[" + b",".join(batch) + b"]", sent)
             sent += len(batch)
         return sent
 
-    def _post(self, body: bytes) -> Any:
+    def _post(self, body: bytes, first: int = 0) -> Any:
+        """Posts a body until the gateway has it. `first` is the index of a batch's first job."""
         attempt = 0
         while True:
             attempt += 1
             asked: float | None = None
+            headers = self._headers()
             try:
-                status, head, answer = self._exchange(body)
+                status, head, answer = self._exchange(body, headers)
             except ssl.SSLCertVerificationError:
                 raise
             except (OSError, http.client.HTTPException) as error:
+                # The idle connections may be dead, too, and each would cost a try.
+                self.close()
                 reason = f"no answer from {self._place}: {error or type(error).__name__}"
             else:
                 if status == 202:
                     return json.loads(answer)
-                detail, faults = parse_problem(answer)
+                detail, faults = parse_problem(answer, first)
                 if status == 422:
                     raise InvalidJob(faults or [Fault("job", detail)])
                 if status not in _RETRIED:
@@ -162,13 +167,15 @@ class HTTPProducer:
                 raise Unavailable(reason, asked)
             self._sleep(wait)
 
-    def _exchange(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _headers(self) -> dict[str, str]:
         token = self._token if isinstance(self._token, str) else self._token()
-        headers = {
+        return {
             "Authorization": authorization(token),
             "Content-Type": "application/json",
             "User-Agent": f"carillon-python/{__version__}",
         }
+
+    def _exchange(self, body: bytes, headers: dict[str, str]) -> tuple[int, http.client.HTTPMessage, bytes]:
         if self._process != os.getpid():
             # A forked process must not use its parent's connections.
             self._idle, self._process = [], os.getpid()
@@ -225,12 +232,6 @@ def _bodies(jobs: Iterable[Job]) -> Iterator[list[bytes]]:
 
 def _accepted(answer: Any) -> Accepted:
     return Accepted(answer["id"], answer["lane"], answer["entry"])
-
-
-def _moved(fault: Fault, by: int) -> Fault:
-    """Returns a fault of a batch with the index in all jobs."""
-    match = re.fullmatch(r"\[(\d+)\](.*)", fault.field, re.DOTALL)
-    return Fault(f"[{int(match[1]) + by}]{match[2]}", fault.reason) if match else fault
 
 
 def _seconds(header: str | None) -> float | None:

@@ -95,17 +95,18 @@ public struct URLSessionTransport: HTTPTransport {
         }
     }
 
-    private let session: URLSession
-
-    public init() {
+    /// Shared, because a session lives until it is invalidated.
+    private static let session: URLSession = {
         let configuration = URLSessionConfiguration.ephemeral
         configuration.timeoutIntervalForRequest = 60
         configuration.httpShouldSetCookies = false
-        self.session = URLSession(configuration: configuration, delegate: Delegate(), delegateQueue: nil)
-    }
+        return URLSession(configuration: configuration, delegate: Delegate(), delegateQueue: nil)
+    }()
+
+    public init() {}
 
     public func send(_ request: GatewayRequest) async throws -> GatewayAnswer {
-        let (body, response) = try await self.session.data(for: Self.request(request.url, request.headers, request))
+        let (body, response) = try await Self.session.data(for: Self.request(request.url, request.headers, request))
         guard let response = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
         let headers = response.allHeaderFields.compactMap { name, value in
             (name as? String).map { ($0, "\(value)") }
@@ -130,7 +131,7 @@ typealias DefaultSocketTransport = URLSessionTransport
 
 extension URLSessionTransport: SocketTransport {
     public func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket {
-        let task = self.session.webSocketTask(with: Self.request(url, headers))
+        let task = Self.session.webSocketTask(with: Self.request(url, headers))
         task.maximumMessageSize = SocketLimits.mostBytes
         task.resume()
         return URLSessionSocket(task: task)
