@@ -213,6 +213,41 @@ struct DeveloperStackTests {
         #expect(text == "finished\n" + (1...6).map { "redis-\($0) as before\n" }.joined())
     }
 
+    @Test("a port that is in use is taken on a machine without IPv6 too")
+    func portsWithoutIPv6() async throws {
+        let text = try await Self.run(
+            """
+            cat() {
+                echo '0: 0100007F:1F90 00000000:0000 0A'
+                return 1
+            }
+            port_is_free 8080 || echo taken
+            port_is_free 8081 && echo free
+            """)
+        #expect(text == "taken\nfree\n")
+    }
+
+    @Test("deploy/test installs Python's venv, and shows why it cannot make an environment")
+    func testClients() async throws {
+        let (text, exit) = try await House.run(
+            #"""
+            NEEDED_PACKAGES='' INSTALL_SCRIPT='echo "installing $*"'
+            is_present() { [[ $1 != */ensurepip ]]; }
+            apt-get() { :; }
+            id() { echo 0; }
+            eval "$(sed -n '/^install_missing /,/[^\]$/p' "$ROOT/deploy/test")"
+            python3() {
+                echo 'ensurepip is not available'
+                return 1
+            }
+            install_clients "$PWD/clients"
+            """#,
+            libraries: ["messages", "install", "clients"])
+        #expect(exit == .code(0))
+        #expect(text.contains("\ninstalling python3-venv\n"), "\(text)")
+        #expect(text.contains("\nensurepip is not available\n") && text.contains("SKIPPED"), "\(text)")
+    }
+
     @Test("an installation with sudo uses the caller's proxy")
     func installationProxy() async throws {
         let (text, exit) = try await House.run(

@@ -10,8 +10,8 @@ GIVEN_PORTS=' '
 port_is_free() {
     local hexadecimal
     printf -v hexadecimal '%04X' "$1"
-    # 0A is the state of listening sockets.
-    ! cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+    # 0A is the state of listening sockets. Without IPv6 there is no tcp6.
+    ! { cat /proc/net/tcp /proc/net/tcp6 2>/dev/null || true; } |
         awk -v port=":$hexadecimal" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }'
 }
 
