@@ -310,7 +310,8 @@ struct KubernetesTests {
         let cutOff = #" unless on (job, instance) max_over_time(carillon_dependency_up{dependency="redis"}[2m]) == 0"#
         #expect(queries.allSatisfy { $0.contains(cutOff) })
         let lanes = try queries.map { $0.replacing(cutOff, with: "") }.map { query in
-            let pattern = #/sum\(max by \(stream, lane\) \(carillon_stream_lag\{(?:stream="jobs", )?lane="(\w+)"\}\)\)/#
+            let pattern =
+                #/sum\(max by \(stream, lane\) \(carillon_stream_lag\{(?:stream=~"jobs\|overflow", )?lane="(\w+)"\}\)\)/#
             return String(try #require(query.wholeMatch(of: pattern), "\(query)").output.1)
         }
         #expect(lanes == Lane.allCases.map(\.rawValue))
