@@ -64,11 +64,6 @@ struct GatewayTests {
         #expect(http.requests.isEmpty)
     }
 
-    @Test("gateways share one session, which nothing would invalidate")
-    func session() {
-        #expect(MemoryLayout<URLSessionTransport>.size == 0)
-    }
-
     @Test(
         "an address that is none of a gateway is refused",
         arguments: [

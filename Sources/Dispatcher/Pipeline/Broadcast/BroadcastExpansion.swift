@@ -29,14 +29,13 @@ struct BroadcastExpansion: Sendable {
 
     /// Expands until no chain is left; a full lane holds back only its own notifications.
     ///
-    /// Each second claim goes to the broadcast that got least, so that a large one does not delay
+    /// Each second turn goes to the broadcast that got least, so that a large one does not delay
     /// all that come after it.
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
         var full: Set<Lane> = []
-        var isShared = true
+        var isShared = false
         while isRunning {
-            isShared.toggle()
             let next = try await store.claimChain(by: self.dispatcher.name, outside: full, leastServed: isShared)
             guard let chain = next else {
                 guard !full.isEmpty else { return }
@@ -55,6 +54,7 @@ struct BroadcastExpansion: Sendable {
             }
             try await self.expand(chain)
             full = []
+            isShared.toggle()
         }
     }
 

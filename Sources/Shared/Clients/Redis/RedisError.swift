@@ -50,7 +50,9 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     init(reply message: String) {
         var message = message
         // Redis 6.2 puts the script and the line before an error inside a script.
-        if message.hasPrefix("ERR Error running script"), let prefix = message.firstRange(of: ": -") {
+        if message.hasPrefix("ERR Error running script"), let prefix = message.firstRange(of: ": -"),
+            message[prefix.upperBound...].first?.isUppercase == true
+        {
             message = String(message[prefix.upperBound...])
         }
         let word = message.prefix { $0 != " " }

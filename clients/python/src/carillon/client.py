@@ -408,6 +408,8 @@ class Inbox:
             return self._token.strip()
         if self._token_call is None or self._token_call.done():
             self._token_call = asyncio.create_task(self._call_provider(self._token, refused))
+            # After a lost connection, asyncio would log its error as never retrieved.
+            self._token_call.add_done_callback(lambda call: call.cancelled() or call.exception())
         return await asyncio.shield(self._token_call)
 
     async def _call_provider(self, provider: Callable[[bool], Any], refused: bool) -> str:
