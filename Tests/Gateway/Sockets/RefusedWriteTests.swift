@@ -58,7 +58,7 @@ struct RefusedWriteTests {
             }
             isOver.note([true])
             try await eventually("it is recorded") { !recorded.all.isEmpty }
-            #expect(recorded.all.allSatisfy { $0 == .active })
+            #expect(recorded.all == [.active], "both changes are one by then")
         }
     }
 }

@@ -83,6 +83,8 @@ package final class SocketHub: Service {
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
+    /// States that Redis did not take, by connection.
+    private let lateStates = Mutex<[String: PresenceChange]>([:])
     /// Departures that Redis did not take.
     private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// Departures whose presence is removed; each may have been the user's last visit.
@@ -500,12 +502,26 @@ package final class SocketHub: Service {
                     nextWarning = ContinuousClock.now + .seconds(60)
                     self.logger.warning("cannot record focus changes; retrying", metadata: ["error": "\(error)"])
                 }
-                for eventLoop in self.eventLoops {
-                    // Redis does not signal that it takes writes again, so try again.
-                    eventLoop.scheduleTask(in: TimeAmount(Self.retryPause)) {
-                        self.shard(on: eventLoop)?.reportStates(of: batch)
-                    }
-                }
+                self.reportAgain(batch)
+            }
+        }
+    }
+
+    /// Has the shards report the states of these sockets again, each once however often it changed.
+    private func reportAgain(_ changes: [PresenceChange]) {
+        let isFirst = self.lateStates.withLock { late in
+            defer { for change in changes { late[change.connection] = change } }
+            return late.isEmpty
+        }
+        guard isFirst else { return }
+        // Redis does not signal that it takes writes again, so try again.
+        self.eventLoops[0].scheduleTask(in: TimeAmount(Self.retryPause)) {
+            let late = self.lateStates.withLock { late in
+                defer { late = [:] }
+                return Array(late.values)
+            }
+            for eventLoop in self.eventLoops {
+                eventLoop.execute { self.shard(on: eventLoop)?.reportStates(of: late) }
             }
         }
     }
