@@ -72,7 +72,8 @@ actor AccountRateLimiter {
                 }
                 if !isWaiting { self.lots[account]?.waiting += 1 }
                 isWaiting = true
-                // Cancelled only when the process ends.
+                // Until the bucket has a turn, which it does not signal; cancelled only when the
+                // process ends.
                 guard (try? await Task.sleep(for: until - now)) != nil else { return Self.longestWait }
             }
             await self.takeLot(account, perSecond: perSecond)

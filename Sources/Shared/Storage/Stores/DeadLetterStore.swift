@@ -6,7 +6,7 @@ import Core
 
 /// The dead-letter queue.
 package struct DeadLetterStore: Sendable {
-    /// The time limit of a page of an erasure, whose letters may be large.
+    /// The time limit of statements that read many letters, which may be large.
     private static let patience: Duration = .seconds(60)
 
     let pool: PostgresPool
@@ -215,7 +215,7 @@ extension DeadLetterStore {
             """,
             filter.parameters + [.int8(last ?? .max), .int4(clamping: limit + 1), .int8(Self.pageBytes)]
         )
-        let result = try await self.pool.query(statement, timeout: .seconds(60))
+        let result = try await self.pool.query(statement, timeout: Self.patience)
         let letters = try Self.read(result).prefix(limit)
         let found = try result.first?.int8(7) ?? 0
         return (Array(letters), found > letters.count)
@@ -241,7 +241,7 @@ extension DeadLetterStore {
             GROUP BY d.reason, d.stream ORDER BY 3 DESC, 1, 2 LIMIT $7
             """,
             filter.parameters + [.int4(clamping: limit)])
-        return try await self.pool.query(statement, timeout: .seconds(60)).map { (row) throws(PostgresError) in
+        return try await self.pool.query(statement, timeout: Self.patience).map { (row) throws(PostgresError) in
             Reason(
                 reason: try row.text(0), stream: try row.text(1), count: try row.int8(2), open: try row.int8(3),
                 oldestAt: try row.timestamp(4), newestAt: try row.timestamp(5))
@@ -277,7 +277,7 @@ extension DeadLetterStore {
             filter.parameters
         )
         var counts: (all: Int64, replayable: Int64) = (0, 0)
-        for row in try await self.pool.query(statement, timeout: .seconds(60)) {
+        for row in try await self.pool.query(statement, timeout: Self.patience) {
             counts.all += try row.int8(1)
             if takesBack(try row.text(0)) { counts.replayable += try row.int8(2) }
         }
@@ -313,7 +313,7 @@ extension DeadLetterStore {
             """,
             filter.parameters + [.texts(streams), .float8(Double(rate))]
         )
-        guard let row = try await self.pool.query(statement, timeout: .seconds(60)).first else { return (0, nil) }
+        guard let row = try await self.pool.query(statement, timeout: Self.patience).first else { return (0, nil) }
         return (Int(try row.int8(0)), try row.optionalTimestamp(1))
     }
 
@@ -325,7 +325,7 @@ extension DeadLetterStore {
             """,
             filter.parameters
         )
-        return try await self.pool.query(statement, timeout: .seconds(60)).texts()
+        return try await self.pool.query(statement, timeout: Self.patience).texts()
     }
 
     /// Deletes dead letters.
@@ -335,7 +335,7 @@ extension DeadLetterStore {
         let statement = PostgresStatement(
             "DELETE FROM carillon.dead_letters d WHERE \(Self.condition)", filter.parameters
         )
-        return try await self.pool.query(statement, timeout: .seconds(60)).affectedRows
+        return try await self.pool.query(statement, timeout: Self.patience).affectedRows
     }
 
     /// Claims due replays; they are due again after `hold` unless they are removed.
@@ -361,7 +361,7 @@ extension DeadLetterStore {
             SELECT c.*, (SELECT count(*) FROM due) FROM claimed c ORDER BY c.id
             """,
             .timestamp(now), .timestamp(now + hold), .int4(clamping: limit), .int8(Self.pageBytes),
-            timeout: .seconds(60)
+            timeout: Self.patience
         )
         let letters = try Self.read(result)
         let found = try result.first?.int8(7) ?? 0
