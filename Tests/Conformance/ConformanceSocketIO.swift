@@ -7,7 +7,8 @@ import Protocols
 import Sockets
 import Synchronization
 
-/// `/socket.io/`: returns the `auth` payload and echoes messages.
+/// `/socket.io/`: the namespaces `/` and `/custom`, which return the `auth` payload and echo
+/// messages.
 ///
 /// With recovery, every event has an offset, and each client's last hundred events are kept.
 final class ConformanceSocketIO: SocketIOApplication {
@@ -15,16 +16,17 @@ final class ConformanceSocketIO: SocketIOApplication {
     private final class Memory: Sendable {
         struct Client {
             let sid: String
-            var events: [(offset: String, packet: [UInt8])] = []
+            var events: [SocketIOMissedEvent] = []
             var count = 0
         }
 
         let clients = Mutex<[String: Client]>([:])
     }
 
+    private static let namespaces: Set = ["/", "/custom"]
     private let memory: Memory?
     private var connection: SocketIOConnection?
-    private var pid: String?
+    private var pids: [String: String] = [:]
 
     private init(memory: Memory?) {
         self.memory = memory
@@ -47,60 +49,64 @@ final class ConformanceSocketIO: SocketIOApplication {
     func socketIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
 
     func socketIOConnectRequested(_ request: SocketIOConnectRequest) {
+        guard Self.namespaces.contains(request.namespace) else {
+            self.connection?.refuse(request.ticket, message: SocketIOStateMachine.unknownNamespace)
+            return
+        }
         if let recovery = request.recovery, let client = self.memory?.clients.withLock({ $0[recovery.pid] }),
             let place = client.events.firstIndex(where: { $0.offset == recovery.offset })
         {
-            self.pid = recovery.pid
-            let missed = client.events[(place + 1)...].map { $0.packet }
+            self.pids[request.namespace] = recovery.pid
+            let missed = Array(client.events[(place + 1)...])
             self.connection?.accept(
                 request.ticket, sid: client.sid, recovery: .init(pid: recovery.pid, missed: missed))
             return
         }
         let sid = Self.name()
+        let pid = Self.name()
         if let memory {
-            let pid = Self.name()
             memory.clients.withLock { $0[pid] = Memory.Client(sid: sid) }
-            self.pid = pid
+            self.pids[request.namespace] = pid
         }
-        self.connection?.accept(request.ticket, sid: sid, recovery: self.pid.map { .init(pid: $0) })
-        self.emit("auth", [request.auth])
+        self.connection?.accept(request.ticket, sid: sid, recovery: self.memory == nil ? nil : .init(pid: pid))
+        self.emit("auth", [.json(request.auth)], to: request.namespace)
     }
 
-    func socketIOReceived(_ name: String, _ arguments: [JSONValue], acknowledgement: UInt64?) {
+    func socketIOReceived(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue],
+        in namespace: String,
+        acknowledgement: UInt64?
+    ) {
         switch name {
-        case "message": self.emit("message-back", arguments)
+        case "message": self.emit("message-back", arguments, to: namespace)
         // Records an event and drops the connection before it can arrive.
         case "lose":
-            _ = self.packet("message-back", arguments)
+            self.keep("message-back", arguments, namespace)
             self.connection?.drop()
         case "message-with-ack":
-            if let acknowledgement { self.connection?.acknowledge(acknowledgement, with: arguments) }
+            if let acknowledgement { self.connection?.acknowledge(acknowledgement, with: arguments, in: namespace) }
         default: break
         }
     }
 
-    private func emit(_ name: String, _ arguments: [JSONValue]) {
-        self.connection?.emit(frame: WebSocketFraming.text(Array("4".utf8) + self.packet(name, arguments)))
+    private func emit(_ name: SocketIOEventName, _ arguments: [SocketIOValue], to namespace: String) {
+        let offset = self.keep(name, arguments, namespace).map { [SocketIOValue.json(.string($0))] } ?? []
+        self.connection?.emit(name, arguments + offset, to: namespace)
     }
 
-    /// Encodes an event; with recovery, adds its offset and keeps it.
-    private func packet(_ name: String, _ arguments: [JSONValue]) -> [UInt8] {
-        let elements: [JSONValue] = [.string(name)] + arguments
-        guard let memory, let pid else { return Self.event(elements) }
+    @discardableResult
+    private func keep(_ name: SocketIOEventName, _ arguments: [SocketIOValue], _ namespace: String) -> String? {
+        guard let memory, let pid = self.pids[namespace] else { return nil }
         return memory.clients.withLock { clients in
-            guard var client = clients[pid] else { return Self.event(elements) }
+            guard var client = clients[pid] else { return nil }
             client.count += 1
             let offset = "o\(client.count)"
-            let packet = Self.event(elements + [.string(offset)])
-            client.events.append((offset, packet))
+            client.events.append(SocketIOMissedEvent(name, arguments, offset: offset))
             client.events = client.events.suffix(100)
             clients[pid] = client
-            return packet
+            return offset
         }
-    }
-
-    private static func event(_ elements: [JSONValue]) -> [UInt8] {
-        Array("2".utf8) + JSONWriter.bytes(of: .array(elements))
     }
 
     private static func name() -> String { String(UInt64.random(in: .min ... .max), radix: 36) }

@@ -42,7 +42,7 @@ private final class EchoApplication: WebSocketApplication {
     func webSocketClosed() { self.socket = nil }
 }
 
-/// `/engine.io/`: echoes every message.
+/// `/engine.io/`: echoes every message as text or binary.
 final class EngineIOEcho: EngineIOApplication {
     private var connection: EngineIOConnection?
 
@@ -54,7 +54,7 @@ final class EngineIOEcho: EngineIOApplication {
         self.connection = connection
         connection.welcome()
     }
-    func engineIOReceived(_ message: [UInt8]) { self.connection?.send([message]) }
+    func engineIOReceived(_ message: EngineIOMessage) { self.connection?.send([message]) }
     func engineIOIsTooSlow() { self.connection?.drop() }
     func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
 }

@@ -1,7 +1,6 @@
 // Carillon · SocketIOExercise.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Protocols
 
 /// Runs a session and its connection from a script of arbitrary bytes and checks their guarantees.
@@ -83,11 +82,11 @@ package struct SocketIOExercise {
         case 9: self.answer(into: &actions)
         case 10:
             guard let webSocket = self.pick(self.webSockets) else { return }
-            self.session.webSocketBinary(webSocket, now: now, into: &actions)
-        case 11: self.session.send([self.phrase(), Array("m".utf8)], into: &actions)
+            self.session.webSocketBinary(webSocket, self.phrase(), now: now, into: &actions)
+        case 11: self.session.send([.text(self.phrase()), .binary([1])], into: &actions)
         case 12:
             var wanted: [SocketIOAction] = []
-            self.connection.disconnect(now: now, into: &wanted)
+            self.connection.emit("m", [.bytes([1])], into: &wanted)
             self.perform(wanted, into: &actions)
         case 13: self.leave(command, into: &actions)
         case 14:
@@ -111,20 +110,26 @@ package struct SocketIOExercise {
         if fully { self.session.webSocketText(webSocket, Array("5".utf8), now: self.now, into: &actions) }
     }
 
-    /// Answers a ping and sends a valid message over the current transport.
+    /// Answers a ping and sends valid messages over the current transport.
     private mutating func answer(into actions: inout [EngineIOAction]) {
         let choice = Int(self.script.popFirst() ?? 0)
-        let choices = SocketIOPhrases.proper(isJoined: self.connection.hasJoined)
-        let packets = [EngineIOPacket.pong([]), .message(Array(choices[choice % choices.count].utf8))]
+        let namespace = choice % 4 == 0 ? "/a" : "/"
+        let choices = SocketIOPhrases.proper(in: namespace, isJoined: self.connection.hasJoined(namespace))
+        let phrases = choices[choice % choices.count]
         if let webSocket = self.guarantees.current {
-            for packet in packets {
-                let text = EngineIOPayload.encode([packet])
-                self.session.webSocketText(webSocket, text, now: self.now, into: &actions)
+            self.session.webSocketText(webSocket, Array("3".utf8), now: self.now, into: &actions)
+            for message in phrases {
+                switch message {
+                case .text(let text):
+                    let packet = Array("4".utf8) + text
+                    self.session.webSocketText(webSocket, packet, now: self.now, into: &actions)
+                case .binary(let bytes): self.session.webSocketBinary(webSocket, bytes, now: self.now, into: &actions)
+                }
             }
         } else if self.posts.isEmpty {
             let request = self.carrier()
             self.guarantees.asked(request)
-            let body = EngineIOPayload.encode(packets)
+            let body = EngineIOPayload.encode([.pong([])] + phrases.map { .message($0) })
             let isWanted = self.session.postStarted(
                 request, contentType: nil, contentLength: body.count, now: self.now, into: &actions)
             guard isWanted else { return }
@@ -179,18 +184,17 @@ package struct SocketIOExercise {
         for action in wanted {
             var answers: [SocketIOAction] = []
             switch action {
-            case .send(let packets): self.session.send(packets, into: &actions)
+            case .send(let messages): self.session.send(messages, into: &actions)
             case .connectRequested(let request) where self.script.first.map { $0 % 4 == 0 } ?? false:
                 self.connection.refuse(request.ticket, message: "no", into: &answers)
             case .connectRequested(let request):
                 let grant = request.recovery.map {
-                    SocketIORecoveryGrant(pid: $0.pid, missed: [Array(#"2["m","O"]"#.utf8)])
+                    SocketIORecoveryGrant(pid: $0.pid, missed: [.init("m", [], offset: "O")])
                 }
                 self.connection.accept(request.ticket, sid: "C", recovery: grant, into: &answers)
-            case .event(let name, let arguments, let id):
-                if let id { self.connection.acknowledge(id, with: arguments, into: &answers) }
-                let echo = JSONWriter.bytes(of: .array([.string(name)] + arguments))
-                self.session.send([Array("2".utf8) + echo], into: &actions)
+            case .event(let namespace, let name, let arguments, let id):
+                if let id { self.connection.acknowledge(id, with: arguments, in: namespace, into: &answers) }
+                self.connection.emit(name, arguments, to: namespace, into: &answers)
             case .close(let reason): self.session.close(reason, now: self.now, into: &actions)
             case .connectWithdrawn, .left: break
             }
@@ -257,6 +261,9 @@ struct SocketIOGuarantees {
             self.expect(self.webSockets.contains(webSocket), "nothing is sent on a closed WebSocket")
             let isProbe = text == Array("3probe".utf8)
             self.expect(isProbe || webSocket == self.current, "only a probe's answer is sent before the upgrade")
+        case .sendBinary(let webSocket, _):
+            self.expect(self.webSockets.contains(webSocket), "nothing is sent on a closed WebSocket")
+            self.expect(webSocket == self.current, "nothing is sent before the upgrade")
         case .closeWebSocket(let webSocket, _):
             self.expect(self.webSockets.remove(webSocket) != nil, "a WebSocket is closed once")
         case .upgraded(let webSocket):
@@ -283,13 +290,19 @@ struct SocketIOGuarantees {
         self.expect(self.webSockets.isEmpty, "every WebSocket is closed")
     }
 
-    /// Checks that a decoded payload encodes and decodes to the same packets.
+    /// Checks that decoded input encodes and decodes to the same value.
     static func codecs(_ bytes: [UInt8]) -> String? {
-        let read = { (body: [UInt8]) in
-            try? EngineIOPayload.decode(body, maximumPackets: 1_000, maximumBytes: 1_000_000)
+        if let packets = try? EngineIOPayload.decode(bytes, maximumPackets: 1_000, maximumBytes: 1_000_000) {
+            let again = try? EngineIOPayload.decode(
+                EngineIOPayload.encode(packets), maximumPackets: 1_000, maximumBytes: 1_000_000)
+            if again != packets { return "a payload survives decoding and encoding" }
         }
-        guard let packets = read(bytes) else { return nil }
-        return read(EngineIOPayload.encode(packets)) == packets ? nil : "a payload survives decoding and encoding"
+        let configuration = SocketIOConfiguration()
+        var decoder = SocketIODecoder(configuration: configuration)
+        guard let packet = try? decoder.read(.text(bytes)) else { return nil }
+        var second = SocketIODecoder(configuration: configuration)
+        let again = packet.messages.compactMap { (try? second.read($0)) ?? nil }
+        return again == [packet] ? nil : "a packet survives decoding and encoding"
     }
 }
 
@@ -299,12 +312,24 @@ enum SocketIOPhrases {
     static let any: [String] = [
         "", "1", "2", "2probe", "3", "5", "6", "4", "40", "40/a,{\"pid\":\"P\",\"offset\":\"O\"}", "41", "41/a,",
         "42[\"e\"]", "421[\"e\",{\"a\":[1]}]", "42/a,7[\"e\"]", "430[]", "44{}", "42[\"connect\"]",
-        "451-[\"e\",{\"_placeholder\":true,\"num\":0}]", "bAQID", "4\u{1E}4", "40\u{1E}42[\"e\"]", "abc",
+        "452-[\"e\",{\"_placeholder\":true,\"num\":1},[{\"_placeholder\":true,\"num\":0}]]", "451-[\"e\"]",
+        "bAQID", "4\u{1E}4", "40\u{1E}42[\"e\"]\u{1E}bAA==", "abc",
     ]
 
-    /// Returns valid next messages of a correct client.
-    static func proper(isJoined: Bool) -> [String] {
-        guard isJoined else { return ["0", #"0{"pid":"P","offset":"O"}"#, "0/a,"] }
-        return [#"2["e"]"#, #"21["e",{"a":[1]}]"#, "30[]", "0/a,", "1/a,", "1"]
+    /// Returns valid next messages of a correct client, each with its attachments.
+    static func proper(in namespace: String, isJoined: Bool) -> [[EngineIOMessage]] {
+        let head = namespace == SocketIOPacket.defaultNamespace ? "" : "\(namespace),"
+        guard isJoined else {
+            return [[Self.text("0\(head)")], [Self.text("0\(head){\"pid\":\"P\",\"offset\":\"O\"}")]]
+        }
+        let placeholders = (0..<2).map { "{\"_placeholder\":true,\"num\":\($0)}" }
+        return [
+            [Self.text("2\(head)[\"e\"]")], [Self.text("2\(head)1[\"e\",{\"a\":[1]}]")], [Self.text("3\(head)0[]")],
+            [Self.text("51-\(head)[\"e\",\(placeholders[0])]"), .binary([1, 2])],
+            [Self.text("52-\(head)3[\"e\",\(placeholders[1]),[\(placeholders[0])]]"), .binary([1]), .binary([])],
+            [Self.text("61-\(head)1[\(placeholders[0])]"), .binary([3])], [Self.text("1\(head)")],
+        ]
     }
+
+    private static func text(_ text: String) -> EngineIOMessage { .text(Array(text.utf8)) }
 }

@@ -7,8 +7,9 @@ import Support
 /// Engine.IO payloads and packets, Socket.IO packets, and whole sessions of both.
 struct SocketIOTarget: FuzzTarget {
     let dictionary = [
-        "\u{1E}", "0", "1", "2probe", "3probe", "4", "40", "41", "42[\"e\"]", "427[\"e\"]", "430[]", "44{}", "5", "6",
-        "40/a,", "40{\"token\":\"t\"}", "[\"connect\"]",
+        "\u{1E}", "0", "1", "2probe", "3probe", "4", "40", "41", "42[\"e\"]", "42/a,7[\"e\"]", "430[]", "44{}", "5",
+        "6",
+        "452-[\"e\",{\"_placeholder\":true,\"num\":0}]", "bAQID", "40/a,{\"token\":\"t\"}", "[\"connect\"]",
     ]
 
     func run(_ input: [UInt8]) async -> FuzzOutcome {
@@ -22,9 +23,10 @@ struct SocketIOTarget: FuzzTarget {
         } catch {
             kinds.append("\(error)")
         }
+        var decoder = SocketIODecoder(configuration: SocketIOConfiguration())
         do throws(SocketIOFault) {
-            let packet = try SocketIOPacket(input)
-            kinds.append(String("\(packet.content)".prefix { $0 != "(" }))
+            let packet = try decoder.read(.text(input))
+            kinds.append(packet.map { String("\($0.content)".prefix { $0 != "(" }) } ?? "waits")
         } catch {
             kinds.append("\(error)")
         }

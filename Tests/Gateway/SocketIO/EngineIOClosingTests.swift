@@ -262,6 +262,6 @@ struct EngineIOClosingTests {
     @Test("keeps an idle session small and without further allocations")
     func size() {
         #expect(MemoryLayout<EngineIOStateMachine>.size <= 192)
-        #expect(MemoryLayout<SocketIOStateMachine>.size <= 40)
+        #expect(MemoryLayout<SocketIOStateMachine>.size <= 112)
     }
 }

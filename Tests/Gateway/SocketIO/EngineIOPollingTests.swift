@@ -29,7 +29,8 @@ struct EngineIOPollingTests {
         #expect(trace.send("a") == ["#1 200 4a"])
         #expect(trace.send("b") == [])
         #expect(trace.send("c", "d") == [])
-        #expect(trace.get(2) == ["#2 200 4b|4c|4d"])
+        #expect(trace.send(bytes: [1, 2, 3, 4]) == [])
+        #expect(trace.get(2) == ["#2 200 4b|4c|4d|bAQIDBA=="])
         #expect(trace.get(3) == [])
     }
 
@@ -38,7 +39,7 @@ struct EngineIOPollingTests {
         var actions: [EngineIOAction] = []
         var trace = SessionTrace()
         _ = trace.get(1)
-        trace.session.send([[0x61]], into: &actions)
+        trace.session.send([.text([0x61])], into: &actions)
         let response = EngineIOResponse(status: 200, contentType: .text, body: [0x34, 0x61])
         #expect(actions == [.respond(EngineIOCarrier(1), response)])
         #expect(EngineIOResponse.ContentType.text.rawValue == "text/plain; charset=UTF-8")
@@ -47,7 +48,7 @@ struct EngineIOPollingTests {
     @Test("answers a post with ok, then delivers its messages in order")
     func posts() {
         var trace = SessionTrace()
-        #expect(trace.post(1, "4a|4b") == ["#1 200 ok", "up a", "up b"])
+        #expect(trace.post(1, "4a|bAQID|4b") == ["#1 200 ok", "up a", "up [1, 2, 3]", "up b"])
         #expect(trace.post(2, "4") == ["#2 200 ok", "up "])
     }
 
@@ -155,7 +156,7 @@ struct EngineIOPollingTests {
 
     @Test(
         "refuses a whole body with an invalid packet and ends the session",
-        arguments: ["abc", "", "4a|abc", "4a|", "4a|bAQID", "4a|55"])
+        arguments: ["abc", "", "4a|abc", "4a|", "4a|b!", "4a|55"])
     func parseErrors(body: String) {
         var trace = SessionTrace()
         _ = trace.get(1)
@@ -202,7 +203,7 @@ struct EngineIOPollingTests {
         for text in ["a", "b", "c"] { #expect(trace.send(text) == []) }
         #expect(trace.send("d") == ["over tooMuchWaiting"])
         var actions: [EngineIOAction] = []
-        #expect(!trace.session.send([[]], into: &actions))
+        #expect(!trace.session.send([.text([])], into: &actions))
         #expect(actions.isEmpty)
 
         var emptied = SessionTrace(polling: EngineIOConfiguration(maximumWaiting: 3 * (overhead + 2)))
@@ -299,9 +300,9 @@ struct EngineIOPollingTests {
 
 /// A session and its actions, one short line each.
 ///
-/// `#7 200 4a|2` answers request 7, `~9 4a` sends on WebSocket 9, `~9 closed 1000` closes it, `~9
-/// upgraded` reports its upgrade, `up a` delivers, `over pingTimeout` ends. A bar stands for the
-/// record separator.
+/// `#7 200 4a|2` answers request 7, `~9 4a` and `~9 [1, 2]` send on WebSocket 9, `~9 closed 1000`
+/// closes it, `~9 upgraded` reports its upgrade, `up a` and `up [1, 2]` deliver, `over pingTimeout`
+/// ends. A bar stands for the record separator.
 struct SessionTrace {
     static let sid = "abcdefghijklmnopqrst"
 
@@ -369,8 +370,8 @@ struct SessionTrace {
         self.run { $0.webSocketText(EngineIOCarrier(carrier), Array(text.utf8), now: now, into: &$1) }
     }
 
-    mutating func binary(_ carrier: UInt64, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.webSocketBinary(EngineIOCarrier(carrier), now: now, into: &$1) }
+    mutating func binary(_ carrier: UInt64, _ bytes: [UInt8], at now: Milliseconds = 0) -> [String] {
+        self.run { $0.webSocketBinary(EngineIOCarrier(carrier), bytes, now: now, into: &$1) }
     }
 
     mutating func closed(_ carrier: UInt64, failed: Bool = false) -> [String] {
@@ -378,7 +379,11 @@ struct SessionTrace {
     }
 
     mutating func send(_ texts: String...) -> [String] {
-        self.run { $0.send(texts.map { Array($0.utf8) }, into: &$1) }
+        self.run { $0.send(texts.map { .text(Array($0.utf8)) }, into: &$1) }
+    }
+
+    mutating func send(bytes: [UInt8]) -> [String] {
+        self.run { $0.send([.binary(bytes)], into: &$1) }
     }
 
     mutating func close(
@@ -402,9 +407,11 @@ struct SessionTrace {
         case .respond(let request, let response):
             "#\(request.number) \(response.status) \(Self.text(response.body))"
         case .sendText(let carrier, let text): "~\(carrier.number) \(Self.text(text))"
+        case .sendBinary(let carrier, let bytes): "~\(carrier.number) \(bytes)"
         case .closeWebSocket(let carrier, let code): "~\(carrier.number) closed \(code.rawValue)"
         case .upgraded(let carrier): "~\(carrier.number) upgraded"
-        case .deliver(let text): "up \(Self.text(text))"
+        case .deliver(.text(let text)): "up \(Self.text(text))"
+        case .deliver(.binary(let bytes)): "up \(bytes)"
         case .closed(let reason): "over \(reason.rawValue)"
         }
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Support
 import Testing
 
 @testable import Protocols
@@ -104,13 +105,14 @@ struct EngineIOPacketTests {
     func texts() throws {
         let table: [(EngineIOPacket, String)] = [
             (.open(Array("{}".utf8)), "0{}"), (.close, "1"), (.ping([]), "2"), (.ping(EngineIOPacket.probe), "2probe"),
-            (.pong([]), "3"), (.pong(EngineIOPacket.probe), "3probe"), (.message([]), "4"),
-            (.message(Array("4€".utf8)), "44€"), (.upgrade, "5"), (.noop, "6"),
+            (.pong([]), "3"), (.pong(EngineIOPacket.probe), "3probe"), (.message(.text([])), "4"),
+            (.message(.text(Array("4€".utf8))), "44€"), (.upgrade, "5"), (.noop, "6"),
         ]
         for (packet, text) in table {
             #expect(packet.text == Array(text.utf8), "\(text)")
             #expect(try EngineIOPacket(text: Array(text.utf8)[...]) == packet, "\(text)")
         }
+        #expect(EngineIOPacket.message(.binary([1])).text == nil)
     }
 
     @Test(
@@ -130,13 +132,49 @@ struct EngineIOPayloadTests {
         try EngineIOPayload.decode(body, maximumPackets: packets, maximumBytes: bytes)
     }
 
-    @Test("joins packets with the record separator")
+    @Test("joins packets with the record separator and writes bytes as base64 after a b")
     func encode() throws {
-        let packets: [EngineIOPacket] = [.message(Array("hello".utf8)), .ping([]), .message([])]
-        let body = Array("4hello\u{1E}2\u{1E}4".utf8)
+        let packets: [EngineIOPacket] = [
+            .message(.text(Array("hello".utf8))), .ping([]), .message(.binary([1, 2, 3, 4])), .message(.binary([])),
+        ]
+        let body = Array("4hello\u{1E}2\u{1E}bAQIDBA==\u{1E}b".utf8)
         #expect(EngineIOPayload.encode(packets) == body)
         let decoded = try Self.decode(body)
         #expect(decoded == packets)
+    }
+
+    @Test("round-trips bytes of any length", arguments: 0..<70)
+    func binary(count: Int) throws {
+        var generator = SeededGenerator(seed: UInt64(count))
+        let packet = EngineIOPacket.message(.binary(generator.bytes(count)))
+        let decoded = try Self.decode(EngineIOPayload.encode([packet]))
+        #expect(decoded == [packet])
+    }
+
+    @Test(
+        "writes base64 with the standard alphabet and padding",
+        arguments: [
+            ("bAA==", [0]), ("bAQI=", [1, 2]), ("b+/+/", [0xFB, 0xFF, 0xBF]), ("b", []),
+        ] as [(String, [UInt8])])
+    func base64(text: String, bytes: [UInt8]) throws {
+        let decoded = try Self.decode(Array(text.utf8))
+        #expect(decoded == [.message(.binary(bytes))])
+    }
+
+    @Test(
+        "reads base64 with line breaks, without padding and with unused bits",
+        arguments: [
+            ("bAQ\nID\r\nBA==\n", [1, 2, 3, 4]), ("bAQIDBA", [1, 2, 3, 4]), ("bAQI", [1, 2]), ("bAQJ=", [1, 2]),
+            ("bAB==", [0]), ("bAA=", [0]), ("b\n", []),
+        ] as [(String, [UInt8])])
+    func lenientBase64(text: String, bytes: [UInt8]) throws {
+        let decoded = try Self.decode(Array(text.utf8))
+        #expect(decoded == [.message(.binary(bytes))])
+    }
+
+    @Test("refuses invalid base64", arguments: ["bA", "bA===", "bAQIDB", "bA-_A", "bAA==AA==", "b AAA"])
+    func notBase64(text: String) {
+        #expect(throws: EngineIOFault.invalidBase64) { try Self.decode(Array(text.utf8)) }
     }
 
     @Test("refuses a whole body with its fault")
@@ -144,7 +182,6 @@ struct EngineIOPayloadTests {
         let table: [([UInt8], EngineIOFault)] = [
             ([], .emptyPacket), ([0x1E], .emptyPacket), (Array("4a\u{1E}".utf8), .emptyPacket),
             (Array("\u{1E}4a".utf8), .emptyPacket), (Array("4a\u{1E}abc".utf8), .unknownType),
-            (Array("4a\u{1E}bAQIDBA==".utf8), .unknownType),
             ([0x34, 0xFF], .invalidUTF8), ([0x34, 0xC3, 0x1E, 0xA9], .invalidUTF8),
         ]
         for (body, fault) in table { #expect(throws: fault, "\(body)") { try Self.decode(body) } }
@@ -161,7 +198,7 @@ struct EngineIOPayloadTests {
 
     @Test("round-trips U+2028 and text beyond ASCII")
     func text() throws {
-        let packet = EngineIOPacket.message(Array("\u{2028}é€😀".utf8))
+        let packet = EngineIOPacket.message(.text(Array("\u{2028}é€😀".utf8)))
         let decoded = try Self.decode(EngineIOPayload.encode([packet, .noop]))
         #expect(decoded == [packet, .noop])
     }

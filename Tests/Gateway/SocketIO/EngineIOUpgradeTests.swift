@@ -19,13 +19,15 @@ struct EngineIOWebSocketTests {
         #expect(session.transport == .webSocket)
     }
 
-    @Test("carries text both ways, one message per frame")
+    @Test("carries text and bytes both ways, one message per frame")
     func messages() {
         var trace = SessionTrace(webSocket: Self.configuration)
         #expect(trace.text(0, "4hello") == ["up hello"])
+        #expect(trace.binary(0, [1, 2]) == ["up [1, 2]"])
         #expect(trace.text(0, "4a\u{1E}4b") == ["up a|4b"])
         #expect(trace.send("a", "b") == ["~0 4a", "~0 4b"])
-        #expect(trace.session.messagesSent == 2)
+        #expect(trace.send(bytes: [3]) == ["~0 [3]"])
+        #expect(trace.session.messagesSent == 3)
         #expect(trace.session.messagesProven == 0)
     }
 
@@ -33,13 +35,6 @@ struct EngineIOWebSocketTests {
     func parseError(text: String) {
         var trace = SessionTrace(webSocket: Self.configuration)
         #expect(trace.text(0, text) == ["~0 closed 1002", "over parseError"])
-        #expect(trace.text(0, "4a") == [])
-    }
-
-    @Test("ends the session on a binary message")
-    func binary() {
-        var trace = SessionTrace(webSocket: Self.configuration)
-        #expect(trace.binary(0) == ["~0 closed 1002", "over parseError"])
         #expect(trace.text(0, "4a") == [])
     }
 
@@ -127,8 +122,9 @@ struct EngineIOUpgradeTests {
         _ = trace.get(2)
         _ = trace.text(9, "2probe")
         #expect(trace.send("a", "b") == [])
+        #expect(trace.send(bytes: [7]) == [])
         #expect(trace.tick(100) == ["#2 200 6"])
-        #expect(trace.text(9, "5", at: 110) == ["~9 upgraded", "~9 4a", "~9 4b"])
+        #expect(trace.text(9, "5", at: 110) == ["~9 upgraded", "~9 4a", "~9 4b", "~9 [7]"])
         #expect(trace.send("c") == ["~9 4c"])
     }
 
@@ -174,7 +170,7 @@ struct EngineIOUpgradeTests {
             #expect(trace.tick(200) == [])
         }
         var binary = SessionTrace.probed()
-        #expect(binary.binary(9) == ["~9 closed 1002"])
+        #expect(binary.binary(9, [1]) == ["~9 closed 1002"])
         #expect(binary.session.transport == .polling)
     }
 

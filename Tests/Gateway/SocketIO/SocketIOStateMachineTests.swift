@@ -11,11 +11,13 @@ struct SocketIOStateMachineTests {
     @Test("asks the owner about a CONNECT and sends the socket's id on acceptance")
     func connects() {
         var trace = ConnectionTrace()
-        #expect(trace.receive(#"0{"token":"x"}"#) == [#"join #1 {"token":"x"}"#])
-        #expect(!trace.connection.hasJoined)
+        #expect(trace.receive(#"0{"token":"x"}"#) == [#"join #1 / {"token":"x"}"#])
+        #expect(!trace.connection.hasJoined())
         #expect(trace.accept(1, sid: "S1") == [#"> 0{"sid":"S1"}"#])
-        #expect(trace.connection.hasJoined)
-        #expect(trace.accept(1, sid: "S2") == [])
+        #expect(trace.connection.hasJoined())
+        #expect(trace.receive("0/admin,") == ["join #2 /admin {}"])
+        #expect(trace.accept(2, sid: "S2") == [#"> 0/admin,{"sid":"S2"}"#])
+        #expect(trace.accept(2, sid: "S3") == [])
         #expect(trace.refuse(1, "late") == [])
     }
 
@@ -24,62 +26,67 @@ struct SocketIOStateMachineTests {
         var trace = ConnectionTrace()
         _ = trace.receive("0")
         #expect(trace.refuse(1, "Not authorized") == [#"> 4{"message":"Not authorized"}"#])
-        #expect(trace.receive("0") == ["join #2 {}"])
+        #expect(trace.receive("0/random") == ["join #2 /random {}"])
+        let unknown = SocketIOStateMachine.unknownNamespace
+        #expect(trace.refuse(2, unknown) == [#"> 4/random,{"message":"Invalid namespace"}"#])
+        #expect(trace.receive("0") == ["join #3 / {}"])
         let data = JSONValue.object([JSONMember("code", .number("7"))])
-        #expect(trace.refuse(2, "no", data: data) == [#"> 4{"message":"no","data":{"code":7}}"#])
-        #expect(trace.receive("0") == ["join #3 {}"])
-        #expect(trace.accept(3, sid: "S") == [#"> 0{"sid":"S"}"#])
+        #expect(trace.refuse(3, "no", data: data) == [#"> 4{"message":"no","data":{"code":7}}"#])
+        #expect(trace.receive("0") == ["join #4 / {}"])
+        #expect(trace.accept(4, sid: "S") == [#"> 0{"sid":"S"}"#])
     }
 
-    @Test("refuses another namespace without asking the owner, before and after the client has joined")
-    func otherNamespaces() {
-        var trace = ConnectionTrace()
-        let refusal = #"> 4/admin,{"message":"Invalid namespace"}"#
-        #expect(trace.receive("0/admin") == [refusal])
-        #expect(trace.receive(#"0/admin,{"token":"x"}"#) == [refusal])
-        #expect(trace.receive("1/admin,") == [])
-        #expect(trace.receive("0/,") == ["join #1 {}"])
-        #expect(trace.receive("0/admin,") == [refusal])
-        _ = trace.accept(1, sid: "S")
-        #expect(trace.receive("0/admin,") == [refusal])
-        #expect(trace.receive("1/admin,") == [])
-        #expect(trace.receive(#"2["a"]"#) == ["event a []"])
-    }
-
-    @Test("delivers events with name, arguments and acknowledgement, and acknowledges them")
+    @Test("delivers and sends events with namespace, name, arguments and acknowledgement")
     func events() {
-        var trace = ConnectionTrace.joined()
-        #expect(trace.receive(#"2["a",1,{"b":2}]"#) == [#"event a [1,{"b":2}]"#])
-        #expect(trace.receive(#"212["a"]"#) == ["event a [] 12"])
-        #expect(trace.receive("2[5]") == ["event 5 []"])
-        #expect(trace.acknowledge(12, [.bool(true)]) == ["> 312[true]"])
-        #expect(trace.acknowledge(0, [.string("a\u{1E}\u{2028}"), .null]) == ["> 30[\"a\\u001e\u{2028}\",null]"])
+        var trace = ConnectionTrace.joined("/", "/admin")
+        #expect(trace.receive(#"2["a",1,{"b":2}]"#) == [#"event / a [1,{"b":2}]"#])
+        #expect(trace.receive(#"2/admin,12["a"]"#) == ["event /admin a [] 12"])
+        #expect(trace.receive("2[5]") == ["event / number 5 []"])
+        #expect(trace.acknowledge(12, [.json(.bool(true))], in: "/admin") == ["> 3/admin,12[true]"])
         #expect(trace.acknowledge(3) == ["> 33[]"])
-        _ = trace.receive("1")
-        #expect(trace.acknowledge(3) == [])
+        #expect(trace.emit("b", [.json(.string("x"))]) == [#"> 2["b","x"]"#])
+        #expect(trace.emit("b", to: "/admin") == [#"> 2/admin,["b"]"#])
+        #expect(trace.emit("b", to: "/other") == ["notJoined"])
+        #expect(trace.acknowledge(1, in: "/other") == [])
+    }
+
+    @Test("carries bytes both ways, each packet with its attachments")
+    func binary() {
+        var trace = ConnectionTrace.joined("/")
+        let head = #"["e",{"_placeholder":true,"num":0}]"#
+        #expect(trace.receive("51-4\(head)") == [])
+        #expect(trace.receive(bytes: [1, 2]) == [#"event / e [{"_placeholder":true,"num":0}] [1, 2] 4"#])
+        #expect(trace.emit("e", [.bytes([3])]) == ["> 51-\(head) [3]"])
+        #expect(trace.acknowledge(4, [.bytes([5])]) == [#"> 61-4[{"_placeholder":true,"num":0}] [5]"#])
     }
 
     @Test("ignores acknowledgements, as the server awaits none")
     func acknowledgements() {
-        var trace = ConnectionTrace.joined()
-        for text in ["30[]", #"31["x"]"#] { #expect(trace.receive(text) == []) }
-        #expect(trace.receive(#"2["on"]"#) == ["event on []"])
+        var trace = ConnectionTrace.joined("/", "/admin")
+        for text in ["30[]", #"31["x"]"#, "3/admin,0[]"] { #expect(trace.receive(text) == []) }
+        #expect(trace.receive(#"61-1[{"_placeholder":true,"num":0}]"#) == [])
+        #expect(trace.receive(bytes: [1]) == [])
+        #expect(trace.receive(#"2["on"]"#) == ["event / on []"])
     }
 
-    @Test("leaves on a client's DISCONNECT, without a reply, and lets it rejoin")
+    @Test("leaves only the namespace of a client's DISCONNECT, without a reply, and lets it rejoin")
     func clientLeaves() {
-        var trace = ConnectionTrace.joined()
-        #expect(trace.receive("1") == ["left"])
-        #expect(trace.receive("1") == [])
-        #expect(trace.receive("0") == ["join #2 {}"])
-        #expect(trace.accept(2, sid: "S2") == [#"> 0{"sid":"S2"}"#])
+        var trace = ConnectionTrace.joined("/", "/admin")
+        #expect(trace.receive("1/admin,") == ["left /admin"])
+        #expect(trace.receive("1/admin,") == [])
+        #expect(trace.receive(#"2["a"]"#) == ["event / a []"])
+        #expect(trace.emit("a", to: "/admin") == ["notJoined"])
+        #expect(trace.receive("0/admin,") == ["join #3 /admin {}"])
+        #expect(trace.accept(3, sid: "S3") == [#"> 0/admin,{"sid":"S3"}"#])
+        #expect(trace.emit("a", to: "/admin") == [#"> 2/admin,["a"]"#])
     }
 
-    @Test("sends the server's DISCONNECT once")
+    @Test("sends the server's DISCONNECT and leaves only that namespace")
     func serverLeaves() {
-        var trace = ConnectionTrace.joined()
-        #expect(trace.disconnect() == ["> 1", "left"])
+        var trace = ConnectionTrace.joined("/", "/admin")
+        #expect(trace.disconnect() == ["> 1", "left /"])
         #expect(trace.disconnect() == [])
+        #expect(trace.disconnect("/admin") == ["> 1/admin,", "left /admin"])
     }
 
     @Test("ignores the answer to a withdrawn CONNECT, also for the next one")
@@ -87,35 +94,53 @@ struct SocketIOStateMachineTests {
         var trace = ConnectionTrace()
         _ = trace.receive("0")
         #expect(trace.receive("1") == ["withdrawn #1"])
-        #expect(trace.receive(#"0{"token":"other"}"#) == [#"join #2 {"token":"other"}"#])
+        #expect(trace.receive(#"0{"token":"other"}"#) == [#"join #2 / {"token":"other"}"#])
         #expect(trace.accept(1, sid: "S1") == [])
         #expect(trace.refuse(1, "no") == [])
-        #expect(!trace.connection.hasJoined)
+        #expect(!trace.connection.hasJoined())
         #expect(trace.accept(2, sid: "S2") == [#"> 0{"sid":"S2"}"#])
     }
 
     @Test(
         "closes the whole connection on a protocol violation",
         arguments: [
-            "0", #"2/other,["a"]"#, "3/other,0[]", #"4{"message":"x"}"#, "2{}", #"2abc["a"]"#, "abc", "0[]",
-            "0/other,[]", #"2["connect"]"#, #"51-["a",{"_placeholder":true,"num":0}]"#, "61-1[]",
+            "0", "0/asked,", #"2/other,["a"]"#, #"2/asked,["a"]"#, "3/other,0[]", #"4{"message":"x"}"#, "2{}",
+            #"2abc["a"]"#, "abc", "0[]", #"2["connect"]"#,
         ])
     func violations(text: String) {
-        var trace = ConnectionTrace.joined()
-        #expect(trace.receive(text) == ["left", "close parseError"])
+        var trace = ConnectionTrace.joined("/", "/admin")
+        _ = trace.receive("0/asked,")
+        #expect(trace.receive(text) == ["left /", "left /admin", "withdrawn #3", "close parseError"])
         #expect(trace.receive(#"2["a"]"#) == [])
+        #expect(trace.emit("a") == ["notJoined"])
+        #expect(trace.accept(3, sid: "S") == [])
         #expect(trace.tick(1_000_000) == [])
         #expect(trace.sessionClosed() == [])
     }
 
-    @Test(
-        "closes on a second CONNECT, and on an event or acknowledgement, while the owner decides",
-        arguments: ["0", #"2["a"]"#, "30[]"])
-    func undecidedViolations(text: String) {
-        var trace = ConnectionTrace()
-        _ = trace.receive("0")
-        #expect(trace.receive(text) == ["withdrawn #1", "close parseError"])
-        #expect(trace.accept(1, sid: "S") == [])
+    @Test("closes on bytes without a packet and on text among attachments")
+    func binaryViolations() {
+        var stray = ConnectionTrace.joined("/")
+        #expect(stray.receive(bytes: [1]) == ["left /", "close parseError"])
+        var cut = ConnectionTrace.joined("/")
+        _ = cut.receive(#"51-["e",{"_placeholder":true,"num":0}]"#)
+        #expect(cut.receive(#"2["a"]"#) == ["left /", "close parseError"])
+    }
+
+    @Test("compares namespaces by bytes")
+    func exactNamespaces() {
+        var trace = ConnectionTrace.joined("/caf\u{E9}")
+        #expect(trace.receive("0/cafe\u{301},") == ["join #2 /cafe\u{301} {}"])
+        #expect(trace.receive("2/cafe\u{301},[\"a\"]").last == "close parseError")
+    }
+
+    @Test("limits namespaces and refuses a further one without asking the owner")
+    func tooManyNamespaces() {
+        var trace = ConnectionTrace.joined("/", configuration: SocketIOConfiguration(maximumNamespaces: 2))
+        _ = trace.receive("0/a,")
+        #expect(trace.receive("0/b,") == [#"> 4/b,{"message":"Too many namespaces"}"#])
+        _ = trace.receive("1/a,")
+        #expect(trace.receive("0/b,") == ["join #3 /b {}"])
     }
 
     @Test("gives an identified client more time to join, until it is refused")
@@ -129,7 +154,7 @@ struct SocketIOStateMachineTests {
         #expect(trace.tick(20_000) == ["close forcedClose"])
     }
 
-    @Test("closes a client that does not join in time, even after a refusal; an undecided one may try again")
+    @Test("closes without a joined namespace in time, even after a refusal; an undecided client may try again")
     func connectTimeout() {
         var silent = ConnectionTrace()
         #expect(silent.connection.nextDeadline == 10_000)
@@ -140,14 +165,13 @@ struct SocketIOStateMachineTests {
         var refused = ConnectionTrace()
         _ = refused.receive("0", at: 9_000)
         _ = refused.refuse(1, "no")
-        _ = refused.receive("0/other,", at: 9_500)
         #expect(refused.tick(10_000) == ["close forcedClose"])
 
         var undecided = ConnectionTrace()
         _ = undecided.receive("0", at: 9_000)
         #expect(undecided.tick(10_000) == ["withdrawn #1", "close tryAgainLater"])
 
-        var joined = ConnectionTrace.joined()
+        var joined = ConnectionTrace.joined("/")
         #expect(joined.connection.nextDeadline == nil)
         #expect(joined.tick(1_000_000) == [])
     }
@@ -161,30 +185,30 @@ struct SocketIOStateMachineTests {
         #expect(trace.connection.nextDeadline == 10_000)
     }
 
-    @Test("restarts the time when the client has left or was disconnected")
+    @Test("restarts the time when the last namespace was left")
     func leftTimeout() {
-        var trace = ConnectionTrace.joined()
+        var trace = ConnectionTrace.joined("/", "/admin")
         _ = trace.receive("1", at: 50_000)
-        #expect(trace.connection.nextDeadline == 60_000)
-        _ = trace.receive("0", at: 55_000)
-        _ = trace.accept(2, sid: "S")
         #expect(trace.connection.nextDeadline == nil)
-        _ = trace.disconnect(at: 70_000)
-        #expect(trace.connection.nextDeadline == 80_000)
+        _ = trace.disconnect("/admin", at: 60_000)
+        #expect(trace.connection.nextDeadline == 70_000)
+        _ = trace.receive("0", at: 65_000)
+        _ = trace.accept(3, sid: "S")
+        #expect(trace.connection.nextDeadline == nil)
     }
 
-    @Test("reports the end of the session once")
+    @Test("reports the end of the session for every namespace, once")
     func sessionEnds() {
-        var trace = ConnectionTrace.joined()
-        #expect(trace.sessionClosed() == ["left"])
+        var trace = ConnectionTrace.joined("/", "/admin")
+        #expect(trace.sessionClosed() == ["left /", "left /admin"])
         #expect(trace.sessionClosed() == [])
         #expect(trace.close(.forcedClose) == [])
     }
 
-    @Test("reports that the client left before the owner's close")
+    @Test("reports every namespace before the owner's close")
     func close() {
-        var trace = ConnectionTrace.joined()
-        #expect(trace.close(.serverShuttingDown) == ["left", "close serverShuttingDown"])
+        var trace = ConnectionTrace.joined("/")
+        #expect(trace.close(.serverShuttingDown) == ["left /", "close serverShuttingDown"])
         #expect(trace.close(.forcedClose) == [])
     }
 }
@@ -213,13 +237,16 @@ struct SocketIORecoveryTests {
     func recovers() {
         var trace = ConnectionTrace(Self.offering)
         #expect(
-            trace.receive(#"0{"pid":"P","offset":"O1","token":"x"}"#)
-                == [#"join #1 {"pid":"P","offset":"O1","token":"x"}"#])
+            trace.receive(#"0/n,{"pid":"P","offset":"O1","token":"x"}"#)
+                == [#"join #1 /n {"pid":"P","offset":"O1","token":"x"}"#])
         #expect(trace.requests.first?.recovery?.pid == "P")
         #expect(trace.requests.first?.recovery?.offset == "O1")
-        let missed = [#"2["a",1,"O2"]"#, #"2["b","O3"]"#]
-        let grant = SocketIORecoveryGrant(pid: "P", missed: missed.map { Array($0.utf8) })
-        let packets = #"> 2["a",1,"O2"] 2["b","O3"] 0{"sid":"S","pid":"P"}"#
+        let grant = SocketIORecoveryGrant(
+            pid: "P",
+            missed: [.init("a", [.json(.number("1"))], offset: "O2"), .init("b", [.bytes([7])], offset: "O3")]
+        )
+        let packets =
+            #"> 2/n,["a",1,"O2"] 51-/n,["b",{"_placeholder":true,"num":0},"O3"] [7] 0/n,{"sid":"S","pid":"P"}"#
         #expect(trace.accept(1, sid: "S", recovery: grant) == [packets])
     }
 
@@ -237,8 +264,8 @@ struct SocketIORecoveryTests {
 
 /// A connection and its actions, one short line each.
 ///
-/// `> 0{…}` sends packets, `join #1 {…}` asks the owner, `withdrawn #1`, `event a [1] 7` delivers,
-/// `left`, `close reason`. Requests to join are numbered from 1.
+/// `> 0{…}` sends a packet (bytes follow in brackets), `join #1 / {…}` asks the owner, `withdrawn
+/// #1`, `event / a [1] 7` delivers, `left /`, `close reason`. Requests to join are numbered from 1.
 struct ConnectionTrace {
     var connection: SocketIOStateMachine
     private(set) var requests: [SocketIOConnectRequest] = []
@@ -247,16 +274,24 @@ struct ConnectionTrace {
         self.connection = SocketIOStateMachine(configuration: configuration, now: 0)
     }
 
-    /// A connection that has joined.
-    static func joined() -> ConnectionTrace {
-        var trace = ConnectionTrace()
-        _ = trace.receive("0")
-        _ = trace.accept(1, sid: "S")
+    /// A connection that has joined these namespaces.
+    static func joined(
+        _ namespaces: String..., configuration: SocketIOConfiguration = SocketIOConfiguration()
+    ) -> ConnectionTrace {
+        var trace = ConnectionTrace(configuration)
+        for namespace in namespaces {
+            _ = trace.receive("0\(namespace),")
+            _ = trace.accept(trace.requests.count, sid: "S")
+        }
         return trace
     }
 
     mutating func receive(_ text: String, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.receive(Array(text.utf8), now: now, into: &$1) }
+        self.run { $0.receive(.text(Array(text.utf8)), now: now, into: &$1) }
+    }
+
+    mutating func receive(bytes: [UInt8], at now: Milliseconds = 0) -> [String] {
+        self.run { $0.receive(.binary(bytes), now: now, into: &$1) }
     }
 
     mutating func identify(_ request: Int) { self.connection.identify(self.requests[request - 1].ticket) }
@@ -271,12 +306,20 @@ struct ConnectionTrace {
         return self.run { $0.refuse(ticket, message: message, data: data, into: &$1) }
     }
 
-    mutating func acknowledge(_ id: UInt64, _ arguments: [JSONValue] = []) -> [String] {
-        self.run { $0.acknowledge(id, with: arguments, into: &$1) }
+    mutating func emit(
+        _ name: SocketIOEventName, _ arguments: [SocketIOValue] = [], to namespace: String = "/"
+    ) -> [String] {
+        var isSent = false
+        let lines = self.run { isSent = $0.emit(name, arguments, to: namespace, into: &$1) }
+        return isSent ? lines : lines + ["notJoined"]
     }
 
-    mutating func disconnect(at now: Milliseconds = 0) -> [String] {
-        self.run { $0.disconnect(now: now, into: &$1) }
+    mutating func acknowledge(_ id: UInt64, _ arguments: [SocketIOValue] = [], in namespace: String = "/") -> [String] {
+        self.run { $0.acknowledge(id, with: arguments, in: namespace, into: &$1) }
+    }
+
+    mutating func disconnect(_ namespace: String = "/", at now: Milliseconds = 0) -> [String] {
+        self.run { $0.disconnect(namespace, now: now, into: &$1) }
     }
 
     mutating func close(_ reason: EngineIOCloseReason) -> [String] {
@@ -304,17 +347,37 @@ struct ConnectionTrace {
 
     private func line(_ action: SocketIOAction) -> String {
         switch action {
-        case .send(let packets): "> " + packets.map { String(decoding: $0, as: UTF8.self) }.joined(separator: " ")
-        case .connectRequested(let request): "join #\(self.number(request.ticket)) \(Self.text(request.auth))"
+        case .send(let messages): "> " + messages.map { Self.text($0) }.joined(separator: " ")
+        case .connectRequested(let request):
+            "join #\(self.number(request.ticket)) \(request.namespace) \(Self.text(JSONWriter.bytes(of: request.auth)))"
         case .connectWithdrawn(let ticket): "withdrawn #\(self.number(ticket))"
-        case .event(let name, let arguments, let id):
-            "event \(name) \(Self.text(.array(arguments)))" + (id.map { " \($0)" } ?? "")
-        case .left: "left"
+        case .event(let namespace, let name, let arguments, let id):
+            "event \(namespace) \(Self.text(name)) \(Self.text(arguments))" + (id.map { " \($0)" } ?? "")
+        case .left(let namespace): "left \(namespace)"
         case .close(let reason): "close \(reason)"
         }
     }
 
-    private static func text(_ json: JSONValue) -> String {
-        String(decoding: JSONWriter.bytes(of: json), as: UTF8.self)
+    private static func text(_ name: SocketIOEventName) -> String {
+        switch name {
+        case .text(let text): text
+        case .number(let text): "number \(text)"
+        }
+    }
+
+    private static func text(_ arguments: [SocketIOValue]) -> String {
+        let packet = SocketIOPacket(.acknowledgement(0, arguments)).messages
+        return packet.map { Self.text($0) }.joined(separator: " ").replacing(#/^(?:30|6\d+-0)/#, with: "")
+    }
+
+    private static func text(_ message: EngineIOMessage) -> String {
+        switch message {
+        case .text(let bytes): Self.text(bytes)
+        case .binary(let bytes): "\(bytes)"
+        }
+    }
+
+    private static func text(_ bytes: [UInt8]) -> String {
+        String(decoding: bytes, as: UTF8.self)
     }
 }

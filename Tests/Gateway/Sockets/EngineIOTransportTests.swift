@@ -76,7 +76,7 @@ struct EngineIOPostTests {
         private var connection: EngineIOConnection?
 
         func engineIOOpened(_ connection: EngineIOConnection) { self.connection = connection }
-        func engineIOReceived(_ message: [UInt8]) { self.connection?.send([message]) }
+        func engineIOReceived(_ message: EngineIOMessage) { self.connection?.send([message]) }
         func engineIOIsTooSlow() { self.connection?.drop() }
         func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
     }
@@ -97,7 +97,7 @@ struct EngineIOPostTests {
             return self.count < 4
         }
 
-        func engineIOReceived(_ message: [UInt8]) { self.connection?.send([message]) }
+        func engineIOReceived(_ message: EngineIOMessage) { self.connection?.send([message]) }
         func engineIOIsTooSlow() { self.connection?.drop() }
         func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
     }
@@ -137,9 +137,9 @@ struct EngineIOPostTests {
         }
         let client = try PollingClient(endpoint, address: "192.0.2.1")
         let session = try client.open()
-        #expect(try client.request("POST", session, body: "6\u{1E}3\u{1E}4a\u{1E}6\u{1E}4b").body == "ok")
-        #expect(try client.request("GET", session).body == "4a\u{1E}4b")
-        #expect(try client.request("POST", session, body: "6\u{1E}6\u{1E}4c").body == "ok")
+        #expect(try client.request("POST", session, body: "6\u{1E}3\u{1E}4a\u{1E}6\u{1E}b4Q==").body == "ok")
+        #expect(try client.request("GET", session).body == "4a\u{1E}b4Q==")
+        #expect(try client.request("POST", session, body: "6\u{1E}6\u{1E}4b").body == "ok")
         #expect(try client.request("GET", session).body == "6\u{1E}1")
         #expect(try client.request("GET", session).body == Self.unknown)
         try client.close()
@@ -195,7 +195,7 @@ struct EngineIOCrowdTests {
         private var connection: EngineIOConnection?
 
         func engineIOOpened(_ connection: EngineIOConnection) { self.connection = connection }
-        func engineIOReceived(_ message: [UInt8]) { self.connection?.welcome() }
+        func engineIOReceived(_ message: EngineIOMessage) { self.connection?.welcome() }
         func engineIOIsTooSlow() { self.connection?.drop() }
         func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
     }

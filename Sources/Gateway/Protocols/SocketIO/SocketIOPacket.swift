@@ -3,142 +3,211 @@
 
 import Core
 
-/// A Socket.IO 5 packet from a client.
-///
-/// Events carry only JSON, so a packet with attachments is a fault.
+/// A Socket.IO 5 packet with its attachments in place.
 package struct SocketIOPacket: Sendable, Equatable {
     /// The type of a packet, with its payload.
     package enum Content: Sendable, Equatable {
-        /// The client's credentials; an object or nothing.
+        /// The client's credentials or the server's reply with the socket's id; an object or
+        /// nothing.
         case connect(JSONValue?)
         case disconnect
-        /// An event's name, which is text or rarely a number, and its arguments.
-        case event(String, [JSONValue], acknowledgement: UInt64?)
-        /// The answer is not kept, because the server awaits none.
-        case acknowledgement
+        case event(SocketIOEventName, [SocketIOValue], acknowledgement: UInt64?)
+        case acknowledgement(UInt64, [SocketIOValue])
+        /// Sent only by the server: an object with a `message`, or text in old versions.
+        case connectError(JSONValue)
     }
 
-    /// The only namespace that clients can join; packets leave it out.
-    static let defaultNamespace = "/"
+    /// The namespace that is never written.
+    package static let defaultNamespace = "/"
 
-    /// Names reserved by clients and servers, which no event may have.
-    package static let reservedNames: Set<String> = [
-        "connect", "connect_error", "disconnect", "disconnecting", "newListener", "removeListener",
-    ]
+    /// The largest acknowledgement id that every client can represent.
+    static let maximumAcknowledgement: UInt64 = 1 << 53 - 1
 
     let namespace: String
     package let content: Content
 
-    /// Decodes the text of a packet.
-    package init(_ text: [UInt8]) throws(SocketIOFault) {
-        let header = try SocketIOHeader(text)
-        self.namespace = header.namespace
-        switch header.kind {
-        case .connect:
-            guard header.acknowledgement == nil else { throw .acknowledgementID }
-            guard header.payload == nil || header.payload?.object != nil else { throw .connectPayload }
-            self.content = .connect(header.payload)
-        case .disconnect:
-            guard header.acknowledgement == nil else { throw .acknowledgementID }
-            guard header.payload == nil else { throw .disconnectPayload }
-            self.content = .disconnect
-        case .event:
-            guard let elements = header.payload?.array else { throw .eventPayload }
-            let name = try Self.name(elements.first)
-            self.content = .event(name, Array(elements.dropFirst()), acknowledgement: header.acknowledgement)
-        case .acknowledgement:
-            guard header.payload?.array != nil else { throw .acknowledgementPayload }
-            guard header.acknowledgement != nil else { throw .acknowledgementID }
-            self.content = .acknowledgement
+    init(_ content: Content, namespace: String = Self.defaultNamespace) {
+        self.namespace = namespace
+        self.content = content
+    }
+
+    /// The packet's messages: one text, then its attachments, which must follow directly.
+    package var messages: [EngineIOMessage] {
+        var attachments: [[UInt8]] = []
+        var text: [UInt8]
+        switch self.content {
+        case .connect(let payload):
+            text = self.head("0")
+            if let payload { text += JSONWriter.bytes(of: payload) }
+        case .disconnect: text = self.head("1")
+        case .event(let name, let arguments, let id):
+            let json = Self.array(named: name, arguments, &attachments)
+            text = self.head(attachments.isEmpty ? "2" : "5", attachments: attachments.count, id: id) + json
+        case .acknowledgement(let id, let arguments):
+            let json = Self.array(named: nil, arguments, &attachments)
+            text = self.head(attachments.isEmpty ? "3" : "6", attachments: attachments.count, id: id) + json
+        case .connectError(let payload): text = self.head("4") + JSONWriter.bytes(of: payload)
+        }
+        return [.text(text)] + attachments.map { .binary($0) }
+    }
+
+    private func head(_ type: Unicode.Scalar, attachments: Int = 0, id: UInt64? = nil) -> [UInt8] {
+        var head = [UInt8(ascii: type)]
+        if attachments > 0 { head += Array("\(attachments)-".utf8) }
+        if self.namespace != Self.defaultNamespace { head += Array("\(self.namespace),".utf8) }
+        if let id { head += Array(String(id).utf8) }
+        return head
+    }
+
+    private static func array(
+        named name: SocketIOEventName?,
+        _ arguments: [SocketIOValue],
+        _ attachments: inout [[UInt8]]
+    ) -> [UInt8] {
+        var writer = JSONWriter(capacity: 64)
+        writer.beginArray()
+        switch name {
+        case .text(let text): writer.string(text)
+        case .number(let text): writer.raw(text)
+        case nil: break
+        }
+        for argument in arguments { argument.write(to: &writer, attachments: &attachments) }
+        writer.endArray()
+        return writer.bytes
+    }
+}
+
+/// The name of an event: text, or rarely a number, kept as written.
+package enum SocketIOEventName: Sendable, Hashable {
+    case text(String)
+    case number(String)
+
+    /// Names reserved by clients and servers, which no packet may carry.
+    package static let reserved: Set<String> = [
+        "connect", "connect_error", "disconnect", "disconnecting", "newListener", "removeListener",
+    ]
+}
+
+extension SocketIOEventName: ExpressibleByStringLiteral {
+    package init(stringLiteral text: String) {
+        self = .text(text)
+    }
+}
+
+/// A value of a Socket.IO event: JSON with bytes at any place.
+///
+/// Decoded values use ``array(_:)`` and ``object(_:)`` only around bytes; anything else is one
+/// ``json(_:)``.
+package enum SocketIOValue: Sendable, Equatable {
+    case json(JSONValue)
+    /// JSON text written as is; the caller must ensure that it is valid. Never decoded.
+    case encoded([UInt8])
+    case bytes([UInt8])
+    case array([SocketIOValue])
+    case object([Member])
+
+    /// A key of an object, and its value.
+    package struct Member: Sendable, Equatable {
+        let key: String
+        let value: SocketIOValue
+
+        init(_ key: String, _ value: SocketIOValue) {
+            self.key = key
+            self.value = value
         }
     }
 
-    private static func name(_ element: JSONValue?) throws(SocketIOFault) -> String {
-        switch element {
-        case .string(let text):
-            guard !Self.reservedNames.contains(text) else { throw .reservedEventName }
-            return text
-        case .number(let text): return text
-        default: throw .eventPayload
+    /// Replaces placeholders with their attachments, if there are any.
+    ///
+    /// ``SocketIOPlaceholders`` must have checked the placeholders.
+    init(_ json: JSONValue, attachments: [[UInt8]]) {
+        guard !attachments.isEmpty else {
+            self = .json(json)
+            return
+        }
+        if let number = SocketIOPlaceholders.number(of: json) {
+            self = attachments.indices.contains(number) ? .bytes(attachments[number]) : .json(json)
+            return
+        }
+        switch json {
+        case .array(let elements):
+            let values = elements.map { SocketIOValue($0, attachments: attachments) }
+            self = values.allSatisfy(\.isJSON) ? .json(json) : .array(values)
+        case .object(let members):
+            let values = members.map { Member($0.key, SocketIOValue($0.value, attachments: attachments)) }
+            self = values.allSatisfy(\.value.isJSON) ? .json(json) : .object(values)
+        default: self = .json(json)
+        }
+    }
+
+    private var isJSON: Bool {
+        if case .json = self { return true }
+        return false
+    }
+
+    /// Writes the value; bytes become placeholders and are appended to the attachments.
+    func write(to writer: inout JSONWriter, attachments: inout [[UInt8]]) {
+        switch self {
+        case .json(let value): writer.value(value)
+        case .encoded(let text): writer.raw(text)
+        case .bytes(let bytes):
+            SocketIOPlaceholders.write(attachments.count, to: &writer)
+            attachments.append(bytes)
+        case .array(let values):
+            writer.beginArray()
+            for value in values { value.write(to: &writer, attachments: &attachments) }
+            writer.endArray()
+        case .object(let members):
+            writer.beginObject()
+            for member in members {
+                writer.key(escaping: member.key)
+                member.value.write(to: &writer, attachments: &attachments)
+            }
+            writer.endObject()
         }
     }
 }
 
-/// The parts of a packet's text, with the payload parsed but not interpreted:
-/// `<type>[<namespace>,][<acknowledgement>][<JSON>]`.
-private struct SocketIOHeader {
-    enum Kind {
-        case connect, disconnect, event, acknowledgement
+/// Placeholders for attachments in a binary packet's JSON: `{"_placeholder":true,"num":0}`.
+enum SocketIOPlaceholders {
+    private static let mark = "_placeholder"
+
+    /// Returns a placeholder's number, or -1 if the number is invalid; nil if the value is not a
+    /// placeholder.
+    static func number(of json: JSONValue) -> Int? {
+        guard json[Self.mark] == .bool(true) else { return nil }
+        return json["num"]?.integer.flatMap { Int(exactly: $0) } ?? -1
     }
 
-    /// The bytes of a namespace's name.
-    private static let maximumNamespaceLength = 256
-    /// The largest acknowledgement id that every client can represent.
-    private static let maximumAcknowledgement: UInt64 = 1 << 53 - 1
+    static func write(_ number: Int, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("_placeholder", true)
+        writer.member("num", number)
+        writer.endObject()
+    }
 
-    let kind: Kind
-    let namespace: String
-    let acknowledgement: UInt64?
-    let payload: JSONValue?
+    /// Whether the placeholders at any depth match the attachments one to one.
+    ///
+    /// A reused attachment would let a small packet expand to a large one; an unused one would be
+    /// lost.
+    static func match(_ elements: [JSONValue], attachments: Int) -> Bool {
+        var isUsed = [Bool](repeating: false, count: attachments)
+        return elements.allSatisfy { Self.take($0, &isUsed) } && isUsed.allSatisfy { $0 }
+    }
 
-    init(_ text: [UInt8]) throws(SocketIOFault) {
-        var rest = text[...]
-        guard let type = rest.popFirst() else { throw .emptyPacket }
-        switch type {
-        case UInt8(ascii: "0"): self.kind = .connect
-        case UInt8(ascii: "1"): self.kind = .disconnect
-        case UInt8(ascii: "2"): self.kind = .event
-        case UInt8(ascii: "3"): self.kind = .acknowledgement
-        case UInt8(ascii: "4"): throw .connectErrorFromClient
-        case UInt8(ascii: "5"), UInt8(ascii: "6"): throw .attachments
-        default: throw .unknownType
+    private static func take(_ json: JSONValue, _ isUsed: inout [Bool]) -> Bool {
+        if let number = Self.number(of: json) {
+            guard isUsed.indices.contains(number), !isUsed[number] else { return false }
+            isUsed[number] = true
+            return true
         }
-        self.namespace = try Self.namespace(&rest)
-        self.acknowledgement = try Self.acknowledgement(&rest)
-        do {
-            self.payload = rest.isEmpty ? nil : try JSONParser.parse(Array(rest))
-        } catch {
-            throw .invalidJSON
+        switch json {
+        case .array(let elements):
+            for element in elements { guard Self.take(element, &isUsed) else { return false } }
+        case .object(let members):
+            for member in members { guard Self.take(member.value, &isUsed) else { return false } }
+        default: break
         }
+        return true
     }
-
-    /// Reads the namespace, which starts with a slash and ends at a comma or the end.
-    private static func namespace(_ rest: inout ArraySlice<UInt8>) throws(SocketIOFault) -> String {
-        guard rest.first == UInt8(ascii: "/") else { return SocketIOPacket.defaultNamespace }
-        let name = rest.prefix { $0 != UInt8(ascii: ",") }
-        rest = rest.dropFirst(name.count + 1)
-        // Echoed later: a control character could end a packet early.
-        guard name.count <= Self.maximumNamespaceLength, name.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
-            let namespace = String(validating: name, as: UTF8.self)
-        else { throw .namespace }
-        return namespace
-    }
-
-    private static func acknowledgement(_ rest: inout ArraySlice<UInt8>) throws(SocketIOFault) -> UInt64? {
-        let digits = rest.prefix { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") }
-        guard !digits.isEmpty else { return nil }
-        rest = rest.dropFirst(digits.count)
-        guard let id = UInt64(String(decoding: digits, as: UTF8.self)), id <= Self.maximumAcknowledgement else {
-            throw .acknowledgementID
-        }
-        return id
-    }
-}
-
-/// A client's violation of Socket.IO 5; each closes the whole connection.
-package enum SocketIOFault: String, Error, Sendable {
-    case emptyPacket = "a packet without a type"
-    case unknownType = "a packet of unknown type"
-    case attachments = "a packet with attachments"
-    case namespace = "a namespace that is too long or has control characters"
-    case acknowledgementID = "an acknowledgement id that is missing, too large or out of place"
-    case invalidJSON = "a payload that is not JSON"
-    case connectPayload = "a CONNECT whose payload is not an object"
-    case disconnectPayload = "a DISCONNECT with a payload"
-    case eventPayload = "an EVENT that is not an array with a name"
-    case reservedEventName = "an EVENT with a reserved name"
-    case acknowledgementPayload = "an ACK that is not an array"
-    case alreadyConnected = "a CONNECT to a namespace that is joined or asked for"
-    case notConnected = "an EVENT or ACK for a namespace that is not joined"
-    case connectErrorFromClient = "a CONNECT_ERROR from the client"
 }

@@ -27,7 +27,8 @@ enum SocketIODialect {
     /// Decodes an event.
     ///
     /// - Throws: ``ClientFault``, which names the field.
-    static func decode(_ name: String, _ arguments: [JSONValue]) throws(ClientFault) -> Request {
+    static func decode(_ name: SocketIOEventName, _ arguments: [SocketIOValue]) throws(ClientFault) -> Request {
+        guard case .text(let name) = name else { throw Self.unknownEvent }
         let argument = try Self.argument(arguments.first)
         switch name {
         case "subscribe":
@@ -53,17 +54,21 @@ enum SocketIODialect {
             }
             return .message(.read(ids: ids, isBulk: true))
         case "get_unread_count": return .message(.unread)
-        default: throw Self.fault("the event must be one of subscribe, resync, mark_read, bulk_read, get_unread_count")
+        default: throw Self.unknownEvent
         }
     }
+
+    private static let unknownEvent = Self.fault(
+        "the event must be one of subscribe, resync, mark_read, bulk_read, get_unread_count"
+    )
 
     private static func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: nil) }
 
     /// The argument's object; an empty one if there is no argument.
-    private static func argument(_ value: JSONValue?) throws(ClientFault) -> JSONValue {
+    private static func argument(_ value: SocketIOValue?) throws(ClientFault) -> JSONValue {
         switch value {
-        case nil, .null: return .object([])
-        case .object(let members): return .object(members)
+        case nil, .json(.null): return .object([])
+        case .json(let json) where json.object != nil: return json
         default: throw Self.fault("the argument must be an object")
         }
     }
@@ -111,7 +116,7 @@ enum SocketIODialect {
 
     private static func appEvent(_ body: [UInt8]) -> Event? {
         guard let event = try? JSONParser.parse(body), let name = event["name"]?.string,
-            !SocketIOPacket.reservedNames.contains(name)
+            !SocketIOEventName.reserved.contains(name)
         else { return nil }
         let arguments = event["args"]?.array ?? []
         return Event(name: name, arguments: Array(arguments.map { JSONWriter.bytes(of: $0) }.joined(separator: [0x2C])))
@@ -180,7 +185,7 @@ enum SocketIODialect {
         return Event(name: name, arguments: writer.bytes)
     }
 
-    /// Encodes an event as an Engine.IO message packet.
+    /// Encodes an event as an Engine.IO message packet in the default namespace.
     static func packet(_ event: Event, offset: String?) -> [UInt8] {
         var writer = JSONWriter(capacity: event.arguments.count + event.name.utf8.count + 64)
         writer.beginArray()

@@ -8,7 +8,8 @@ import NIOCore
 import NIOHTTP1
 import Protocols
 
-/// The Socket.IO dialect over a Socket.IO connection: one session each time the client joins.
+/// The Socket.IO dialect over a Socket.IO connection: one session each time the default namespace
+/// is joined.
 final class SocketIOWire: SocketWire, SocketIOApplication {
     /// Joins per connection; beyond, it is closed.
     private static let maximumJoins = 20
@@ -25,7 +26,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     /// The version that the client surely has.
     private var offset: Int64 = 0
     private var joins = 0
-    /// Messages that the client sent before it joined or after it left.
+    /// Messages that the client sent outside any namespace, since the connection began.
     private var strayMessages = 0
 
     init(shard: HubShard, handshakeToken: String?) {
@@ -75,6 +76,10 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     // MARK: Joining
 
     func socketIOConnectRequested(_ request: SocketIOConnectRequest) {
+        guard request.namespace == SocketIOPacket.defaultNamespace else {
+            self.connection?.refuse(request.ticket, message: SocketIOStateMachine.unknownNamespace)
+            return
+        }
         self.joins += 1
         guard self.joins <= Self.maximumJoins else {
             self.connection?.close(.forcedClose)
@@ -99,7 +104,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) { self.endSession() }
 
-    func socketIOLeft() {
+    func socketIOLeft(_ namespace: String) {
         // The hub no longer counts the client, so nothing more may wait for its poll. A close by
         // the gateway keeps what should still arrive.
         if self.session?.phase != .closing { self.connection?.discardWaiting() }
@@ -130,9 +135,9 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.ticket = nil
         if let recovery, !snapshot.isReset {
             self.offset = recovery.version
-            // Without the type of an Engine.IO message, which the session adds.
             let missed = self.placed(SocketIODialect.changes(snapshot), version: snapshot.version).map {
-                Array(SocketIODialect.packet($0, offset: $1).dropFirst())
+                event, offset in
+                SocketIOMissedEvent(.text(event.name), [.encoded(event.arguments)], offset: offset)
             }
             let pid = SocketIORecovery.pid(id: recovery.id, user: user)
             self.connection?.accept(ticket, sid: recovery.id, recovery: .init(pid: pid, missed: missed))
@@ -207,7 +212,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     private func acknowledge(_ reference: [UInt8]?, with value: JSONValue) {
         guard let reference, let id = UInt64(String(decoding: reference, as: UTF8.self)) else { return }
-        self.connection?.acknowledge(id, with: [value])
+        self.connection?.acknowledge(id, with: [.json(value)])
     }
 
     func requestProof(_ sequence: UInt64) { self.connection?.requestProof(sequence) }
@@ -251,7 +256,12 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     // MARK: From the client
 
-    func socketIOReceived(_ name: String, _ arguments: [JSONValue], acknowledgement: UInt64?) {
+    func socketIOReceived(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue],
+        in namespace: String,
+        acknowledgement: UInt64?
+    ) {
         guard let session else { return }
         let reference = acknowledgement.map { Array(String($0).utf8) }
         do throws(ClientFault) {
@@ -310,10 +320,7 @@ package enum SocketIOEndpoint {
     /// Makes the endpoint that serves a hub.
     package static func endpoint(hub: SocketHub) -> EngineIOEndpoint {
         let configuration = hub.configuration
-        let connections = SocketIOConfiguration(
-            connectTimeout: configuration.authentication.inMilliseconds,
-            offersRecovery: configuration.recovery
-        )
+        let connections = Self.connections(configuration)
         return EngineIOEndpoint(
             path: Self.path,
             configuration: EngineIOConfiguration(
@@ -329,6 +336,17 @@ package enum SocketIOEndpoint {
             let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
             return SocketIOConnection(wire, configuration: connections)
         }
+    }
+
+    /// The limits of connections.
+    static func connections(_ configuration: SocketConfiguration) -> SocketIOConfiguration {
+        SocketIOConfiguration(
+            connectTimeout: configuration.authentication.inMilliseconds,
+            // No event takes any, and a packet that waits for them holds memory before the client
+            // is authenticated.
+            maximumAttachments: 0,
+            offersRecovery: configuration.recovery
+        )
     }
 
     /// The token of a handshake: of the header, or else of the query.

@@ -94,7 +94,7 @@ package final class EngineIOConnection {
     }
 
     /// Sends messages, which stay together and in order.
-    package func send(_ messages: [[UInt8]]) {
+    package func send(_ messages: [EngineIOMessage]) {
         self.run { state, _, actions in state.send(messages, into: &actions) }
     }
 
@@ -104,7 +104,7 @@ package final class EngineIOConnection {
         if self.pending.isEmpty, let carrier = self.state.writing(messages: 1), let outlet = self.outlet(carrier) {
             return outlet.say(.frame(frame))
         }
-        self.send([Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst())])
+        self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
     }
 
     /// Drops what no poll has fetched yet, because the client may not have it any more.
@@ -202,8 +202,8 @@ package final class EngineIOConnection {
         self.run { state, now, actions in state.webSocketText(carrier, text, now: now, into: &actions) }
     }
 
-    func receivedBinary(on carrier: EngineIOCarrier) {
-        self.run { state, now, actions in state.webSocketBinary(carrier, now: now, into: &actions) }
+    func received(binary: [UInt8], on carrier: EngineIOCarrier) {
+        self.run { state, now, actions in state.webSocketBinary(carrier, binary, now: now, into: &actions) }
     }
 
     func receivedPing() -> Bool { self.application?.engineIOReceivedPing() ?? false }
@@ -291,6 +291,7 @@ package final class EngineIOConnection {
             self.exchanges.remove(at: index).respond(response)
             if self.exchanges.isEmpty { self.exchanges = [] }
         case .sendText(let carrier, let text): self.outlet(carrier)?.say(.text(text))
+        case .sendBinary(let carrier, let bytes): self.outlet(carrier)?.say(.binary(bytes))
         case .closeWebSocket(let carrier, let code):
             guard let index = self.outlets.firstIndex(where: { $0.carrier == carrier }) else { return }
             let outlet = self.outlets.remove(at: index)
@@ -329,7 +330,7 @@ package final class EngineIOConnection {
 package protocol EngineIOApplication: AnyObject {
     /// The connection is up. Called first, and once.
     func engineIOOpened(_ connection: EngineIOConnection)
-    func engineIOReceived(_ message: [UInt8])
+    func engineIOReceived(_ message: EngineIOMessage)
     /// A batch of input was delivered; flush what it produced.
     func engineIOReadComplete()
     /// The client has everything sent before the proof with this number was requested.

@@ -64,7 +64,7 @@ final class EngineIOWebSocket: WebSocketApplication {
 
     func webSocketReceived(binary: [UInt8]) {
         let carrier = self.carrier
-        self.pass { $0.receivedBinary(on: carrier) }
+        self.pass { $0.received(binary: binary, on: carrier) }
     }
 
     func webSocketReceivedPing() -> Bool {
@@ -109,6 +109,7 @@ final class EngineIOWebSocket: WebSocketApplication {
 final class EngineIOOutlet {
     enum Word: Sendable {
         case text([UInt8])
+        case binary([UInt8])
         /// A whole frame that other sockets share.
         case frame(ByteBuffer)
         case proof(UInt64)
@@ -155,6 +156,7 @@ final class EngineIOOutlet {
     private static func say(_ word: Word, on handler: WebSocketHandler) {
         switch word {
         case .text(let bytes): handler.send(text: bytes)
+        case .binary(let bytes): handler.send(binary: bytes)
         case .frame(let frame): handler.send(frame: frame)
         case .proof(let sequence): handler.requestProof(sequence)
         case .close(let code): handler.close(code, reason: "")

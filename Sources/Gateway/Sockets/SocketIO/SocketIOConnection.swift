@@ -21,7 +21,7 @@ package final class SocketIOConnection: EngineIOApplication {
     /// Notes that the token of the client's request is valid.
     func identified(_ ticket: SocketIOConnectRequest.Ticket) { self.state.identify(ticket) }
 
-    /// Admits the client.
+    /// Admits the client to the namespace of its request.
     package func accept(
         _ ticket: SocketIOConnectRequest.Ticket, sid: String, recovery: SocketIORecoveryGrant? = nil
     ) {
@@ -29,25 +29,38 @@ package final class SocketIOConnection: EngineIOApplication {
         self.run { state, actions in state.accept(ticket, sid: sid, recovery: recovery, into: &actions) }
     }
 
-    /// Refuses the client's request to join.
-    func refuse(_ ticket: SocketIOConnectRequest.Ticket, message: String, data: JSONValue? = nil) {
+    /// Refuses the client's request to join a namespace.
+    package func refuse(_ ticket: SocketIOConnectRequest.Ticket, message: String, data: JSONValue? = nil) {
         self.run { state, actions in state.refuse(ticket, message: message, data: data, into: &actions) }
     }
 
-    /// Sends an event as a WebSocket frame that connections share; ignored if the client has not
-    /// joined.
-    package func emit(frame: ByteBuffer) {
-        guard self.state.hasJoined else { return }
+    /// Sends an event; ignored if the namespace is not joined.
+    package func emit(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue] = [],
+        to namespace: String = SocketIOPacket.defaultNamespace
+    ) {
+        self.run { state, actions in state.emit(name, arguments, to: namespace, into: &actions) }
+    }
+
+    /// Sends an event of the default namespace as a WebSocket frame that connections share; ignored
+    /// if the namespace is not joined.
+    func emit(frame: ByteBuffer) {
+        guard self.state.hasJoined() else { return }
         self.engine?.send(frame: frame)
     }
 
-    package func acknowledge(_ id: UInt64, with arguments: [JSONValue]) {
-        self.run { state, actions in state.acknowledge(id, with: arguments, into: &actions) }
+    package func acknowledge(
+        _ id: UInt64, with arguments: [SocketIOValue], in namespace: String = SocketIOPacket.defaultNamespace
+    ) {
+        self.run { state, actions in state.acknowledge(id, with: arguments, in: namespace, into: &actions) }
     }
 
-    /// Disconnects the client, which does not reconnect automatically.
+    /// Disconnects the client from the default namespace; it does not reconnect automatically.
     func disconnect() {
-        self.run { state, actions in state.disconnect(now: EngineIORegistry.now(), into: &actions) }
+        self.run { state, actions in
+            state.disconnect(SocketIOPacket.defaultNamespace, now: EngineIORegistry.now(), into: &actions)
+        }
     }
 
     /// Closes the whole connection.
@@ -70,12 +83,12 @@ package final class SocketIOConnection: EngineIOApplication {
 
     private func perform(_ action: SocketIOAction) {
         switch action {
-        case .send(let packets): self.engine?.send(packets)
+        case .send(let messages): self.engine?.send(messages)
         case .connectRequested(let request): self.application?.socketIOConnectRequested(request)
         case .connectWithdrawn(let ticket): self.application?.socketIOConnectWithdrawn(ticket)
-        case .event(let name, let arguments, let id):
-            self.application?.socketIOReceived(name, arguments, acknowledgement: id)
-        case .left: self.application?.socketIOLeft()
+        case .event(let namespace, let name, let arguments, let id):
+            self.application?.socketIOReceived(name, arguments, in: namespace, acknowledgement: id)
+        case .left(let namespace): self.application?.socketIOLeft(namespace)
         case .close(let reason): self.engine?.close(reason)
         }
     }
@@ -87,7 +100,7 @@ package final class SocketIOConnection: EngineIOApplication {
         self.application?.socketIOOpened(self)
     }
 
-    package func engineIOReceived(_ message: [UInt8]) {
+    package func engineIOReceived(_ message: EngineIOMessage) {
         guard self.application?.socketIOHeard() ?? false else { return }
         self.run { state, actions in
             state.receive(message, now: EngineIORegistry.now(), into: &actions)
@@ -118,16 +131,17 @@ package final class SocketIOConnection: EngineIOApplication {
 
 /// The application's side of a Socket.IO connection; confined to the connection's event loop.
 package protocol SocketIOApplication: AnyObject {
-    /// The connection is up; the client has not joined. Called first, and once.
+    /// The connection is up, no namespace joined. Called first, and once.
     func socketIOOpened(_ connection: SocketIOConnection)
     /// Answer with ``SocketIOConnection/accept(_:sid:recovery:)`` or
     /// ``SocketIOConnection/refuse(_:message:data:)``, now or later.
     func socketIOConnectRequested(_ request: SocketIOConnectRequest)
     func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket)
     /// With an acknowledgement id, the client waits for
-    /// ``SocketIOConnection/acknowledge(_:with:)``.
-    func socketIOReceived(_ name: String, _ arguments: [JSONValue], acknowledgement: UInt64?)
-    func socketIOLeft()
+    /// ``SocketIOConnection/acknowledge(_:with:in:)``.
+    func socketIOReceived(
+        _ name: SocketIOEventName, _ arguments: [SocketIOValue], in namespace: String, acknowledgement: UInt64?)
+    func socketIOLeft(_ namespace: String)
     func socketIOReadComplete()
     func socketIOProven(_ sequence: UInt64)
     /// Whether to take a packet, of whatever kind; the application closes clients that send too
@@ -141,7 +155,7 @@ package protocol SocketIOApplication: AnyObject {
 
 extension SocketIOApplication {
     package func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) {}
-    package func socketIOLeft() {}
+    package func socketIOLeft(_ namespace: String) {}
     package func socketIOReadComplete() {}
     package func socketIOProven(_ sequence: UInt64) {}
     package func socketIOHeard() -> Bool { true }

@@ -23,13 +23,17 @@ package struct Base64: Sendable {
         self.isPadded = isPadded
     }
 
+    /// The length of the padded text of `count` bytes.
+    package static func length(of count: Int) -> Int { (count + 2) / 3 * 4 }
+
     package func encode(_ bytes: some Sequence<UInt8>) -> String {
-        String(decoding: self.text(of: Array(bytes)), as: UTF8.self)
+        var text: [UInt8] = []
+        self.append(Array(bytes), to: &text)
+        return String(decoding: text, as: UTF8.self)
     }
 
-    private func text(of bytes: [UInt8]) -> [UInt8] {
-        var text: [UInt8] = []
-        text.reserveCapacity((bytes.count + 2) / 3 * 4)
+    package func append(_ bytes: [UInt8], to text: inout [UInt8]) {
+        text.reserveCapacity(text.count + Self.length(of: bytes.count))
         var gathered: UInt32 = 0
         var bits: UInt32 = 0
         for byte in bytes {
@@ -40,11 +44,10 @@ package struct Base64: Sendable {
                 text.append(self.alphabet[Int(gathered >> bits & 0x3F)])
             }
         }
-        guard bits > 0 else { return text }
+        guard bits > 0 else { return }
         text.append(self.alphabet[Int(gathered << (6 - bits) & 0x3F)])
         // Two bits are left of one byte, four of two.
         if self.isPadded { text += [UInt8](repeating: Self.padding, count: bits == 2 ? 2 : 1) }
-        return text
     }
 
     /// Decodes `text`, which has no padding.
@@ -63,6 +66,17 @@ package struct Base64: Sendable {
         guard text.count.isMultiple(of: 4) else { return nil }
         let padding = text.suffix(2).reversed().prefix { $0 == Self.padding }.count
         return self.bytes(text.dropLast(padding))?.bytes
+    }
+
+    /// Decodes text as clients write it: with or without padding and line breaks, whatever its
+    /// unused bits.
+    ///
+    /// - Returns: Nil for a foreign character or an impossible length.
+    package func decodeLeniently(_ text: ArraySlice<UInt8>) -> [UInt8]? {
+        let letters = text.filter { $0 != 0x0A && $0 != 0x0D }
+        let end = letters.firstIndex(of: Self.padding) ?? letters.endIndex
+        guard letters[end...].allSatisfy({ $0 == Self.padding }) else { return nil }
+        return self.bytes(letters[..<end]).flatMap { $0.bits < 6 ? $0.bytes : nil }
     }
 
     /// Returns the bytes, the number of unused bits, and those bits.

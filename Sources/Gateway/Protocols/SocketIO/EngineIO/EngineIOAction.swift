@@ -7,12 +7,13 @@ package enum EngineIOAction: Sendable, Equatable {
     case respond(EngineIOCarrier, EngineIOResponse)
     /// Send a text frame with exactly these bytes.
     case sendText(EngineIOCarrier, [UInt8])
+    case sendBinary(EngineIOCarrier, [UInt8])
     /// Close a WebSocket with this code; nothing more is sent on it.
     case closeWebSocket(EngineIOCarrier, WebSocketCloseCode)
     /// The session moved to this WebSocket; messages held for a poll follow.
     case upgraded(EngineIOCarrier)
     /// A message for the layer above.
-    case deliver([UInt8])
+    case deliver(EngineIOMessage)
     /// The session ended; always the last action.
     case closed(EngineIOCloseReason)
 }

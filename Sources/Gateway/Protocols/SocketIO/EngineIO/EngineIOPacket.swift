@@ -5,8 +5,8 @@ import Core
 
 /// An Engine.IO 4 packet; the first character of its text is the type.
 ///
-/// The text is UTF-8. A binary message, which is a binary frame or the letter `b` and base64, is a
-/// fault, because the layer above takes only text.
+/// The text is UTF-8. A binary message has no type: on a WebSocket it is a binary frame, in a
+/// polling payload the letter `b` and base64.
 package enum EngineIOPacket: Sendable, Equatable {
     /// The handshake's JSON; sent only by the server.
     case open([UInt8])
@@ -15,7 +15,7 @@ package enum EngineIOPacket: Sendable, Equatable {
     /// wants to take over.
     case ping([UInt8])
     case pong([UInt8])
-    case message([UInt8])
+    case message(EngineIOMessage)
     /// The client's confirmation that the probed WebSocket takes over.
     case upgrade
     /// Sent only by the server, to release a poll.
@@ -35,7 +35,7 @@ package enum EngineIOPacket: Sendable, Equatable {
         case UInt8(ascii: "1"): self = try Self.bare(.close, content)
         case UInt8(ascii: "2"): self = .ping(Array(content))
         case UInt8(ascii: "3"): self = .pong(Array(content))
-        case UInt8(ascii: "4"): self = .message(Array(content))
+        case UInt8(ascii: "4"): self = .message(.text(Array(content)))
         case UInt8(ascii: "5"): self = try Self.bare(.upgrade, content)
         case UInt8(ascii: "6"): self = try Self.bare(.noop, content)
         default: throw .unknownType
@@ -49,13 +49,15 @@ package enum EngineIOPacket: Sendable, Equatable {
         return packet
     }
 
-    var text: [UInt8] {
+    /// The packet's text; nil for a binary message, which is sent as a binary frame.
+    var text: [UInt8]? {
         switch self {
         case .open(let json): Self.joined("0", json)
         case .close: Array("1".utf8)
         case .ping(let content): Self.joined("2", content)
         case .pong(let content): Self.joined("3", content)
-        case .message(let content): Self.joined("4", content)
+        case .message(.text(let content)): Self.joined("4", content)
+        case .message(.binary): nil
         case .upgrade: Array("5".utf8)
         case .noop: Array("6".utf8)
         }
@@ -72,6 +74,17 @@ package enum EngineIOPacket: Sendable, Equatable {
     var isMessage: Bool {
         if case .message = self { return true }
         return false
+    }
+}
+
+/// A message of the layer above: UTF-8 text or bytes.
+package enum EngineIOMessage: Sendable, Equatable {
+    case text([UInt8])
+    case binary([UInt8])
+
+    var fitsPolling: Bool {
+        if case .text(let text) = self { return !text.contains(EngineIOPayload.separator) }
+        return true
     }
 }
 
@@ -100,6 +113,7 @@ enum EngineIOHandshake {
 /// The body of a polling request or response: packets joined by the record separator.
 package enum EngineIOPayload {
     package static let separator: UInt8 = 0x1E
+    private static let binaryMark = UInt8(ascii: "b")
 
     /// Joins packets; an empty list gives an empty body, which must never be sent.
     package static func encode(_ packets: [EngineIOPacket]) -> [UInt8] {
@@ -107,7 +121,12 @@ package enum EngineIOPayload {
         body.reserveCapacity(packets.reduce(0) { $0 + Self.length(of: $1) + 1 })
         for (index, packet) in packets.enumerated() {
             if index > 0 { body.append(Self.separator) }
-            body.append(contentsOf: packet.text)
+            if case .message(.binary(let bytes)) = packet {
+                body.append(Self.binaryMark)
+                Base64.standard.append(bytes, to: &body)
+            } else if let text = packet.text {
+                body.append(contentsOf: text)
+            }
         }
         return body
     }
@@ -115,7 +134,8 @@ package enum EngineIOPayload {
     /// Returns the bytes of a packet in a body, without a separator.
     static func length(of packet: EngineIOPacket) -> Int {
         switch packet {
-        case .message(let content), .open(let content), .ping(let content), .pong(let content): 1 + content.count
+        case .message(.binary(let bytes)): 1 + Base64.length(of: bytes.count)
+        case .message(.text(let content)), .open(let content), .ping(let content), .pong(let content): 1 + content.count
         case .close, .upgrade, .noop: 1
         }
     }
@@ -134,7 +154,7 @@ package enum EngineIOPayload {
         var rest = body[...]
         while true {
             let end = rest.firstIndex(of: Self.separator)
-            packets.append(try EngineIOPacket(text: rest[..<(end ?? rest.endIndex)]))
+            packets.append(try Self.packet(rest[..<(end ?? rest.endIndex)]))
             guard let end else { return packets }
             rest = rest[(end + 1)...]
         }
@@ -143,8 +163,14 @@ package enum EngineIOPayload {
     /// Counts the packets without a message in a body, judging by their first bytes.
     package static func countWithoutMessage(in body: [UInt8]) -> Int {
         body.split(separator: Self.separator, omittingEmptySubsequences: false).count { packet in
-            packet.first != UInt8(ascii: "4")
+            packet.first != UInt8(ascii: "4") && packet.first != Self.binaryMark
         }
+    }
+
+    private static func packet(_ text: ArraySlice<UInt8>) throws(EngineIOFault) -> EngineIOPacket {
+        guard text.first == Self.binaryMark else { return try EngineIOPacket(text: text) }
+        guard let bytes = Base64.standard.decodeLeniently(text.dropFirst()) else { throw .invalidBase64 }
+        return .message(.binary(bytes))
     }
 }
 
@@ -155,6 +181,7 @@ package enum EngineIOFault: String, Error, Sendable, Equatable {
     /// Close, upgrade and noop have no content.
     case unexpectedContent = "content in a packet that carries none"
     case invalidUTF8 = "text that is not valid UTF-8"
+    case invalidBase64 = "a binary packet that is not base64"
     case tooManyPackets = "too many packets in a payload"
     case tooLarge = "too large a payload"
 }

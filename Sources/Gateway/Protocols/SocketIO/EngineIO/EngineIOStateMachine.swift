@@ -123,10 +123,10 @@ package struct EngineIOStateMachine: Sendable {
     /// Sends messages, which stay together and in order.
     ///
     /// - Returns: whether they were accepted. They are not if the session is closed or closing, if
-    ///   too much waits already (which closes it), or if one for polling contains the record
+    ///   too much waits already (which closes it), or if a text for polling contains the record
     ///   separator, which only a WebSocket can carry.
     @discardableResult
-    package mutating func send(_ messages: [[UInt8]], into actions: inout [EngineIOAction]) -> Bool {
+    package mutating func send(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
         guard self.isOpen else { return false }
         guard let webSocket else { return self.hold(messages, into: &actions) }
         for message in messages { Self.write(.message(message), on: webSocket, into: &actions) }
@@ -153,8 +153,8 @@ package struct EngineIOStateMachine: Sendable {
         self.messagesSent = self.messagesWritten
     }
 
-    private mutating func hold(_ messages: [[UInt8]], into actions: inout [EngineIOAction]) -> Bool {
-        guard !messages.contains(where: { $0.contains(EngineIOPayload.separator) }) else { return false }
+    private mutating func hold(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
+        guard messages.allSatisfy({ $0.fitsPolling }) else { return false }
         let packets = messages.map { EngineIOPacket.message($0) }
         let bytes = packets.reduce(0) { $0 + Self.cost(of: $1) }
         guard self.waitingBytes + bytes <= self.configuration.maximumWaiting else {
@@ -215,7 +215,11 @@ package struct EngineIOStateMachine: Sendable {
     }
 
     static func write(_ packet: EngineIOPacket, on carrier: EngineIOCarrier, into actions: inout [EngineIOAction]) {
-        actions.append(.sendText(carrier, packet.text))
+        if case .message(.binary(let bytes)) = packet {
+            actions.append(.sendBinary(carrier, bytes))
+        } else if let text = packet.text {
+            actions.append(.sendText(carrier, text))
+        }
     }
 
     static func cost(of packet: EngineIOPacket) -> Int {
@@ -446,15 +450,16 @@ extension EngineIOStateMachine {
         }
     }
 
-    /// Handles a binary message on a WebSocket, which is never a packet.
+    /// Handles a binary message on a WebSocket.
     package mutating func webSocketBinary(
         _ carrier: EngineIOCarrier,
+        _ bytes: [UInt8],
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
         self.tick(now: now, into: &actions)
         if carrier == self.webSocket {
-            self.finish(.parseError, into: &actions)
+            self.receive(.message(.binary(bytes)), now: now, into: &actions)
         } else if carrier == self.upgrade?.carrier {
             self.dropUpgrade(.protocolError, into: &actions)
         }
