@@ -127,6 +127,37 @@ struct SocketIOStateMachineTests {
         #expect(cut.receive(#"2["a"]"#) == ["left /", "close parseError"])
     }
 
+    @Test("takes attachments only in a namespace that the client has joined", arguments: ["51-", "61-1"])
+    func binaryUnjoined(head: String) {
+        let payload = #"["e",{"_placeholder":true,"num":0}]"#
+        var unjoined = ConnectionTrace()
+        #expect(unjoined.receive("\(head)\(payload)") == ["close parseError"])
+        var asked = ConnectionTrace()
+        _ = asked.receive("0")
+        #expect(asked.receive("\(head)\(payload)") == ["withdrawn #1", "close parseError"])
+        var joined = ConnectionTrace.joined("/admin")
+        #expect(joined.receive("\(head)\(payload)") == ["left /admin", "close parseError"])
+    }
+
+    @Test("closes if the attachments of a packet are late, counted from the packet")
+    func lateAttachments() {
+        let packet = #"52-["e",{"_placeholder":true,"num":0},{"_placeholder":true,"num":1}]"#
+        var late = ConnectionTrace.joined("/")
+        _ = late.receive(packet, at: 1_000)
+        #expect(late.receive(bytes: [1], at: 30_000) == [])
+        #expect(late.connection.nextDeadline == 31_000)
+        #expect(late.tick(30_999) == [])
+        #expect(late.tick(31_000) == ["left /", "close forcedClose"])
+        #expect(late.connection.nextDeadline == nil)
+
+        var complete = ConnectionTrace.joined("/")
+        _ = complete.receive(packet, at: 1_000)
+        _ = complete.receive(bytes: [1], at: 2_000)
+        #expect(complete.receive(bytes: [2], at: 3_000).count == 1)
+        #expect(complete.connection.nextDeadline == nil)
+        #expect(complete.tick(1_000_000) == [])
+    }
+
     @Test("compares namespaces by bytes")
     func exactNamespaces() {
         var trace = ConnectionTrace.joined("/caf\u{E9}")

@@ -263,13 +263,6 @@ struct SocketIODialectTests {
     private static let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
     private static let other = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
 
-    @Test("takes no packet that waits for attachments")
-    func attachments() throws {
-        var decoder = SocketIODecoder(configuration: SocketIOEndpoint.connections(SocketConfiguration()))
-        let packet = Array(#"51-["resync",{"_placeholder":true,"num":0}]"#.utf8)
-        #expect(throws: SocketIOFault.tooManyAttachments) { try decoder.read(.text(packet)) }
-    }
-
     @Test(
         "takes the token of a handshake from the header after any number of spaces, or from the query",
         arguments: [

@@ -13,6 +13,8 @@ import Testing
 struct SocketIOPollingTests {
     private static let join = #"40{"token":"ada"}"#
     private static let separator = "\u{1E}"
+    /// An event that announces one attachment and wants an answer.
+    private static let binaryEvent = #"451-7["mark_read",{"_placeholder":true,"num":0}]"#
 
     /// A client that fetches nothing unless a test lets it.
     private struct Client {
@@ -20,16 +22,14 @@ struct SocketIOPollingTests {
         let http: TransferClient
         let url: String
 
-        /// Opens a session and joins.
-        static func joined(_ hub: RunningHub, _ http: TransferClient, _ url: String) async throws -> Client {
+        /// Opens a session.
+        static func opened(_ hub: RunningHub, _ http: TransferClient, _ url: String) async throws -> Client {
             let url = "\(url)\(SocketIOEndpoint.path)/?EIO=4&transport=polling"
             let opened = try await Client(hub: hub, http: http, url: url).send(.get)
             // 0{"sid":"…"
             let parts = opened.split(separator: "\"")
             try #require(parts.count > 3 && parts[1] == "sid", "\(opened)")
-            let client = Client(hub: hub, http: http, url: "\(url)&sid=\(parts[3])")
-            try await client.join()
-            return client
+            return Client(hub: hub, http: http, url: "\(url)&sid=\(parts[3])")
         }
 
         /// Joins, and waits until the sync waits for a poll.
@@ -56,15 +56,17 @@ struct SocketIOPollingTests {
         }
     }
 
-    /// Runs `body` with a client that has joined and has fetched nothing since.
-    private static func withClient(_ body: (Client) async throws -> Void) async throws {
+    /// Runs `body` with a client that has fetched nothing since it joined, if `joins`.
+    private static func withClient(joins: Bool = true, _ body: (Client) async throws -> Void) async throws {
         let configure = { (configuration: inout SocketConfiguration) in
             configuration.pingInterval = .seconds(300)
             configuration.authentication = .seconds(300)
         }
         try await RunningHub.with(ScriptedBackend(), configure) { running in
             try await running.withListener(SocketIOEndpoint.endpoint(hub: running.hub)) { http, url in
-                try await body(Client.joined(running, http, url))
+                let client = try await Client.opened(running, http, url)
+                if joins { try await client.join() }
+                try await body(client)
             }
         }
     }
@@ -101,14 +103,48 @@ struct SocketIOPollingTests {
         }
     }
 
-    @Test("a client that sends bytes is refused, and its session ends")
+    @Test("a binary event as the Java client writes it is answered with a fault, and its session goes on")
     func bytes() async throws {
         try await Self.withClient { client in
-            let body = #"451-["mark_read",{"_placeholder":true,"num":0}]"# + Self.separator + "bAQID"
-            let refusal = try await client.send(.post, body)
-            #expect(refusal == #"{"code":3,"message":"Bad request"}"#)
+            // The Java client breaks base64 after 76 characters, and at its end.
+            let attachment = "b" + String(repeating: "A", count: 76) + "\nAA==\n"
+            let taken = try await client.send(.post, Self.binaryEvent + Self.separator + attachment)
+            #expect(taken == "ok")
+            let answer = try await client.send(.get)
+            let fault = #"437[{"status":"error","error":"the argument must be a JSON object"}]"#
+            #expect(answer.hasSuffix(fault), "\(answer)")
+            let asked = try await client.send(.post, #"428["get_unread_count"]"#)
+            #expect(asked == "ok")
+            let count = try await client.send(.get)
+            #expect(count == #"438[{"count":0}]"#)
+        }
+    }
+
+    @Test("a client that announces bytes before it has joined is closed")
+    func bytesTooEarly() async throws {
+        try await Self.withClient(joins: false) { client in
+            let taken = try await client.send(.post, Self.binaryEvent)
+            #expect(taken == "ok")
             let end = try await client.send(.get)
             #expect(end == #"{"code":1,"message":"Session ID unknown"}"#)
+        }
+    }
+
+    @Test("a client that sends more bytes than a message may have is closed")
+    func tooManyBytes() async throws {
+        try await Self.withClient { client in
+            let placeholders = (0..<2).map { #"{"_placeholder":true,"num":\#($0)}"# }.joined(separator: ",")
+            // 45,000 bytes, of 65,536.
+            let attachment = "b" + String(repeating: "A", count: 60_000)
+            let first = try await client.send(
+                .post, #"452-["mark_read",\#(placeholders)]"# + Self.separator + attachment)
+            #expect(first == "ok")
+            let isOpen = try await client.session { _ -> Bool? in true }
+            #expect(isOpen == true)
+            let second = try await client.send(.post, attachment)
+            #expect(second == "ok")
+            let packets = try await client.send(.get).split(separator: Self.separator)
+            #expect(packets == ["6", "1"], "\(packets)")
         }
     }
 }

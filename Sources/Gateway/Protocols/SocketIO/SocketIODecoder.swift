@@ -5,15 +5,15 @@ import Core
 
 /// Decodes messages into packets and collects their attachments.
 ///
-/// Strict: every fault closes the connection, and the decoder must not be used after one. Memory is
-/// bounded by the configuration's attachment limits; an idle decoder holds nothing.
+/// Strict: every fault closes the connection, and the decoder must not be used after one. It holds
+/// at most one packet's text and attachments, within the configuration's limits; an idle decoder
+/// holds nothing.
 package struct SocketIODecoder: Sendable {
     /// A binary packet that waits for attachments.
     private struct Assembly {
-        let kind: SocketIOHeader.Kind
+        /// Kept unparsed, because parsed JSON takes many times the memory.
+        let text: [UInt8]
         let namespace: String
-        let acknowledgement: UInt64?
-        let elements: [JSONValue]
         let expected: Int
         var attachments: [[UInt8]] = []
         var bytes = 0
@@ -32,6 +32,12 @@ package struct SocketIODecoder: Sendable {
         self.configuration = configuration
     }
 
+    /// The namespace of a packet that waits for attachments; nil if none does.
+    var pendingNamespace: String? {
+        guard case .assembling(let assembly) = self.state else { return nil }
+        return assembly.namespace
+    }
+
     /// Decodes a message.
     ///
     /// - Returns: the complete packet, or nil if attachments are missing.
@@ -45,68 +51,57 @@ package struct SocketIODecoder: Sendable {
             assembly.bytes += bytes.count
             guard assembly.bytes <= self.configuration.maximumAttachmentBytes else { throw .attachmentsTooLarge }
             assembly.attachments.append(bytes)
-            return try self.finish(assembly)
+            guard assembly.attachments.count == assembly.expected else {
+                self.state = .assembling(assembly)
+                return nil
+            }
+            let header = try SocketIOHeader(assembly.text, configuration: self.configuration)
+            return try Self.packet(header, attachments: assembly.attachments)
         }
     }
 
     private mutating func read(_ text: [UInt8]) throws(SocketIOFault) -> SocketIOPacket? {
         let header = try SocketIOHeader(text, configuration: self.configuration)
+        let packet = try Self.packet(header, attachments: [])
+        guard let expected = header.attachments else { return packet }
+        let elements = header.payload?.array ?? []
+        guard SocketIOPlaceholders.match(elements, attachments: expected) else { throw .placeholders }
+        guard expected > 0 else { return packet }
+        self.state = .assembling(Assembly(text: text, namespace: header.namespace, expected: expected))
+        return nil
+    }
+
+    private static func packet(_ header: SocketIOHeader, attachments: [[UInt8]]) throws(SocketIOFault)
+        -> SocketIOPacket
+    {
+        let namespace = header.namespace
         switch header.kind {
         case .connect:
             guard header.acknowledgement == nil else { throw .acknowledgementID }
             guard header.payload == nil || header.payload?.object != nil else { throw .connectPayload }
-            return SocketIOPacket(.connect(header.payload), namespace: header.namespace)
+            return SocketIOPacket(.connect(header.payload), namespace: namespace)
         case .disconnect:
             guard header.acknowledgement == nil else { throw .acknowledgementID }
             guard header.payload == nil else { throw .disconnectPayload }
-            return SocketIOPacket(.disconnect, namespace: header.namespace)
+            return SocketIOPacket(.disconnect, namespace: namespace)
         case .connectError:
             guard header.acknowledgement == nil else { throw .acknowledgementID }
             guard let payload = header.payload, payload.object != nil || payload.string != nil else {
                 throw .connectErrorPayload
             }
-            return SocketIOPacket(.connectError(payload), namespace: header.namespace)
+            return SocketIOPacket(.connectError(payload), namespace: namespace)
         case .event:
             guard let elements = header.payload?.array else { throw .eventPayload }
-            _ = try Self.name(elements)
-            return try self.begin(header, elements)
+            let name = try Self.name(elements)
+            let arguments = elements.dropFirst().map { SocketIOValue($0, attachments: attachments) }
+            let event = SocketIOPacket.Content.event(name, arguments, acknowledgement: header.acknowledgement)
+            return SocketIOPacket(event, namespace: namespace)
         case .acknowledgement:
             guard let elements = header.payload?.array else { throw .acknowledgementPayload }
-            guard header.acknowledgement != nil else { throw .acknowledgementID }
-            return try self.begin(header, elements)
+            guard let id = header.acknowledgement else { throw .acknowledgementID }
+            let arguments = elements.map { SocketIOValue($0, attachments: attachments) }
+            return SocketIOPacket(.acknowledgement(id, arguments), namespace: namespace)
         }
-    }
-
-    private mutating func begin(_ header: SocketIOHeader, _ elements: [JSONValue]) throws(SocketIOFault)
-        -> SocketIOPacket?
-    {
-        if let attachments = header.attachments {
-            guard SocketIOPlaceholders.match(elements, attachments: attachments) else { throw .placeholders }
-        }
-        let assembly = Assembly(
-            kind: header.kind,
-            namespace: header.namespace,
-            acknowledgement: header.acknowledgement,
-            elements: elements,
-            expected: header.attachments ?? 0
-        )
-        return try self.finish(assembly)
-    }
-
-    private mutating func finish(_ assembly: Assembly) throws(SocketIOFault) -> SocketIOPacket? {
-        guard assembly.attachments.count == assembly.expected else {
-            self.state = .assembling(assembly)
-            return nil
-        }
-        if assembly.kind == .acknowledgement {
-            guard let id = assembly.acknowledgement else { throw .acknowledgementID }
-            let arguments = assembly.elements.map { SocketIOValue($0, attachments: assembly.attachments) }
-            return SocketIOPacket(.acknowledgement(id, arguments), namespace: assembly.namespace)
-        }
-        let name = try Self.name(assembly.elements)
-        let arguments = assembly.elements.dropFirst().map { SocketIOValue($0, attachments: assembly.attachments) }
-        let event = SocketIOPacket.Content.event(name, arguments, acknowledgement: assembly.acknowledgement)
-        return SocketIOPacket(event, namespace: assembly.namespace)
     }
 
     private static func name(_ elements: [JSONValue]) throws(SocketIOFault) -> SocketIOEventName {

@@ -42,6 +42,9 @@ package final class SocketIOConfiguration: Sendable {
 /// out in order and calls ``tick(now:into:)`` at ``nextDeadline``. Any protocol violation closes
 /// the whole connection.
 package struct SocketIOStateMachine: Sendable {
+    /// The time for all attachments of a packet.
+    private static let attachmentTimeout: Milliseconds = 30_000
+
     let configuration: SocketIOConfiguration
     private var decoder: SocketIODecoder
     var memberships = SocketIOMemberships()
@@ -49,6 +52,8 @@ package struct SocketIOStateMachine: Sendable {
     private var isClosed = false
     /// The deadline for joining a namespace; `max` while one is joined.
     var deadline: Milliseconds
+    /// The deadline for the attachments of a packet; `max` while none is missing.
+    private var attachmentDeadline: Milliseconds = .max
 
     package init(configuration: SocketIOConfiguration, now: Milliseconds) {
         self.configuration = configuration
@@ -57,18 +62,22 @@ package struct SocketIOStateMachine: Sendable {
     }
 
     /// The time of the next ``tick(now:into:)``; nil if none is due.
-    package var nextDeadline: Milliseconds? { self.isClosed || self.deadline == .max ? nil : self.deadline }
+    package var nextDeadline: Milliseconds? {
+        let next = min(self.deadline, self.attachmentDeadline)
+        return self.isClosed || next == .max ? nil : next
+    }
 
     /// Whether the client has joined the namespace.
     package func hasJoined(_ namespace: String = SocketIOPacket.defaultNamespace) -> Bool {
         self.memberships[namespace]?.isJoined == true
     }
 
-    /// Closes the connection if no namespace was joined in time; if the owner still decides about
-    /// one, the client may try again.
+    /// Closes the connection if attachments are late, or if no namespace was joined in time; if the
+    /// owner still decides about one, the client may try again.
     ///
     /// An identified client gets more time, because only the owner is slow.
     package mutating func tick(now: Milliseconds, into actions: inout [SocketIOAction]) {
+        guard now < self.attachmentDeadline else { return self.close(.forcedClose, into: &actions) }
         guard now >= self.deadline else { return }
         if self.memberships.all.contains(where: \.membership.isIdentified) {
             self.deadline = now + self.configuration.connectTimeout
@@ -85,7 +94,15 @@ package struct SocketIOStateMachine: Sendable {
     ) {
         guard !self.isClosed else { return }
         do {
-            guard let packet = try self.decoder.read(message) else { return }
+            let packet = try self.decoder.read(message)
+            if let namespace = self.decoder.pendingNamespace {
+                // Holds no part of a packet before the owner has accepted the client.
+                guard self.hasJoined(namespace) else { throw SocketIOFault.notConnected }
+                self.attachmentDeadline = min(self.attachmentDeadline, now + Self.attachmentTimeout)
+            } else {
+                self.attachmentDeadline = .max
+            }
+            guard let packet else { return }
             try self.receive(packet, now: now, into: &actions)
         } catch {
             self.close(.parseError, into: &actions)

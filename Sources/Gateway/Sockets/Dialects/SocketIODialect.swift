@@ -69,7 +69,7 @@ enum SocketIODialect {
         switch value {
         case nil, .json(.null): return .object([])
         case .json(let json) where json.object != nil: return json
-        default: throw Self.fault("the argument must be an object")
+        default: throw Self.fault("the argument must be a JSON object")
         }
     }
 

@@ -228,7 +228,6 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
             if self.ticket != nil { return self.refuse(reason) }
             self.expel("unauthorized", reason)
         case .policyViolation(let reason): self.expel("policy_violation", reason)
-        case .unsupportedData(let reason): self.expel("unsupported_data", reason)
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
         case .tooSlow: self.connection?.close(.tooMuchWaiting)
         // Clients reconnect on their own after a plain close. One that joins with its old token is
@@ -320,7 +319,11 @@ package enum SocketIOEndpoint {
     /// Makes the endpoint that serves a hub.
     package static func endpoint(hub: SocketHub) -> EngineIOEndpoint {
         let configuration = hub.configuration
-        let connections = Self.connections(configuration)
+        let connections = SocketIOConfiguration(
+            connectTimeout: configuration.authentication.inMilliseconds,
+            maximumAttachmentBytes: configuration.maximumMessage,
+            offersRecovery: configuration.recovery
+        )
         return EngineIOEndpoint(
             path: Self.path,
             configuration: EngineIOConfiguration(
@@ -336,17 +339,6 @@ package enum SocketIOEndpoint {
             let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
             return SocketIOConnection(wire, configuration: connections)
         }
-    }
-
-    /// The limits of connections.
-    static func connections(_ configuration: SocketConfiguration) -> SocketIOConfiguration {
-        SocketIOConfiguration(
-            connectTimeout: configuration.authentication.inMilliseconds,
-            // No event takes any, and a packet that waits for them holds memory before the client
-            // is authenticated.
-            maximumAttachments: 0,
-            offersRecovery: configuration.recovery
-        )
     }
 
     /// The token of a handshake: of the header, or else of the query.
