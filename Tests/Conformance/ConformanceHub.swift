@@ -48,12 +48,16 @@ private final class ConformanceHubApplication: SignalRApplication {
     func signalRInvoked(_ call: SignalRCall) {
         let invocation = call.invocation
         let arguments = invocation.arguments
-        let methods = ["Echo", "Add", "Kick", "Drop"]
+        let methods = ["Echo", "Add", "Stream", "Kick", "Drop"]
         guard let method = methods.first(where: { invocation.calls($0) }) else {
             return self.fail(call, SignalRErrorText.unknownMethod(invocation.target))
         }
-        guard !invocation.isStream else {
-            return self.fail(call, SignalRErrorText.plainMethodStreamed(invocation.target))
+        guard invocation.isStream == (method == "Stream") else {
+            let error =
+                invocation.isStream
+                ? SignalRErrorText.plainMethodStreamed(invocation.target)
+                : Self.streamingMethodInvoked(invocation.target)
+            return self.fail(call, error)
         }
         switch (method, arguments.count) {
         case ("Echo", 1):
@@ -69,6 +73,11 @@ private final class ConformanceHubApplication: SignalRApplication {
                 return self.fail(call, SignalRErrorText.failed(invocation.target, "the sum is too large"))
             }
             self.connection?.complete(call.number, .result(.number(String(sum))))
+        case ("Stream", 1):
+            guard let count = arguments[0].integer, count >= 0 else {
+                return self.fail(call, SignalRErrorText.failed(invocation.target, "Stream takes a count from 0"))
+            }
+            self.stream(call.number, 0..<count)
         case ("Kick", 1):
             self.connection?.close(error: "kicked", allowReconnect: arguments[0].bool ?? false)
         case ("Drop", 0):
@@ -81,5 +90,25 @@ private final class ConformanceHubApplication: SignalRApplication {
 
     private func fail(_ call: SignalRCall, _ error: String) {
         self.connection?.complete(call.number, .error(error))
+    }
+
+    /// Returns the reference server's error for a streaming method that was called for one answer.
+    private static func streamingMethodInvoked(_ target: String) -> String {
+        "The client attempted to invoke the streaming '\(target)' method with a non-streaming invocation."
+    }
+
+    /// Sends items in small turns, so that a client can cancel between them.
+    private func stream(_ call: UInt64, _ items: Range<Int64>) {
+        guard let connection else { return }
+        let turn = items.prefix(100)
+        let isWanted = turn.allSatisfy { connection.sendItem(.number(String($0)), of: call) }
+        let rest = items.dropFirst(turn.count)
+        if isWanted, !rest.isEmpty {
+            let bound = NIOLoopBound(self, eventLoop: connection.eventLoop)
+            connection.eventLoop.scheduleTask(in: .milliseconds(10)) { bound.value.stream(call, rest) }
+        } else {
+            connection.complete(call, .void)
+        }
+        connection.flush()
     }
 }

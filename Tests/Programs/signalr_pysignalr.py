@@ -31,7 +31,7 @@ async def until(condition, what):
 
 
 async def conformance(client):
-    received, results, refusals, errors = [], [], [], []
+    received, results, items, refusals, errors = [], [], [], [], []
 
     async def on_receive(arguments):
         received.append(arguments)
@@ -41,12 +41,20 @@ async def conformance(client):
         if message.error:
             errors.append(message.error)
 
+    async def on_item(item):
+        items.append(item)
+
+    async def on_done(_):
+        items.append("done")
+
     client.on("Receive", on_receive)
     await client.send("Echo", ["päckchen"], on_result)
     await client.send("Add", [40, 2], on_result)
     await until(lambda: results == ["päckchen", 42], "results")
     await until(lambda: received == [["päckchen"]], "Receive")
 
+    await client.stream("Stream", [250], on_item, on_done, on_done)
+    await until(lambda: items == [*range(250), "done"], "the stream")
     await client.stream("Add", [40, 2], on_error=lambda message: note(refusals, message.error))
     await until(lambda: refusals, "the refusal of a stream")
     if "'Add'" not in refusals[0]:

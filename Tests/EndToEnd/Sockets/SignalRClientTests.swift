@@ -54,14 +54,44 @@ struct SignalRConformanceTests {
         }
     }
 
-    @Test("a call for a stream, and one of a missing method, are answered with an error")
+    @Test("streams send their items in order, while other calls are answered, and end early when cancelled")
+    func streams() async throws {
+        try await Self.with { port in
+            let socket = try await Self.open(port)
+            func items(_ id: String) -> [Int64] {
+                socket.messages.filter { $0["type"]?.integer == 2 && $0["invocationId"]?.string == id }
+                    .compactMap { $0["item"]?.integer }
+            }
+            let endless = #"{"type":4,"invocationId":"t","target":"Stream","arguments":[1000000]}"#
+            try await socket.send(opcode: 1, payload: TestSignalR.record(endless))
+            try await eventually("it begins") { !items("t").isEmpty }
+            let short = #"{"type":4,"invocationId":"s","target":"stream","arguments":[250]}"#
+            try await socket.send(
+                opcode: 1, payload: TestSignalR.record(short) + TestSignalR.call("Add", "1,2", id: "a"))
+            try await eventually("the call is answered") { socket.messages.completion("a")?["result"]?.integer == 3 }
+            try await eventually("the short stream ends") { socket.messages.completion("s") != nil }
+            #expect(items("s") == Array(0..<250))
+            #expect(socket.messages.completion("t") == nil)
+            let cancel = #"{"type":5,"invocationId":"t"}"#
+            try await socket.send(opcode: 1, payload: TestSignalR.record(cancel))
+            try await eventually("the other ends") { socket.messages.completion("t") != nil }
+            let sent = items("t")
+            #expect(sent.count < 1_000_000)
+            #expect(sent == Array(0..<Int64(sent.count)))
+        }
+    }
+
+    @Test("a call of the wrong kind, and one of a missing method, are answered with an error")
     func refusals() async throws {
         try await Self.with { port in
             let socket = try await Self.open(port)
+            let missing = TestSignalR.record(#"{"type":4,"invocationId":"4","target":"Missing","arguments":[]}"#)
             let stream = TestSignalR.record(#"{"type":4,"invocationId":"1","target":"add","arguments":[1,2]}"#)
             let wrong: [(call: [UInt8], id: String, error: String)] = [
                 (stream, "1", "the non-streaming 'add' method"),
                 (TestSignalR.call("Missing", id: "2"), "2", "'Missing'"),
+                (TestSignalR.call("Stream", "1", id: "3"), "3", "the streaming 'Stream' method"),
+                (missing, "4", "'Missing'"),
             ]
             for (call, id, error) in wrong {
                 try await socket.send(opcode: 1, payload: call)

@@ -102,6 +102,10 @@ struct SignalRTests {
                     TestSignalR.record(#"{"arguments":[],"target":"GetUnreadCount","invocationId":"4","type":4}"#), "4",
                     "non-streaming"
                 ),
+                (
+                    TestSignalR.record(#"{"arguments":[],"target":"Nonsense","invocationId":"6","type":4}"#), "6",
+                    "Failed to invoke 'Nonsense'"
+                ),
             ]
             for call in calls { try await socket.send(opcode: 1, payload: call.bytes) }
             for call in calls {

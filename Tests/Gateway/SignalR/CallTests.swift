@@ -107,25 +107,63 @@ struct CallTests {
         #expect(wire.connection.tick(now: 70_000).end == .clientTimeout)
     }
 
-    @Test("runs a call for a stream in its turn, and ignores items, results and cancellations")
-    func streams() throws {
+    @Test("runs streams in parallel with the invocation and each other")
+    func streams() {
         var wire = Wire()
         let actions = wire.receive(
-            Self.invocation("A", id: "1") + Self.invocation("S", id: "2", type: 4)
-                + Self.invocation("Up", id: "3", streams: #","streamIds":["u"]"#))
-        #expect(actions.targets == ["A"])
+            Self.invocation("A", id: "1") + Self.invocation("B", id: "2") + Self.invocation("S", id: "3", type: 4)
+                + Self.invocation("S", id: "4", type: 4))
+        #expect(actions.targets == ["A", "S", "S"])
+        let calls = actions.calls
+        let item = wire.connection.sendItem(.number("5"), of: calls[2].number, now: 1)
+        #expect(item?.written == #"{"type":2,"invocationId":"4","item":5}|"#)
+        #expect(wire.connection.sendItem(.null, of: calls[0].number, now: 1) == nil)
+        let end = wire.connection.complete(calls[1].number, .void, now: 1)
+        #expect(end == [.write(Wire.bytes(#"{"type":3,"invocationId":"3"}|"#))])
+        #expect(wire.connection.sendItem(.null, of: calls[1].number, now: 1) == nil)
+        let fault = wire.connection.complete(calls[2].number, .error("x"), now: 1)
+        #expect(fault.written == #"{"type":3,"invocationId":"4","error":"x"}|"#)
+        #expect(wire.connection.complete(calls[0].number, .void, now: 1).targets == ["B"])
+    }
+
+    @Test("sends only the completion of a cancelled stream")
+    func cancellation() {
+        var wire = Wire()
+        let calls = wire.receive(
+            Self.invocation("S", id: "s", type: 4) + Self.invocation("S", id: "t", type: 4)
+        ).calls
+        let (cancelled, other) = (calls[0].number, calls[1].number)
+        let cancel = #"{"type":5,"invocationId":"s"}|"#
+        #expect(wire.receive(cancel + cancel).isEmpty)
+        #expect(wire.connection.sendItem(.null, of: cancelled, now: 1) == nil)
+        #expect(wire.connection.sendItem(.null, of: other, now: 1)?.isEmpty == false)
+        #expect(wire.connection.complete(cancelled, .void, now: 1).written == #"{"type":3,"invocationId":"s"}|"#)
+        #expect(wire.receive(cancel + #"{"type":5,"invocationId":"unknown"}|"#).isEmpty)
+        #expect(wire.connection.isOpen)
+    }
+
+    @Test("ends the connection at too many streams")
+    func streamBound() throws {
+        var wire = Wire(configuration: SignalRConfiguration(maximumStreams: 2))
+        let first = try #require(wire.receive(Self.invocation("S", id: "1", type: 4)).calls.first)
+        #expect(wire.receive(Self.invocation("S", id: "2", type: 4)).targets == ["S"])
+        _ = wire.connection.complete(first.number, .void, now: 1)
+        #expect(wire.receive(Self.invocation("S", id: "3", type: 4)).targets == ["S"])
+        let refused = wire.receive(Self.invocation("S", id: "4", type: 4))
+        #expect(
+            refused.written == #"{"type":7,"error":"Connection closed with an error. Too many streams are open."}|"#)
+        #expect(wire.connection.isClosed)
+    }
+
+    @Test("ignores what the client's streams contain, and results that the server did not ask for")
+    func uploads() {
+        var wire = Wire()
+        #expect(wire.receive(Self.invocation("Up", id: "1", streams: #","streamIds":["u"]"#)).targets == ["Up"])
         let ignored = [
             #"{"type":2,"invocationId":"u","item":7}|"#, #"{"type":3,"invocationId":"u"}|"#,
             #"{"type":3,"invocationId":"u","error":"x"}|"#, #"{"type":3,"invocationId":"9","result":"Ann"}|"#,
-            #"{"type":5,"invocationId":"2"}|"#,
         ]
         for message in ignored { #expect(wire.receive(message).isEmpty) }
-        let first = try #require(actions.calls.first)
-        let stream = try #require(wire.connection.complete(first.number, .void, now: 1).calls.first)
-        #expect(stream.invocation.isStream)
-        let refusal = wire.connection.complete(stream.number, .error("x"), now: 1)
-        #expect(refusal.written == #"{"type":3,"invocationId":"2","error":"x"}|"#)
-        #expect(refusal.targets == ["Up"])
         #expect(wire.connection.isOpen)
     }
 }

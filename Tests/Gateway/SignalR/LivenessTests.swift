@@ -270,16 +270,18 @@ struct StatefulReconnectTests {
         #expect(wire.connection.tick(now: 7000).written == Self.acknowledgement(2))
     }
 
-    @Test("keeps answers for a resend, but not pings, acknowledgements and Close")
+    @Test("keeps answers and items for a resend, but not pings, acknowledgements and Close")
     func answers() throws {
         var wire = Self.wire()
         let call = try #require(
-            wire.receive(#"{"type":1,"target":"A","arguments":[],"invocationId":"1"}|"#).calls.first)
+            wire.receive(#"{"type":4,"target":"S","arguments":[],"invocationId":"s"}|"#).calls.first)
         _ = wire.connection.tick(now: 1000)
         _ = wire.connection.tick(now: 15_000)
         _ = wire.connection.transportLost(now: 16_000)
+        #expect(wire.connection.sendItem(.number("1"), of: call.number, now: 16_001) == [])
         #expect(wire.connection.complete(call.number, .void, now: 16_002).isEmpty)
-        let expected = Self.sequence(1) + #"{"type":3,"invocationId":"1"}|"#
+        let expected =
+            Self.sequence(1) + #"{"type":2,"invocationId":"s","item":1}|"# + #"{"type":3,"invocationId":"s"}|"#
         #expect(wire.connection.reattach(now: 17_000)?.written == expected)
     }
 

@@ -28,7 +28,7 @@ struct MessageTests {
         ),
         (#"{"type":2,"invocationId":"1","item":{}}"#, .ignored),
         (#"{"type":3,"invocationId":"1","result":null}"#, .ignored),
-        (#"{"type":5,"invocationId":"1"}"#, .ignored),
+        (#"{"type":5,"invocationId":"1"}"#, .cancellation(invocationID: "1")),
         (#"{"type":6}"#, .ping),
         (#"{"type":7}"#, .close),
         (#"{"type":7,"error":"x","allowReconnect":true}"#, .close),
@@ -43,8 +43,10 @@ struct MessageTests {
     }
 
     @Test(
-        "encodes answers and control messages",
+        "encodes items, answers and control messages",
         arguments: [
+            (.streamItem(invocationID: "1", .object([])), #"{"type":2,"invocationId":"1","item":{}}"#),
+            (.streamItem(invocationID: "1", .null), #"{"type":2,"invocationId":"1","item":null}"#),
             (.completion(invocationID: "1", .void), #"{"type":3,"invocationId":"1"}"#),
             (.completion(invocationID: "1", .result(.null)), #"{"type":3,"invocationId":"1","result":null}"#),
             (.completion(invocationID: "1", .result(.bool(true))), #"{"type":3,"invocationId":"1","result":true}"#),
@@ -61,7 +63,7 @@ struct MessageTests {
     )
     func encodes(_ record: SignalRRecord, _ text: String) {
         #expect(Wire.text(record.bytes) == text + "|")
-        #expect(record.isCounted == text.hasPrefix(#"{"type":3"#))
+        #expect(record.isCounted == ["2", "3"].contains(text.dropFirst(8).prefix(1)))
     }
 
     @Test("numbers types 1 to 5 only")
@@ -101,6 +103,7 @@ struct MessageTests {
             (#"{"type":1,"target":"A","arguments":[],"invocationId":1}"#, "invocationId"),
             (#"{"type":4,"target":"A","arguments":[]}"#, "invocationId"),
             (#"{"type":4,"target":"A","arguments":[],"invocationId":""}"#, "invocationId"),
+            (#"{"type":5}"#, "invocationId"), (#"{"type":5,"invocationId":1}"#, "invocationId"),
             (#"{"type":8}"#, "sequenceId"), (#"{"type":9,"sequenceId":"1"}"#, "sequenceId"),
         ]
     )

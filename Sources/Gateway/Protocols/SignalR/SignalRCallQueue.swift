@@ -1,6 +1,8 @@
 // Carillon · SignalRCallQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// An invocation for the server to run.
 package struct SignalRCall: Sendable, Equatable {
     /// Identifies the call to ``SignalRStateMachine``, because the client's id may be missing or
@@ -9,13 +11,14 @@ package struct SignalRCall: Sendable, Equatable {
     package let invocation: SignalRInvocation
 }
 
-/// The calls of one client: one runs at a time, and the others wait in order.
+/// The calls of one client: one runs at a time and the others wait in order; streams run
+/// concurrently.
 struct SignalRCallQueue: Sendable {
     enum Decision: Equatable {
         case start(SignalRCall)
         /// The call waits for its turn.
         case wait
-        /// The call is refused and the connection ends: too much waits.
+        /// The call is refused and the connection ends: too much waits, or too many streams run.
         case fail(SignalRFault)
     }
 
@@ -29,8 +32,15 @@ struct SignalRCallQueue: Sendable {
         let invocationID: String?
     }
 
+    private struct Stream {
+        let call: Running
+        /// Whether the client wants no more items.
+        var isCancelled = false
+    }
+
     private var lastNumber: UInt64 = 0
     private var running: Running?
+    private var streams: [Stream] = []
     private var waiting: [Waiting] = []
     private var waitingBytes = 0
 
@@ -44,9 +54,18 @@ struct SignalRCallQueue: Sendable {
     /// Accepts or refuses an invocation of `cost` bytes.
     mutating func take(_ invocation: SignalRInvocation, cost: Int, _ limits: SignalRConfiguration) -> Decision {
         let call = SignalRCall(number: self.lastNumber + 1, invocation: invocation)
+        let running = Running(number: call.number, invocationID: invocation.invocationID)
+        if invocation.isStream {
+            guard self.streams.count < limits.maximumStreams else {
+                return .fail(SignalRFault(.tooManyInvocations, "Too many streams are open."))
+            }
+            self.lastNumber = call.number
+            self.streams.append(Stream(call: running))
+            return .start(call)
+        }
         guard self.running != nil else {
             self.lastNumber = call.number
-            self.running = Running(number: call.number, invocationID: invocation.invocationID)
+            self.running = running
             return .start(call)
         }
         guard self.waiting.count < limits.maximumWaitingInvocations,
@@ -58,6 +77,19 @@ struct SignalRCallQueue: Sendable {
         return .wait
     }
 
+    /// Notes that the client wants no more items of a stream; ignores an unknown id.
+    mutating func cancel(_ invocationID: String) {
+        let id = ExactText(invocationID)
+        for index in self.streams.indices where self.streams[index].call.invocationID.map({ ExactText($0) }) == id {
+            self.streams[index].isCancelled = true
+        }
+    }
+
+    /// Returns the client's id of a stream whose items it still wants.
+    func openStream(_ number: UInt64) -> String? {
+        self.streams.first { $0.call.number == number && !$0.isCancelled }?.call.invocationID
+    }
+
     /// A completed call: the id for its answer, and the call that starts next.
     struct Completed: Equatable {
         let invocationID: String?
@@ -66,6 +98,9 @@ struct SignalRCallQueue: Sendable {
 
     /// Ends a call; nil if it is not running.
     mutating func complete(_ number: UInt64) -> Completed? {
+        if let index = self.streams.firstIndex(where: { $0.call.number == number }) {
+            return Completed(invocationID: self.streams.remove(at: index).call.invocationID, next: nil)
+        }
         guard let running, running.number == number else { return nil }
         guard let next = self.waiting.first else {
             self.running = nil

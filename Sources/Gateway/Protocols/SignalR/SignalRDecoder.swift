@@ -23,7 +23,8 @@ package enum SignalRDecoder {
         guard let type = type.integer else { throw .wrongType("type", "Number") }
         switch type {
         case 1, 4: return .invocation(try Self.invocation(value, isStream: type == 4))
-        case 2, 3, 5: return .ignored
+        case 2, 3: return .ignored
+        case 5: return .cancellation(invocationID: try Self.invocationID(value))
         case 6: return .ping
         case 7: return .close
         case 8: return .acknowledgement(sequenceID: try Self.sequenceID(value))

@@ -7,8 +7,10 @@ import Core
 package enum SignalRMessage: Sendable, Equatable {
     /// Types 1 and 4.
     case invocation(SignalRInvocation)
-    /// Types 2, 3 and 5: the server awaits no results, and no method sends or reads a stream.
+    /// Types 2 and 3: the server awaits no results, and no method reads a stream.
     case ignored
+    /// Type 5: the client wants no more items of a stream.
+    case cancellation(invocationID: String)
     /// Type 6.
     case ping
     /// Type 7.
@@ -21,7 +23,7 @@ package enum SignalRMessage: Sendable, Equatable {
     /// Whether stateful reconnect counts and repeats the message: types 1 to 5.
     var isCounted: Bool {
         switch self {
-        case .invocation, .ignored: true
+        case .invocation, .ignored, .cancellation: true
         case .ping, .close, .acknowledgement, .sequence: false
         }
     }
@@ -91,6 +93,13 @@ package struct SignalRRecord: Sendable, Equatable {
         writer.endObject()
         self.bytes = writer.bytes + [SignalRRecordSplitter.separator]
         self.isCounted = isCounted
+    }
+
+    static func streamItem(invocationID: String, _ item: JSONValue) -> SignalRRecord {
+        SignalRRecord(type: 2, isCounted: true) { writer in
+            writer.member("invocationId", invocationID)
+            writer.member("item", item)
+        }
     }
 
     static func completion(invocationID: String, _ outcome: SignalROutcome) -> SignalRRecord {

@@ -1,6 +1,8 @@
 // Carillon · SignalRStateMachine.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// The limits that all connections share; times are in milliseconds.
 package final class SignalRConfiguration: Sendable {
     /// The reference server's limits.
@@ -16,6 +18,8 @@ package final class SignalRConfiguration: Sendable {
     let maximumWaitingInvocations: Int
     /// The bytes of the waiting invocations; more close the connection.
     let maximumWaitingBytes: Int
+    /// The streams that may run concurrently; more close the connection.
+    let maximumStreams: Int
     /// The unacknowledged bytes that stateful reconnect keeps before it accepts no more.
     package let resendBufferBytes: Int
 
@@ -25,6 +29,7 @@ package final class SignalRConfiguration: Sendable {
         clientTimeout: Int64 = 30_000,
         maximumWaitingInvocations: Int = 100,
         maximumWaitingBytes: Int = 256 * 1024,
+        maximumStreams: Int = 100,
         resendBufferBytes: Int = 100_000
     ) {
         self.maximumMessageBytes = maximumMessageBytes
@@ -32,6 +37,7 @@ package final class SignalRConfiguration: Sendable {
         self.clientTimeout = clientTimeout
         self.maximumWaitingInvocations = maximumWaitingInvocations
         self.maximumWaitingBytes = maximumWaitingBytes
+        self.maximumStreams = maximumStreams
         self.resendBufferBytes = resendBufferBytes
     }
 }
@@ -231,6 +237,16 @@ package struct SignalRStateMachine: Sendable {
         return actions
     }
 
+    /// Sends an item of a stream.
+    ///
+    /// - Returns: nil once the client wants no more items; the call must still be completed.
+    package mutating func sendItem(_ item: JSONValue, of call: UInt64, now: Int64) -> [SignalRAction]? {
+        guard self.phase == .open, let invocationID = self.calls.openStream(call) else { return nil }
+        var actions: [SignalRAction] = []
+        self.emit(.streamItem(invocationID: invocationID, item), now, &actions)
+        return actions
+    }
+
     /// Admits a record that the server sends unprompted, possibly one shared by many connections.
     package mutating func push(_ record: SignalRRecord, now: Int64) -> SignalRAdmission {
         guard self.phase == .open else { return .refused(.notOpen) }
@@ -289,6 +305,7 @@ extension SignalRStateMachine {
             switch message {
             case .invocation(let invocation): self.take(invocation, cost: record.count, now, &actions)
             case .ignored, .ping: return
+            case .cancellation(let invocationID): self.calls.cancel(invocationID)
             case .close:
                 self.phase = .closed
                 actions.append(.end(.client))
