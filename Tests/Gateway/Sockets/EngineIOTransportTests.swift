@@ -175,6 +175,17 @@ struct EngineIOPostTests {
         try second.close()
     }
 
+    @Test("ends the session of a client that leaves before the server invites its body")
+    func uninvited() throws {
+        let (first, second) = try Self.connections()
+        let session = try first.open()
+        try first.closeAtFlush()
+        try first.begin("POST", session, length: 6, expects: "100-continue")
+        #expect(try first.answer().status == 0)
+        #expect(try second.request("GET", session).body == Self.unknown)
+        try second.close()
+    }
+
     @Test("answers a body that is announced as too large with 413 and keeps the session")
     func tooLarge() throws {
         let (first, second) = try Self.connections()
@@ -302,16 +313,22 @@ final class PollingClient {
     }
 
     /// Sends the head of a request whose body comes later.
-    func begin(_ method: String, _ sid: String, length: Int) throws {
-        let lines = [
+    func begin(_ method: String, _ sid: String, length: Int, expects expectation: String? = nil) throws {
+        var lines = [
             "\(method) /engine.io/?EIO=4&transport=polling&sid=\(sid) HTTP/1.1", "host: x",
             "content-type: text/plain;charset=UTF-8", "content-length: \(length)",
         ]
+        if let expectation { lines.append("expect: \(expectation)") }
         try self.send(lines.joined(separator: "\r\n") + "\r\n\r\n")
     }
 
     func send(_ text: String) throws {
         try self.channel.writeInbound(ByteBuffer(string: text))
+    }
+
+    /// Closes the connection at the next flush.
+    func closeAtFlush() throws {
+        try self.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
     }
 
     /// The answer so far; the status is 0 if there is none.

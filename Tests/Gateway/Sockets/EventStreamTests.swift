@@ -4,6 +4,7 @@
 import Core
 import HummingbirdCore
 import NIOCore
+import NIOEmbedded
 import NIOPosix
 import Support
 import Synchronization
@@ -66,6 +67,24 @@ struct EventStreamTests {
             try await eventually("a comment comes") { collector.text.contains("\r\n:\n") }
             #expect(collector.text.ranges(of: "event:").count == events)
         }
+    }
+
+    @Test("begins no session if the connection closes while the head is written")
+    func lostHead() throws {
+        let harness = try HubHarness()
+        let shard = try #require(harness.hub.shard(on: harness.eventLoop))
+        let door = try Door()
+        try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        let exchange = try #require(door.lot.oldest)
+        try door.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
+        let identity = SocketIdentity(user: "ada", expiresAt: nil)
+        let session = SocketSession(connection: "c", identity: identity, since: nil, shard: shard)
+        EventStreamWire(session: session, exchange: exchange).begin()
+        #expect(!door.channel.isActive)
+        #expect(harness.hub.count == 0)
+        // No opening waits for the backend.
+        #expect(session.turn == nil)
+        #expect(try door.answers().isEmpty)
     }
 
     @Test("awaits no proof of a notification")

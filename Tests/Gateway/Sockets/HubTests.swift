@@ -711,6 +711,17 @@ struct DepartureTests {
         }
         #expect(goodbyes == [1, 2, 3, 4, 5])
     }
+
+    @Test("closes a socket that connects while its loop drains, and does not register its presence")
+    func late() throws {
+        let harness = try HubHarness()
+        harness.hub.shard(on: harness.eventLoop)?.drain(over: .seconds(5))
+        let (session, wire) = harness.open("ada", .native)
+        let isGoodbye = if case .restart? = wire.end { true } else { false }
+        #expect(isGoodbye)
+        // No opening waits for the backend.
+        #expect(session.turn == nil)
+    }
 }
 
 @Suite("Proofs that the hub records", .timeLimit(.minutes(10)))

@@ -204,21 +204,24 @@ struct ClientEndTests {
 
 @Suite("SignalR clients that are away", .timeLimit(.minutes(10)))
 struct AwayTests {
-    /// Counts the losses and the returns of its client.
+    /// Counts the losses, the returns and the end of its client.
     private final class Application: SignalRApplication {
         private(set) var losses = 0
         private(set) var returns = 0
+        private(set) var ends = 0
 
         func signalROpened(_ connection: SignalRConnection) {}
         func signalRInvoked(_ call: SignalRCall) {}
         func signalRLost() { self.losses += 1 }
         func signalRReturned() { self.returns += 1 }
         func signalRIsTooSlow() {}
-        func signalRClosed() {}
+        func signalRClosed() { self.ends += 1 }
     }
 
     private static func connection(
-        _ transport: SignalRTransport, version: Int
+        _ transport: SignalRTransport,
+        version: Int,
+        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
     ) -> (connection: SignalRConnection, application: Application) {
         let loop = EmbeddedEventLoop()
         let configuration = SignalREndpointConfiguration(
@@ -231,7 +234,7 @@ struct AwayTests {
             id: "id",
             offer: .init(owner: "ada", usesStatefulReconnect: version == 2),
             transport: transport,
-            node: SignalRNode(configuration: configuration),
+            node: SignalRNode(configuration: configuration, now: now),
             eventLoop: loop
         )
         let application = Application()
@@ -269,6 +272,33 @@ struct AwayTests {
         #expect(isBack == (version == 2))
         #expect(!connection.isAway && application.returns == version - 1)
         connection.drop()
+    }
+
+    @Test("ends a connection if its client's new WebSocket closed while it was accepted")
+    func lostAgain() throws {
+        let clock = ManualClock(1_000)
+        let (connection, application) = Self.connection(.webSockets, version: 2, now: { clock.now.milliseconds })
+        let loop = try #require(connection.eventLoop as? EmbeddedEventLoop)
+        let reference = LoopReference(connection, eventLoop: loop)
+        let directory = connection.node.directory
+        #expect(directory.add(reference, id: connection.id, owner: "ada"))
+        connection.transportLost()
+        let socket = SignalRSocket(
+            number: 1, connection: reference, eventLoop: loop, renewal: SignalRPermit(owner: "ada") { _ in nil })
+        let channel = EmbeddedChannel(loop: loop)
+        try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+        // As does a failed write of the handshake's answer; the handlers are removed later.
+        channel.close(promise: nil)
+        let handler = WebSocketHandler(application: socket, limits: WebSocketLimits(maximumMessage: 1024))
+        try channel.pipeline.syncOperations.addHandler(handler)
+        loop.run()
+        // Past the time for a client to return, and past the time for one to be silent.
+        for seconds: Int64 in [1_015, 1_030] {
+            clock.set(seconds)
+            connection.tick()
+        }
+        #expect(application.ends == 1)
+        #expect(directory.entry(connection.id, owner: "ada") == nil)
     }
 
     /// Returns how often ada has left so far.

@@ -400,6 +400,15 @@ struct DeadPeerTests {
         #expect(!exchange.countStream())
     }
 
+    @Test("begins no request of a client that left while an earlier one was answered")
+    func leftBeforeItsNextRequest() throws {
+        let door = try Door()
+        try door.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
+        try door.send("GET /length HTTP/1.1\r\nhost: x\r\n\r\nGET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        #expect(!door.channel.isActive)
+        #expect(door.lot.count == 0)
+    }
+
     @Test("sets the time after which unacknowledged output ends a connection")
     func acknowledgement() async throws {
         #expect(DoorTimeouts().acknowledgement == .seconds(60))
@@ -487,6 +496,13 @@ struct ParkEndpoint: TransportEndpoint {
     func claims(_ path: Substring) -> Bool { path == "/park" }
 
     func handle(_ exchange: HTTPExchange) { self.lot.add(exchange) }
+}
+
+/// Closes the connection at the next flush, as a write that fails does.
+final class FlushCloser: ChannelOutboundHandler {
+    typealias OutboundIn = ByteBuffer
+
+    func flush(context: ChannelHandlerContext) { context.close(promise: nil) }
 }
 
 /// A connection to a door, without a network.

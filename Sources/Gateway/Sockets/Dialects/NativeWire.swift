@@ -36,7 +36,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
     }
 
     func webSocketReceived(binary: [UInt8]) {
-        self.session.close(.unsupportedData("binary messages are not part of this protocol"))
+        self.socket?.close(.unsupportedData, reason: "binary messages are not part of this protocol")
     }
 
     func webSocketReceivedPing() -> Bool { self.session.spend() }
@@ -99,7 +99,6 @@ extension SocketEnd {
         case .unauthorized(let reason): (.unauthorized, reason)
         case .expired: (.unauthorized, "the token has expired")
         case .policyViolation(let reason): (.policyViolation, reason)
-        case .unsupportedData(let reason): (.unsupportedData, reason)
         case .tooSlow: (.tooSlow, "you read too slowly")
         case .tooManyConnections: (.tooManyConnections, "too many newer connections")
         case .tryAgainLater: (.tryAgainLater, "try again later")

@@ -106,7 +106,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func close(_ end: SocketEnd) {
         let (code, reason) = end.webSocketClose
         switch end {
-        case .unauthorized, .policyViolation, .unsupportedData, .tooManyConnections:
+        case .unauthorized, .policyViolation, .tooManyConnections:
             self.transport?.close(error: reason, code: code)
         // Without an error, because some clients do not reconnect after one.
         case .expired, .tooSlow, .tryAgainLater: self.transport?.close(allowReconnect: true, code: code)

@@ -71,7 +71,6 @@ enum SocketEnd: Equatable {
     /// The token has expired; the client may return with a fresh one.
     case expired
     case policyViolation(String)
-    case unsupportedData(String)
     case tooSlow
     /// The user opened too many sockets, and this is the oldest.
     case tooManyConnections

@@ -101,18 +101,21 @@ final class SocketSession {
 
     /// The connection is up.
     func begin(_ wire: any SocketWire) {
+        // A failed write of the answer may have closed the connection.
+        guard self.phase != .closing else { return }
         self.wire = wire
         self.shard.add(self)
-        if let identity { self.shard.open(self, identity: identity, since: self.since) }
+        // A shard that drains has closed the session.
+        if self.phase == .opening, let identity { self.shard.open(self, identity: identity, since: self.since) }
     }
 
     /// The client ends the connection on purpose, so its next one does not continue it.
     func stop() { self.hasStopped = true }
 
-    /// The connection has closed.
+    /// The connection has closed, perhaps before the session began.
     func end() {
-        guard self.wire != nil else { return }
         self.phase = .closing
+        guard self.wire != nil else { return }
         self.held = []
         self.turn?.giveUp()
         self.shard.remove(self)

@@ -1,6 +1,7 @@
 // Carillon · SignalRConnection.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import NIOCore
 import Protocols
@@ -95,6 +96,15 @@ package final class SignalRConnection {
     /// Answers a call; ignored if the call is no longer running.
     package func complete(_ call: UInt64, _ outcome: SignalROutcome) {
         self.perform(self.state.complete(call, outcome, now: self.now))
+    }
+
+    /// Sends an item of a stream with the next ``flush()``.
+    ///
+    /// - Returns: False once the client wants no more items; the call must still be completed.
+    package func sendItem(_ item: JSONValue, of call: UInt64) -> Bool {
+        guard let actions = self.state.sendItem(item, of: call, now: self.now) else { return false }
+        self.perform(actions)
+        return true
     }
 
     /// Sends a record with the next ``flush()``.

@@ -278,14 +278,12 @@ extension SignalREndpoint {
         case .connection(let connection, _):
             exchange.onAbort = { connection.call { $0.pollLost(number) } }
             let body = Array(exchange.body.readableBytesView)
-            connection.ask { connection in
+            connection.call { connection in
                 connection.renew(permit)
-                return connection.serve(request, body, number: number, reply: reply)
-            }.whenComplete { result in
-                switch result {
-                case .success(let response): if let response { reply.call { $0.respond(response) } }
-                case .failure: reply.call { $0.respond(.unknownConnection) }
-                }
+                let response = connection.serve(request, body, number: number, reply: reply)
+                if let response { reply.call { $0.respond(response) } }
+            } ifGone: {
+                reply.call { $0.respond(.unknownConnection) }
             }
         }
     }

@@ -32,13 +32,13 @@ final class SignalRSocket: WebSocketApplication {
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         let number = self.number
         guard let renewal else { return self.connection.call { $0.attach(reference, number) } }
-        self.connection.ask { connection in
-            guard connection.reattach(reference, number) else { return false }
+        // Not queued on the own loop, where the socket's close would come first.
+        self.connection.call { connection in
+            // The connection may have ended meanwhile.
+            guard connection.reattach(reference, number) else { return reference.call { $0.drop() } }
             connection.renew(renewal)
-            return true
-        }.whenComplete { result in
-            // The connection ended meanwhile.
-            if (try? result.get()) != true { reference.call { $0.drop() } }
+        } ifGone: {
+            reference.call { $0.drop() }
         }
     }
 

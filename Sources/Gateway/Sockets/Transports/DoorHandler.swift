@@ -390,8 +390,9 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.received = 0
             self.phase = .collecting(exchange, ByteBuffer(), endpoint)
             self.limitBody()
-            self.invite(head, context)
-            return endpoint.begin(exchange)
+            endpoint.begin(exchange)
+            // Last, because a write that fails aborts the exchange.
+            return self.invite(head, context)
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
@@ -481,6 +482,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func flush(context: ChannelHandlerContext) {
         context.flush()
+        // The application of a socket bounds its output.
+        if case .over = self.phase { return }
         self.countUnread()
     }
 
@@ -545,6 +548,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             pipeline.removeHandler(self.encoder, promise: nil)
             if let serverState { pipeline.removeHandler(serverState, promise: nil) }
             self.serverState = nil
+            // Before the socket is added, which may pause reading.
+            if self.isReadHeld { channel.read() }
             // In front of a server's handlers: NIO cannot remove the last of them. The socket hands
             // them no input, so the server's task sleeps until the connection closes.
             try pipeline.addHandler(
@@ -561,7 +566,6 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             // removed.
             if let decoding { pipeline.removeHandler(decoding, promise: nil) }
             pipeline.removeHandler(context: context, promise: nil)
-            if self.isReadHeld { channel.read() }
         } catch {
             self.logger.error("socket setup failed", metadata: ["error": "\(error)"])
             channel.close(promise: nil)
@@ -585,7 +589,8 @@ extension DoorHandler {
         self.write(status, headers, sent, context, thenCloses: !keepsOpen)
         self.exchange = nil
         self.forgetBody()
-        guard keepsOpen else { return }
+        // The write may have ended the connection; then the phase stays.
+        guard keepsOpen, self.context != nil else { return }
         self.phase = .idle
         if !self.hasServer { self.closeAfter(self.timeouts.idle) }
         self.drain()

@@ -38,7 +38,9 @@ package struct LoopReference<Object: AnyObject>: Sendable {
         if let object = self.bound.value.object { body(object) } else { ifGone() }
     }
 
-    /// Runs a query on the loop; fails with ``LoopObjectIsGone``.
+    /// Queues a query on the loop; fails with ``LoopObjectIsGone``.
+    ///
+    /// A later ``call(_:ifGone:)`` on the loop itself overtakes it.
     func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {
         self.bound.eventLoop.submit {
             guard let object = self.bound.value.object else { throw LoopObjectIsGone() }
