@@ -170,7 +170,7 @@ let package = Package(
 
         // Support that tests, benchmarks and the demo share.
         room("Support", in: "Tests/Support", ["Clients", "Core", "Protocols", "Storage"] + nio),
-        room("Sandbox", in: "Tests/Sandbox/Server", [crypto, cryptoExtras, nioHTTP1, nioSSL] + nio + http2),
+        room("Sandbox", in: "Tests/Sandbox/Server", ["Core", crypto, cryptoExtras, nioHTTP1, nioSSL] + nio + http2),
         program("SandboxCommand", in: "Tests/Sandbox/Command", ["Sandbox", argumentParser, unixSignals]),
         program(
             "Benchmarks", in: "Tests/Benchmarks",

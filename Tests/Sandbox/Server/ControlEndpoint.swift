@@ -1,6 +1,7 @@
 // Carillon · ControlEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOCore
 
@@ -47,16 +48,19 @@ struct ControlEndpoint: Sendable {
             return self.list(self.log.messages(since: max(0, since), limit: max(0, limit)))
         case ("GET", "/received/count"):
             let counts = self.log.counts
-            return .json(
-                200,
-                #"{"accepted":\#(JSONText.object(counts.accepted)),"refused":\#(JSONText.object(counts.refused)),"#
-                    + #""kept":\#(counts.kept),"dropped":\#(counts.dropped),"next":\#(counts.next)}"#)
+            return .json(200) { writer in
+                writer.object("accepted") { Self.write(counts.accepted, to: &$0) }
+                writer.object("refused") { Self.write(counts.refused, to: &$0) }
+                writer.member("kept", counts.kept)
+                writer.member("dropped", counts.dropped)
+                writer.member("next", counts.next)
+            }
         case ("DELETE", "/received"):
             self.log.reset()
             self.attempts.reset()
             return SandboxResponse(status: 204)
         case ("GET", "/attempts"):
-            return .json(200, JSONText.object(self.attempts.counts))
+            return .json(200) { Self.write(self.attempts.counts, to: &$0) }
         case ("GET", "/subscriptions"):
             guard let id = request.text(inQuery: "id"), SandboxSubscription.isID(id),
                 let key = request.text(inQuery: "key").flatMap({ JSONWebToken.decode($0.utf8) }), key.count == 65
@@ -81,18 +85,34 @@ struct ControlEndpoint: Sendable {
         var body = ByteBuffer(string: "[")
         let style = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
         for (index, message) in messages.enumerated() {
-            let headers = message.headers.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
             body.writeString(index == 0 ? "\n" : ",\n")
-            body.writeString(#"{"provider":"\#(message.provider)","#)
-            if let project = message.project { body.writeString(#""project":\#(JSONText.quoted(project)),"#) }
-            body.writeString(#""token":\#(JSONText.quoted(message.token)),"#)
-            body.writeString(#""headers":\#(JSONText.object(headers)),"payload":"#)
-            body.writeBytes(message.payload)
-            body.writeString(#","at":"\#(style.format(message.at))","sequence":\#(message.sequence)}"#)
+            var writer = JSONWriter()
+            writer.beginObject()
+            writer.member("provider", message.provider.rawValue)
+            if let project = message.project { writer.member("project", project) }
+            writer.member("token", message.token)
+            writer.object("headers") { writer in
+                for (name, value) in message.headers.sorted(by: { $0.key < $1.key }) {
+                    writer.key(escaping: name)
+                    writer.string(value)
+                }
+            }
+            writer.key("payload")
+            writer.raw(message.payload)
+            writer.member("at", style.format(message.at))
+            writer.member("sequence", message.sequence)
+            writer.endObject()
+            body.writeBytes(writer.bytes)
         }
         body.writeString("\n]\n")
-        let type = ("content-type", "application/json; charset=UTF-8")
         let dropped = ("x-dropped", String(self.log.counts.dropped))
-        return SandboxResponse(status: 200, headers: [type, dropped], body: body)
+        return SandboxResponse(status: 200, headers: [SandboxResponse.jsonType, dropped], body: body)
+    }
+
+    private static func write(_ counts: [String: Int], to writer: inout JSONWriter) {
+        for (name, count) in counts.sorted(by: { $0.key < $1.key }) {
+            writer.key(escaping: name)
+            writer.integer(count)
+        }
     }
 }

@@ -1,6 +1,7 @@
 // Carillon · ReceivedLog.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import Logging
 import NIOHPACK
@@ -171,8 +172,8 @@ final class ReceivedLog: Sendable {
         guard let text = try? SandboxSubscription.Keys(id: entry.token).open(entry.body) else {
             return Array("null".utf8)
         }
-        let isJSON = (try? JSONReader.parse(text)) != nil
-        return isJSON ? text : Array(JSONText.quoted(String(decoding: text, as: UTF8.self)).utf8)
+        let isJSON = (try? JSONParser.parse(text)) != nil
+        return isJSON ? text : JSONWriter.bytes(of: .string(String(decoding: text, as: UTF8.self)))
     }
 
     var counts: Counts {

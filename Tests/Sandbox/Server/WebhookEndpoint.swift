@@ -1,6 +1,7 @@
 // Carillon · WebhookEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import Foundation
 import NIOCore
@@ -54,11 +55,11 @@ struct WebhookEndpoint: Sendable {
         guard request.headers.first(name: "content-type") == "application/json" else {
             throw WebhookRefusal(415, "the body must be application/json")
         }
-        guard let body = try? JSONReader.parse(request.body) else { throw WebhookRefusal(400, "the body is not JSON") }
-        for name in ["user", "device", "token", "app", "tag"] where body.member(name)?.text?.isEmpty != false {
+        guard let body = try? JSONParser.parse(request.body) else { throw WebhookRefusal(400, "the body is not JSON") }
+        for name in ["user", "device", "token", "app", "tag"] where body.member(name)?.string?.isEmpty != false {
             throw WebhookRefusal(400, "\(name) must be text")
         }
-        guard let delivery = body.member("delivery")?.text, UUID(uuidString: delivery) != nil,
+        guard let delivery = body.member("delivery")?.string, UUID(uuidString: delivery) != nil,
             delivery == request.headers.first(name: Self.delivery)
         else { throw WebhookRefusal(400, "delivery must be the UUID of the \(Self.delivery) header") }
         guard (body.member("notification") == nil) != (body.member("retract") == nil) else {
@@ -66,11 +67,11 @@ struct WebhookEndpoint: Sendable {
         }
         if let notification = body.member("notification") {
             for name in ["id", "type", "severity", "title", "body", "created_at"]
-            where notification.member(name)?.text == nil {
+            where notification.member(name)?.string == nil {
                 throw WebhookRefusal(400, "notification.\(name) must be text")
             }
         }
-        return body.member("token")?.text ?? ""
+        return body.member("token")?.string ?? ""
     }
 
     /// Checks the header `t=<seconds>,v1=<hexadecimal>`.
@@ -87,7 +88,7 @@ struct WebhookEndpoint: Sendable {
 
     private func accept(_ token: String, _ request: SandboxRequest, at now: Date) -> SandboxResponse {
         self.log.accept(.webhook, token: token, request: request, at: now)
-        return .json(200, JSONText.object([("id", UUID().uuidString.lowercased())]))
+        return .json(200) { $0.member("id", UUID().uuidString.lowercased()) }
     }
 }
 
@@ -108,6 +109,6 @@ struct WebhookRefusal: Error {
     func response(retryAfter: Int) -> SandboxResponse {
         var headers = self.isTemporary ? [("retry-after", String(retryAfter))] : []
         if (300..<400).contains(self.status) { headers.append(("location", "/elsewhere")) }
-        return .json(self.status, JSONText.object([("error", self.message)]), headers: headers)
+        return .json(self.status, headers: headers) { $0.member("error", self.message) }
     }
 }

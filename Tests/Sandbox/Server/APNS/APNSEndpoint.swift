@@ -1,6 +1,7 @@
 // Carillon · APNSEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOCore
 import NIOHPACK
@@ -76,9 +77,9 @@ struct APNSEndpoint: Sendable {
     }
 
     private static func checkPayload(_ body: [UInt8], _ type: APNSPushType) throws(APNSRefusal) {
-        guard let payload = try? JSONReader.parse(body) else { throw APNSRefusal(.payloadEmpty) }
-        if type == .mdm, payload.member("mdm")?.text != nil { return }
-        guard let aps = payload.member("aps"), aps.members != nil else { throw APNSRefusal(.payloadEmpty) }
+        guard let payload = try? JSONParser.parse(body) else { throw APNSRefusal(.payloadEmpty) }
+        if type == .mdm, payload.member("mdm")?.string != nil { return }
+        guard let aps = payload.member("aps"), aps.object != nil else { throw APNSRefusal(.payloadEmpty) }
         guard type == .background else { return }
         let isSilent = ["alert", "sound", "badge"].allSatisfy { aps.member($0) == nil }
         guard isSilent, aps.member("content-available")?.double == 1 else { throw APNSRefusal(.invalidPushType) }

@@ -1,6 +1,7 @@
 // Carillon · ProviderToken.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import Synchronization
 
@@ -70,8 +71,8 @@ final class ProviderTokenVerifier: Sendable {
     private func verify(_ authorization: String) throws(APNSRefusal) -> ProviderToken {
         if let known = self.verified.withLock({ $0[authorization] }) { return known }
         guard authorization.prefix(7).lowercased() == "bearer ", let token = JSONWebToken(authorization.dropFirst(7)),
-            token.header.member("kid")?.text == self.provider.keyID,
-            token.claims.member("iss")?.text == self.provider.teamID,
+            token.header.member("kid")?.string == self.provider.keyID,
+            token.claims.member("iss")?.string == self.provider.teamID,
             let issued = token.claims.member("iat")?.double, token.isSigned(by: self.provider.publicKey)
         else { throw APNSRefusal(.invalidProviderToken) }
         let verified = ProviderToken(

@@ -1,6 +1,7 @@
 // Carillon · JSONWebToken.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import Foundation
 import _CryptoExtras
@@ -16,8 +17,8 @@ struct JSONWebToken {
     init?(_ text: some StringProtocol) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3, let header = Self.decode(parts[0]), let claims = Self.decode(parts[1]),
-            let signature = Self.decode(parts[2]), let headerValue = try? JSONReader.parse(header),
-            let claimsValue = try? JSONReader.parse(claims), headerValue.members != nil, claimsValue.members != nil
+            let signature = Self.decode(parts[2]), let headerValue = try? JSONParser.parse(header),
+            let claimsValue = try? JSONParser.parse(claims), headerValue.object != nil, claimsValue.object != nil
         else { return nil }
         self.header = headerValue
         self.claims = claimsValue
@@ -27,7 +28,7 @@ struct JSONWebToken {
 
     /// Verifies RS256 (RFC 7518 section 3.3).
     func isSigned(by key: _RSA.Signing.PublicKey) -> Bool {
-        guard self.header.member("alg")?.text == "RS256" else { return false }
+        guard self.header.member("alg")?.string == "RS256" else { return false }
         let signature = _RSA.Signing.RSASignature(rawRepresentation: self.signature)
         return key.isValidSignature(
             signature, for: SHA256.hash(data: self.signedPart), padding: .insecurePKCS1v1_5)
@@ -35,7 +36,7 @@ struct JSONWebToken {
 
     /// Verifies ES256 (RFC 7518 section 3.4): the signature is r and s, 32 bytes each.
     func isSigned(by key: P256.Signing.PublicKey) -> Bool {
-        guard self.header.member("alg")?.text == "ES256",
+        guard self.header.member("alg")?.string == "ES256",
             let signature = try? P256.Signing.ECDSASignature(rawRepresentation: self.signature)
         else { return false }
         return key.isValidSignature(signature, for: SHA256.hash(data: self.signedPart))

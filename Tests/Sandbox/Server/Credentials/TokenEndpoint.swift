@@ -1,6 +1,7 @@
 // Carillon · TokenEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOHPACK
 import Synchronization
@@ -47,7 +48,10 @@ struct TokenEndpoint: Sendable {
                     200, #"{"access_token":"\#(token)","expires_in":\#(AccessTokens.lifetime),"token_type":"Bearer"}"#))
         } catch {
             return .respond(
-                .json(400, JSONText.object([("error", error.error), ("error_description", error.description)])))
+                .json(400) { writer in
+                    writer.member("error", error.error)
+                    writer.member("error_description", error.description)
+                })
         }
     }
 
@@ -74,7 +78,7 @@ struct TokenEndpoint: Sendable {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT: malformed.")
         }
         let host = request.headers.first(name: ":authority") ?? request.headers.first(name: "host") ?? ""
-        let email = token.claims.member("iss")?.text
+        let email = token.claims.member("iss")?.string
         guard let account = self.accounts.first(where: { $0.clientEmail == email }) else {
             throw Refusal(error: "invalid_grant", description: "Invalid grant: account not found")
         }
@@ -86,12 +90,12 @@ struct TokenEndpoint: Sendable {
         _ token: JSONWebToken, of account: SandboxCredentials.Account, ownURL: String, at now: Date
     ) throws(Refusal) {
         let keyID = token.header.member("kid")
-        guard keyID == nil || keyID?.text == account.privateKeyID, token.isSigned(by: account.publicKey)
+        guard keyID == nil || keyID?.string == account.privateKeyID, token.isSigned(by: account.publicKey)
         else {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT Signature.")
         }
         // google-auth always uses Google's endpoint as the audience, whatever `token_uri` says.
-        let audience = token.claims.member("aud")?.text
+        let audience = token.claims.member("aud")?.string
         guard audience == "https://oauth2.googleapis.com/token" || audience == ownURL else {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT: Failed audience check.")
         }
@@ -104,7 +108,7 @@ struct TokenEndpoint: Sendable {
                 description: "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable "
                     + "timeframe. Check your iat and exp values in the JWT claim.")
         }
-        let scopes = token.claims.member("scope")?.text?.split(separator: " ") ?? []
+        let scopes = token.claims.member("scope")?.string?.split(separator: " ") ?? []
         guard scopes.contains(where: { Self.scopes.contains(String($0)) }) else {
             throw Refusal(
                 error: "invalid_scope", description: "Invalid OAuth scope or ID token audience provided.")

@@ -1,6 +1,7 @@
 // Carillon · FCMEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOCore
 import NIOHPACK
@@ -60,7 +61,7 @@ struct FCMEndpoint: Sendable {
         }
         let body: JSONValue
         do {
-            body = try JSONReader.parse(request.body)
+            body = try JSONParser.parse(request.body)
         } catch {
             throw .unreadable("Invalid JSON payload received. Unexpected token at byte \(error.offset).", field: nil)
         }
@@ -89,7 +90,7 @@ struct FCMEndpoint: Sendable {
         if refusal.httpStatus == 401, refusal.errorCode == nil {
             headers.append(("www-authenticate", #"Bearer realm="https://accounts.google.com/", error="invalid_token""#))
         }
-        return .json(refusal.httpStatus, refusal.body, headers: headers)
+        return .json(refusal.httpStatus, headers: headers) { refusal.write(to: &$0) }
     }
 
     private static func success(_ name: String) -> SandboxResponse {

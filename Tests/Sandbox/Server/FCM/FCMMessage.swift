@@ -1,6 +1,8 @@
 // Carillon · FCMMessage.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// A valid message: the parts that the endpoint needs.
 struct FCMMessage {
     /// The token, the installation id, the topic or the condition.
@@ -27,7 +29,7 @@ struct FCMMessage {
         } else {
             self.isDryRun = false
         }
-        let named = Self.targets.compactMap { name in message.member(name)?.text.map { (name, $0) } }
+        let named = Self.targets.compactMap { name in message.member(name)?.string.map { (name, $0) } }
         guard let (kind, target) = named.first else {
             throw .invalid("Recipient of the message is not set.", field: "message.token")
         }
@@ -85,31 +87,31 @@ enum FCMMessageRules {
     }
 
     private static func checkKeys(_ data: JSONValue?, path: String) throws(FCMRefusal) {
-        for (index, member) in (data?.members ?? []).enumerated() {
+        for (index, member) in (data?.object ?? []).enumerated() {
             let isReserved =
-                self.reservedKeys.contains(member.name) || self.reservedPrefixes.contains { member.name.hasPrefix($0) }
-            guard !isReserved, !member.name.isEmpty else {
-                throw .invalid("Invalid data payload key: \(member.name)", field: "\(path)[\(index)].key")
+                self.reservedKeys.contains(member.key) || self.reservedPrefixes.contains { member.key.hasPrefix($0) }
+            guard !isReserved, !member.key.isEmpty else {
+                throw .invalid("Invalid data payload key: \(member.key)", field: "\(path)[\(index)].key")
             }
         }
     }
 
     private static func checkLabel(_ owner: JSONValue?, path: String) throws(FCMRefusal) {
         let options = owner?.member("fcm_options", or: "fcmOptions")
-        guard let label = options?.member("analytics_label", or: "analyticsLabel")?.text else { return }
+        guard let label = options?.member("analytics_label", or: "analyticsLabel")?.string else { return }
         guard label.utf8.count <= 50, FCMText.isLabel(label) else {
             throw .invalid("Invalid analytics label", field: "\(path).fcm_options.analytics_label")
         }
     }
 
     private static func checkAndroid(_ android: JSONValue) throws(FCMRefusal) {
-        if let ttl = android.member("ttl")?.text, let seconds = FCMText.seconds(ofDuration: ttl) {
+        if let ttl = android.member("ttl")?.string, let seconds = FCMText.seconds(ofDuration: ttl) {
             guard seconds >= 0, seconds <= self.maximumTimeToLive else {
                 throw .invalid("Invalid ttl: out of range 0..2419200 seconds", field: "message.android.ttl")
             }
         }
         guard let notification = android.member("notification") else { return }
-        if let color = notification.member("color")?.text, !FCMText.isColor(color) {
+        if let color = notification.member("color")?.string, !FCMText.isColor(color) {
             throw .invalid("Invalid color, expected #rrggbb", field: "message.android.notification.color")
         }
         for kind in ["title", "body"] {
@@ -122,10 +124,10 @@ enum FCMMessageRules {
     }
 
     private static func checkAPNS(_ apns: JSONValue, limit: Int) throws(FCMRefusal) {
-        for header in apns.member("headers")?.members ?? [] {
-            let value = header.value.text ?? ""
+        for header in apns.member("headers")?.object ?? [] {
+            let value = header.value.string ?? ""
             let isValid =
-                switch header.name.lowercased() {
+                switch header.key.lowercased() {
                 case "apns-priority": ["1", "5", "10"].contains(value)
                 case "apns-push-type": APNSPushType(rawValue: value) != nil
                 case "apns-expiration": UInt32(value) != nil
@@ -133,11 +135,11 @@ enum FCMMessageRules {
                 default: true
                 }
             guard isValid else {
-                throw .invalid("Invalid value for \(header.name)", field: "message.apns.headers[\(header.name)]")
+                throw .invalid("Invalid value for \(header.key)", field: "message.apns.headers[\(header.key)]")
             }
         }
         guard let payload = apns.member("payload") else { return }
-        if let aps = payload.member("aps"), aps.members == nil {
+        if let aps = payload.member("aps"), aps.object == nil {
             throw .invalid("Invalid aps dictionary", field: "message.apns.payload.aps")
         }
         guard self.size(payload) <= max(limit, 4096) else { throw .invalid("APNs message is too big", field: nil) }
@@ -145,11 +147,11 @@ enum FCMMessageRules {
 
     private static func checkWebpush(_ webpush: JSONValue) throws(FCMRefusal) {
         let options = webpush.member("fcm_options", or: "fcmOptions")
-        if let link = options?.member("link")?.text, !link.hasPrefix("https://") {
+        if let link = options?.member("link")?.string, !link.hasPrefix("https://") {
             throw .invalid("Link must be an HTTPS URL", field: "message.webpush.fcm_options.link")
         }
-        for header in webpush.member("headers")?.members ?? [] where header.name.lowercased() == "ttl" {
-            guard header.value.text.flatMap(UInt32.init) != nil else {
+        for header in webpush.member("headers")?.object ?? [] where header.key.lowercased() == "ttl" {
+            guard header.value.string.flatMap(UInt32.init) != nil else {
                 throw .invalid("Invalid value for TTL", field: "message.webpush.headers[TTL]")
             }
         }
@@ -159,7 +161,7 @@ enum FCMMessageRules {
     private static func size(_ value: JSONValue?) -> Int {
         switch value {
         case .string(let text): text.utf8.count
-        case .object(let members): members.reduce(0) { $0 + $1.name.utf8.count + self.size($1.value) }
+        case .object(let members): members.reduce(0) { $0 + $1.key.utf8.count + self.size($1.value) }
         case .array(let elements): elements.reduce(0) { $0 + self.size($1) }
         case .number, .bool: 4
         case .null, nil: 0

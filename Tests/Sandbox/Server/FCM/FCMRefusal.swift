@@ -1,6 +1,8 @@
 // Carillon · FCMRefusal.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
+
 /// An error response of FCM: `google.rpc.Status` with its details.
 struct FCMRefusal: Error {
     /// A `fieldViolations` entry of `google.rpc.BadRequest`.
@@ -27,29 +29,57 @@ struct FCMRefusal: Error {
     /// The key under which the response is counted.
     var name: String { self.errorCode ?? self.status }
 
-    /// The error body, as FCM writes it.
-    var body: String {
-        var details: [String] = []
+    /// Writes the members of the error body, as FCM does.
+    func write(to writer: inout JSONWriter) {
+        writer.object("error") { writer in
+            writer.member("code", self.httpStatus)
+            writer.member("message", self.message)
+            writer.member("status", self.status)
+            let hasDetails = [self.errorCode, self.violation?.field, self.reason, self.help].contains { $0 != nil }
+            if hasDetails { self.writeDetails(to: &writer) }
+        }
+    }
+
+    private func writeDetails(to writer: inout JSONWriter) {
+        writer.key("details")
+        writer.beginArray()
         if let errorCode {
-            details.append(
-                #"{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"\#(errorCode)"}"#)
+            writer.beginObject()
+            writer.member("@type", "type.googleapis.com/google.firebase.fcm.v1.FcmError")
+            writer.member("errorCode", errorCode)
+            writer.endObject()
         }
         if let reason {
-            details.append(
-                #"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"\#(reason)","#
-                    + #""domain":"googleapis.com","metadata":{"service":"fcm.googleapis.com"}}"#)
+            writer.beginObject()
+            writer.member("@type", "type.googleapis.com/google.rpc.ErrorInfo")
+            writer.member("reason", reason)
+            writer.member("domain", "googleapis.com")
+            writer.object("metadata") { $0.member("service", "fcm.googleapis.com") }
+            writer.endObject()
         }
         if let violation {
-            let entry = JSONText.object([("field", violation.field), ("description", violation.description)])
-            details.append(#"{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[\#(entry)]}"#)
+            writer.beginObject()
+            writer.member("@type", "type.googleapis.com/google.rpc.BadRequest")
+            writer.array("fieldViolations", [violation]) { writer, violation in
+                writer.beginObject()
+                writer.member("field", violation.field)
+                writer.member("description", violation.description)
+                writer.endObject()
+            }
+            writer.endObject()
         }
         if let help {
-            let link = JSONText.object([("description", "Request a higher quota limit."), ("url", help)])
-            details.append(#"{"@type":"type.googleapis.com/google.rpc.Help","links":[\#(link)]}"#)
+            writer.beginObject()
+            writer.member("@type", "type.googleapis.com/google.rpc.Help")
+            writer.array("links", [help]) { writer, link in
+                writer.beginObject()
+                writer.member("description", "Request a higher quota limit.")
+                writer.member("url", link)
+                writer.endObject()
+            }
+            writer.endObject()
         }
-        let list = details.isEmpty ? "" : #","details":[\#(details.joined(separator: ","))]"#
-        let message = JSONText.quoted(self.message)
-        return #"{"error":{"code":\#(self.httpStatus),"message":\#(message),"status":"\#(self.status)"\#(list)}}"#
+        writer.endArray()
     }
 }
 

@@ -1,6 +1,7 @@
 // Carillon · FCMSchema.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 
 /// The fields of one of FCM's message types, in both spellings that proto3 JSON accepts.
@@ -158,34 +159,34 @@ indirect enum FCMField: Sendable {
     func check(_ value: JSONValue) throws(Mismatch) {
         switch self {
         case .string:
-            guard value.text != nil else { throw Self.mismatch("TYPE_STRING", value) }
+            guard value.string != nil else { throw Self.mismatch("TYPE_STRING", value) }
         case .bool:
             guard case .bool = value else { throw Self.mismatch("TYPE_BOOL", value) }
         case .int32:
-            guard let number = value.double ?? value.text.flatMap(Double.init), Int32(exactly: number) != nil else {
+            guard let number = value.double ?? value.string.flatMap(Double.init), Int32(exactly: number) != nil else {
                 throw Self.mismatch("TYPE_INT32", value)
             }
         case .float:
-            guard value.double != nil || value.text.flatMap(Double.init) != nil else {
+            guard value.double != nil || value.string.flatMap(Double.init) != nil else {
                 throw Self.mismatch("TYPE_FLOAT", value)
             }
         case .enumeration(let names):
             let isKnown =
-                value.text.map { names.contains($0.uppercased()) }
+                value.string.map { names.contains($0.uppercased()) }
                 ?? value.double.map { Int(exactly: $0).map(names.indices.contains) ?? false } ?? false
             guard isKnown else { throw Self.mismatch("TYPE_ENUM", value) }
         case .duration:
-            guard let text = value.text, FCMText.seconds(ofDuration: text) != nil else {
+            guard let text = value.string, FCMText.seconds(ofDuration: text) != nil else {
                 throw Self.mismatch("type.googleapis.com/google.protobuf.Duration", value)
             }
         case .timestamp:
-            guard let text = value.text, FCMText.isTimestamp(text) else {
+            guard let text = value.string, FCMText.isTimestamp(text) else {
                 throw Self.mismatch("type.googleapis.com/google.protobuf.Timestamp", value)
             }
         case .stringMap:
             try Self.checkStrings(value)
         case .structure:
-            guard value.members != nil else { throw Self.mismatch("TYPE_MESSAGE", value) }
+            guard value.object != nil else { throw Self.mismatch("TYPE_MESSAGE", value) }
         case .list(let field):
             try Self.checkList(value, of: field)
         case .message(let schema):
@@ -194,8 +195,8 @@ indirect enum FCMField: Sendable {
     }
 
     private static func checkStrings(_ value: JSONValue) throws(Mismatch) {
-        guard let members = value.members else { throw self.mismatch("TYPE_MESSAGE", value) }
-        for (index, member) in members.enumerated() where member.value.text == nil {
+        guard let members = value.object else { throw self.mismatch("TYPE_MESSAGE", value) }
+        for (index, member) in members.enumerated() where member.value.string == nil {
             throw self.mismatch("TYPE_STRING", member.value).inside("[\(index)].value")
         }
     }
@@ -212,16 +213,16 @@ indirect enum FCMField: Sendable {
     }
 
     private static func checkMessage(_ value: JSONValue, _ schema: FCMSchema) throws(Mismatch) {
-        guard let members = value.members else { throw self.mismatch("TYPE_MESSAGE", value) }
+        guard let members = value.object else { throw self.mismatch("TYPE_MESSAGE", value) }
         for member in members {
-            guard let field = schema.fields[member.name] else {
-                throw Mismatch(kind: .unknownName(member.name))
+            guard let field = schema.fields[member.key] else {
+                throw Mismatch(kind: .unknownName(member.key))
             }
-            if member.value.isNull { continue }
+            if case .null = member.value { continue }
             do throws(Mismatch) {
                 try field.check(member.value)
             } catch {
-                throw error.inside(member.name)
+                throw error.inside(member.key)
             }
         }
     }
@@ -273,7 +274,7 @@ enum FCMText {
         switch value {
         case .null: ", null"
         case .bool(let flag): ", \(flag)"
-        case .number(let number): ", \(Int(exactly: number).map(String.init) ?? String(number))"
+        case .number(let text): ", \(value.integer.map { String($0) } ?? text)"
         case .string(let text): ", \"\(text)\""
         case .array, .object: ""
         }

@@ -1,6 +1,7 @@
 // Carillon · SandboxRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOCore
 import NIOHPACK
@@ -130,10 +131,24 @@ struct SandboxResponse {
         self.body = body
     }
 
-    /// Returns a JSON response with Google's content type.
+    /// The header of JSON, with Google's content type.
+    static let jsonType = ("content-type", "application/json; charset=UTF-8")
+
+    /// Returns a JSON response.
     static func json(_ status: Int, _ text: String, headers: [(String, String)] = []) -> SandboxResponse {
-        let type = ("content-type", "application/json; charset=UTF-8")
-        return SandboxResponse(status: status, headers: [type] + headers, body: ByteBuffer(string: text))
+        SandboxResponse(status: status, headers: [Self.jsonType] + headers, body: ByteBuffer(string: text))
+    }
+
+    /// Returns a JSON response with an object; `write` writes its members.
+    static func json(
+        _ status: Int, headers: [(String, String)] = [], _ write: (inout JSONWriter) -> Void
+    ) -> SandboxResponse {
+        var writer = JSONWriter()
+        writer.beginObject()
+        write(&writer)
+        writer.endObject()
+        let body = ByteBuffer(bytes: writer.bytes)
+        return SandboxResponse(status: status, headers: [Self.jsonType] + headers, body: body)
     }
 
     /// A response with a truncated body; 429 and 503 get a `Retry-After`.

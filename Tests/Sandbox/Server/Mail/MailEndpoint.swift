@@ -1,6 +1,7 @@
 // Carillon · MailEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOHPACK
 
@@ -42,11 +43,14 @@ struct MailEndpoint: Sendable {
         }
         var headers = HPACKHeaders()
         for field in mail.fields { headers.add(name: field.name.lowercased(), value: field.value) }
-        let members: [(String, String?)] = [
-            ("sender", sender), ("subject", mail.subject), ("text", mail.part("text/plain")),
-            ("html", mail.part("text/html")),
-        ]
-        let payload = Array(JSONText.object(members.compactMap { name, value in value.map { (name, $0) } }).utf8)
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("sender", sender)
+        writer.member("subject", mail.subject)
+        if let text = mail.part("text/plain") { writer.member("text", text) }
+        if let html = mail.part("text/html") { writer.member("html", html) }
+        writer.endObject()
+        let payload = writer.bytes
         let now = self.configuration.clock()
         let verdict = self.faults.verdict(for: recipient, at: .content)
         switch verdict {

@@ -1,6 +1,7 @@
 // Carillon · VAPIDVerifier.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import Foundation
 import Synchronization
@@ -38,14 +39,14 @@ final class VAPIDVerifier: Sendable {
         guard let bytes = JSONWebToken.decode(key.utf8), bytes.count == 65,
             let publicKey = try? P256.Signing.PublicKey(x963Representation: bytes)
         else { throw .unauthorized("VAPID: k is not a P-256 point") }
-        guard let token = JSONWebToken(text), token.header.member("typ")?.text == "JWT",
+        guard let token = JSONWebToken(text), token.header.member("typ")?.string == "JWT",
             token.isSigned(by: publicKey)
         else { throw .unauthorized("VAPID: t has no valid ES256 signature by k") }
-        guard let audience = token.claims.member("aud")?.text, let expiry = token.claims.member("exp")?.double else {
+        guard let audience = token.claims.member("aud")?.string, let expiry = token.claims.member("exp")?.double else {
             throw .unauthorized("VAPID: aud and exp are required")
         }
         // Apple requires this claim.
-        guard let subject = token.claims.member("sub")?.text,
+        guard let subject = token.claims.member("sub")?.string,
             ["mailto:", "https:"].contains(where: { subject.hasPrefix($0) && subject.count > $0.count })
         else { throw .unauthorized("VAPID: sub must be mailto: or https:") }
         let sender = Sender(audience: audience, expiry: expiry, mark: SandboxSubscription.mark(bytes))

@@ -1,6 +1,7 @@
 // Carillon · WebPushEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Foundation
 import NIOCore
 import NIOHPACK
@@ -158,11 +159,13 @@ struct WebPushRefusal: Error {
         case .date: headers.append(("retry-after", Self.httpDate(now.addingTimeInterval(Double(retryAfter)))))
         }
         if let location { headers.append(("location", location)) }
-        if let reason { return .json(self.status, JSONText.object([("reason", reason)]), headers: headers) }
-        let body =
-            #"{"code":\#(self.status),"errno":\#(self.number),"error":\#(JSONText.quoted(self.name)),"#
-            + #""message":\#(JSONText.quoted(self.message))}"#
-        return .json(self.status, body, headers: headers)
+        if let reason { return .json(self.status, headers: headers) { $0.member("reason", reason) } }
+        return .json(self.status, headers: headers) { writer in
+            writer.member("code", self.status)
+            writer.member("errno", self.number)
+            writer.member("error", self.name)
+            writer.member("message", self.message)
+        }
     }
 
     private static func httpDate(_ date: Date) -> String {
