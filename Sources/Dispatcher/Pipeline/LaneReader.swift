@@ -198,7 +198,7 @@ struct LaneBatch: Sendable {
 
     /// Returns at least the number of users that an entry names; commas inside names count too.
     private static func recipients(_ entry: StreamEntry) -> Int {
-        guard let users = entry.fields?.first(where: { $0.name == "users" })?.value else { return 1 }
+        guard let users = entry["users"] else { return 1 }
         return 1 + users.count { $0 == UInt8(ascii: ",") }
     }
 }

@@ -47,6 +47,19 @@ struct CommandTests {
         }
     }
 
+    @Test("reads a reply of more than a million elements")
+    func large() async throws {
+        try await TestRedis.with { redis, _ in
+            try await redis.send("PING")
+            let session = redis.session
+            let script = "local all = {} for n = 1, 1000001 do all[n] = n end return all"
+            var cursor = try #require(try await redis.send("EVAL", .text(script), 0).cursor())
+            let count = try cursor.array()
+            let first = try cursor.integer()
+            #expect(count == 1_000_001 && first == 1 && redis.session == session)
+        }
+    }
+
     @Test("encoded arguments equal plain ones")
     func encoded() async throws {
         try await TestRedis.with { redis, prefix in

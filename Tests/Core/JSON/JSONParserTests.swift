@@ -193,6 +193,14 @@ struct JSONParserTests {
         }
     }
 
+    @Test("finds a member among stored names of many combining marks", .timeLimit(.minutes(1)))
+    func findsAmongMarks() throws {
+        // Each comparison as `String` would take minutes.
+        let marks = String(repeating: "\u{300}\u{316}", count: 400_000)
+        let value = try JSONParser.parse(stored: Array("{\"\(marks)\":1,\"a\":2}".utf8))
+        #expect(value["a"]?.integer == 2)
+    }
+
     @Test(
         "reads stored numbers beyond a double's range",
         arguments: ["9e308", "1" + String(repeating: "0", count: 309)])
@@ -217,6 +225,9 @@ struct JSONParserTests {
         #expect(Self.fault(Array(Self.nested(65).utf8))?.kind == .tooDeep)
         let objects = String(repeating: "{\"a\":", count: 65) + "1" + String(repeating: "}", count: 65)
         #expect(Self.fault(Array(objects.utf8))?.kind == .tooDeep)
+        let empty = String(repeating: "[", count: 65) + String(repeating: "]", count: 65)
+        #expect(Self.fault(Array(empty.utf8))?.kind == .tooDeep)
+        #expect(Self.fault(Array(empty.replacing("[]", with: "{}").utf8))?.kind == .tooDeep)
         let endless = String(repeating: "[", count: 200_000)
         #expect(Self.fault(Array(endless.utf8))?.kind == .tooDeep)
     }

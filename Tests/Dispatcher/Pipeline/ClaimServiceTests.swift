@@ -107,9 +107,20 @@ struct ClaimServiceTests {
         deliveries: String,
         _ redis: RedisClient
     ) async throws {
+        try await Self.leave([(DeliveryWork.field, bytes)], in: stream, deliveries: deliveries, redis)
+    }
+
+    private static func leave(
+        _ fields: [(name: String, value: [UInt8])],
+        in stream: String,
+        deliveries: String,
+        _ redis: RedisClient
+    ) async throws {
         let gone = ConsumerGroup(stream: stream, consumer: "gone", connection: redis)
         try await gone.create()
-        try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(bytes))
+        var batch = RedisBatch()
+        batch.append(entry: fields, to: stream)
+        try await redis.run(batch)
         let entry = try #require(try await gone.takeWaiting(count: 1).first)
         try await redis.send(
             "XCLAIM", .text(stream), "dispatchers", "gone", "0", .text(entry.id), "IDLE", "60000",
@@ -188,6 +199,21 @@ struct ClaimServiceTests {
             #expect(fields.first?.contains("\(DeadLetter.cutField)") == true)
             #expect(fields.first?.contains("an entry of 5000") == true)
             #expect(fields.first?.contains("xxx") == false)
+        }
+    }
+
+    @Test("sets aside an entry of half a million fields with its size, and keeps the connection")
+    func countless() async throws {
+        try await Self.with(deliveries: "1") { scene in
+            let stream = scene.keys.part(of: "ada").jobs(.normal)
+            let session = scene.redis.session
+            let field = (name: "a", value: Array("1".utf8))
+            try await Self.leave(
+                Array(repeating: field, count: 500_001), in: stream, deliveries: "1", scene.redis)
+            try await scene.takeOver(stream)
+            let fields = try await scene.texts("SELECT fields::text FROM carillon.dead_letters")
+            #expect(fields == [#"[["carillon:cut", "an entry of 1000002 bytes in 500001 fields"]]"#])
+            #expect(scene.redis.session == session)
         }
     }
 

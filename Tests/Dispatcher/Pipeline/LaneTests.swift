@@ -40,6 +40,20 @@ struct LaneBatchTests {
         let entries = [StreamEntry(id: "1-1", fields: nil), Self.entry(1_999), Self.entry(0)]
         #expect(LaneBatch.slices(of: entries, recipients: 2_000) == [0..<2, 2..<3])
     }
+
+    @Test("a field name of many combining marks delays nothing", .timeLimit(.minutes(1)))
+    func marks() {
+        // Each comparison as `String` would take minutes.
+        let name = String(repeating: "\u{300}\u{316}", count: 400_000)
+        let value = Array("acme".utf8)[...]
+        let entry = StreamEntry(id: "1-1", fields: [(name: name, value: value), (name: "org", value: value)])
+        #expect(entry["org"] == value)
+        #expect(LaneBatch.slices(of: [entry, entry], recipients: 2) == [0..<2])
+        let origin = JobOrigin(stream: "jobs", entry: entry.id, fields: entry.fields ?? [])
+        #expect(origin.fields.count == 2)
+        let letter = DeadLetter(origin, reason: "tried", at: Timestamp(seconds: 1))
+        #expect(letter.fields.map(\.name.utf8.count) == [1_024, 3, DeadLetter.cutField.utf8.count])
+    }
 }
 
 @Suite("Failover of a lane's Redis", .timeLimit(.minutes(10)))

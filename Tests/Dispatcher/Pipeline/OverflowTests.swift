@@ -52,6 +52,11 @@ struct OverflowGuardTests {
             // Far more than the average of the others.
             #expect(try await kept(100, of: "other") == 100)
             #expect(try await kept(100, of: "loud") == 0)
+            // One with too many fields is no job; it stays and becomes a dead letter.
+            let field = (name: "org", value: Array("loud".utf8)[...])
+            let countless = StreamEntry(id: "1-0", fields: Array(repeating: field, count: 65))
+            let last = Self.batch(1, of: "loud", in: keys.jobs(.normal), dispatcher).with([countless])
+            #expect(overflow.excess(of: last).isEmpty)
 
             // A dispatcher that has just started finds the limit in Redis.
             let restarted = OverflowGuard(dispatcher: dispatcher, policy: policy)

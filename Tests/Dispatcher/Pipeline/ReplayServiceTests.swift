@@ -66,6 +66,11 @@ struct ReplayServiceTests {
                 stream: "s", entry: "2-0", reason: "tried", at: TestDispatcher.now,
                 fields: [("job", Array(users.utf8)[...])])
             #expect(row.fields.map { $0.value.count } == [users.utf8.count])
+            let many = DeadLetter(
+                stream: "s", entry: "3-0", reason: "tried", at: TestDispatcher.now,
+                fields: Array(repeating: ("", []), count: 500_001))
+            #expect(many.fields.count == 129)
+            #expect(many.fields.last.map { String(decoding: $0.value, as: UTF8.self) } == "499873 more fields")
         }
     }
 

@@ -126,7 +126,7 @@ struct LaneTests {
             // Each of these calls times out after 30 s.
             let board = Live(stack.connection).providerBoard
             try await eventually("bulk has all that it may have") {
-                try await board.report(now: Timestamp(seconds: 0)).states
+                try await board.report(now: Timestamp(seconds: 0), removesStale: false).states
                     .contains { $0.provider == .fcm && $0.inFlight == 6 }
             }
             try await stack.append(

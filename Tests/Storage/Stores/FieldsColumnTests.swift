@@ -36,6 +36,19 @@ struct FieldsColumnTests {
         #expect(change == .replace(field(#"["\#(marks)"]"#)))
     }
 
+    @Test("erases and exports a letter with a field name of many combining marks", .timeLimit(.minutes(1)))
+    func marks() {
+        // Each comparison as `String` would take minutes.
+        let name = String(repeating: "\u{300}\u{316}", count: 400_000)
+        let fields: [JSONValue] = [
+            .array([.string(name), .string("x")]), .array([.string("user"), .string("ada")]),
+        ]
+        let isRemoved = FieldsErasure.change(fields, user: "ada") == .remove
+        #expect(isRemoved)
+        let shown = JobExcerpt.of(fields, user: "ada", isOwn: false)
+        #expect(shown?.count == 2)
+    }
+
     @Test("recognises an erased user in a job that cannot be parsed, also by an escaped name")
     func job() {
         let fields: [JSONValue] = [.array([.string("job"), .string(#"{"users":["ada","a\"da"],"data":[[["#)])]

@@ -40,11 +40,32 @@ struct StreamSurveyTests {
         }
     }
 
-    /// Returns how often a server has read from its connections.
-    private static func reads(_ redis: RedisClient) async throws -> Int {
+    /// Returns a count of a server's statistics.
+    private static func count(_ name: String, _ redis: RedisClient) async throws -> Int {
         let text = try await redis.send("INFO", "stats").string() ?? ""
-        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("total_reads_processed:") }
+        let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("\(name):") }
         return line.flatMap { Int($0.drop { !$0.isNumber }) } ?? 0
+    }
+
+    @Test("reads only what it needs of an entry of half a million fields")
+    func countless() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let live = Live(redis, keys: Keyspace())
+            var batch = RedisBatch()
+            batch.append(
+                entry: Array(repeating: (name: "a", value: Array("1".utf8)), count: 500_001),
+                to: live.keys.jobs(.normal))
+            try await redis.run(batch)
+            let session = redis.session
+            let before = try await Self.count("total_net_output_bytes", redis)
+            let streams = try await live.survey.streams(of: [])
+            let after = try await Self.count("total_net_output_bytes", redis)
+            let found = try #require(streams.first { $0.lane == .normal })
+            #expect(found.length == 1 && found.oldest != nil)
+            #expect(after - before < 100_000)
+            #expect(redis.session == session)
+        }
     }
 
     @Test("reads the parts of a stream together, and adds up what is in them")
@@ -72,9 +93,9 @@ struct StreamSurveyTests {
                     due: Self.now + .seconds(9), provider: .fcm, lane: .normal, app: app, in: &batch)
             }
             try await redis.run(batch)
-            let before = try await Self.reads(redis)
+            let before = try await Self.count("total_reads_processed", redis)
             let streams = try await live.survey.streams()
-            let after = try await Self.reads(redis)
+            let after = try await Self.count("total_reads_processed", redis)
             let found = try #require(streams.first { $0.provider == .fcm && $0.lane == .normal })
             #expect(found.length == users.count && found.pending == 1 && found.consumers == 1)
             #expect(found.oldest == Self.now && found.oldestPending == Self.now)

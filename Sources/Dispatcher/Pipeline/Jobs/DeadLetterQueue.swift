@@ -1,6 +1,7 @@
 // Carillon · DeadLetterQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import Logging
 import Storage
@@ -65,7 +66,7 @@ struct DeadLetterQueue: Sendable {
         var metadata: Logger.Metadata = [
             "redis.entry": "\(letter.entry)", "redis.stream": "\(letter.stream)", "reason": "\(reason)",
         ]
-        if let id = letter.fields.first(where: { $0.name == "id" }) {
+        if let id = letter.fields.first(where: { ExactText($0.name) == "id" }) {
             metadata["job.id"] = "\(String(decoding: id.value.prefix(Self.longestReason), as: UTF8.self))"
         }
         return metadata

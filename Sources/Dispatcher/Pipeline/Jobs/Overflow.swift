@@ -186,7 +186,11 @@ final class OverflowGuard: Sendable {
     }
 
     /// Returns the organisation that a job names; nil for none or an invalid one.
+    ///
+    /// An entry with too many fields is no job. It may have as many as Redis takes, so that a move,
+    /// which adds one, would fail for good.
     private static func org(_ entry: StreamEntry) -> String? {
+        guard let fields = entry.fields, fields.count <= JobLimits.fields else { return nil }
         guard let bytes = entry["org"], !bytes.isEmpty, bytes.count <= 4 * JobLimits.org else { return nil }
         return String(validating: bytes, as: UTF8.self)
     }
@@ -258,17 +262,15 @@ struct OverflowReader: Sendable {
     let queue: LaneQueue<LaneBatch>
 
     func run() async {
-        var isFailing = false
-        while isRunning {
-            let (count, failure) = await self.roundOfAll()
-            if let failure {
-                if !isFailing {
-                    self.dispatcher.logger.warning("cannot read overflows; retrying", metadata: ["error": "\(failure)"])
-                }
-                self.dispatcher.alarms.overflows.note(self.dispatcher.now())
-            }
-            isFailing = failure != nil
-            if count > 0 { continue }
+        var count = 0
+        await self.dispatcher.untilShutdown("cannot read overflows; retrying") {
+            let round = await self.roundOfAll()
+            count = round.count
+            guard let failure = round.failure else { return }
+            self.dispatcher.alarms.overflows.note(self.dispatcher.now())
+            throw failure
+        } wait: {
+            guard count == 0 else { return }
             // There may be many streams, and usually there are none, so poll their names rather
             // than block on each.
             await self.dispatcher.alarms.overflows.wait(

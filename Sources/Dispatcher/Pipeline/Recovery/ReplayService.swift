@@ -23,13 +23,9 @@ package struct ReplayService: Service {
     }
 
     package func run() async throws {
-        while isRunning {
-            do {
-                while isRunning, try await self.replay().hasMore {}
-            } catch {
-                self.dispatcher.logger.warning(
-                    "cannot replay dead letters; retrying", metadata: ["error": "\(error)"])
-            }
+        await self.dispatcher.untilShutdown("cannot replay dead letters; retrying") {
+            while isRunning, try await self.replay().hasMore {}
+        } wait: {
             await self.dispatcher.wait(for: self.dispatcher.alarms.replays, atLeast: Self.interval)
         }
     }
@@ -62,7 +58,7 @@ package struct ReplayService: Service {
     private func stream(_ letter: DeadLetterStore.Letter, _ fields: [(name: String, value: [UInt8])]) -> String {
         let keys = self.dispatcher.keys
         if let kind = keys.kind(ofDeliveries: letter.stream) {
-            let text = fields.first { $0.name == DeliveryWork.field }?.value ?? []
+            let text = fields.first { ExactText($0.name) == ExactText(DeliveryWork.field) }?.value ?? []
             let user = (try? DeliveryWork(text))?.user ?? ""
             return keys.part(of: user).deliveries(kind.provider, kind.lane)
         }
@@ -70,7 +66,7 @@ package struct ReplayService: Service {
         guard letter.stream == Keyspace.schedules else { return letter.stream }
         let catalog = self.dispatcher.catalog
         let job = try? catalog.job(
-            fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) })
+            fields.filter { ExactText($0.name) != ExactText(JobOrigin.replayField) }.map { ($0.name, $0.value[...]) })
         guard case .notification(let content)? = job?.payload else {
             // The job is still invalid. In the bulk lane it delays no other until it can be read.
             return self.dispatcher.live.jobs.stream(for: .bulk, fields)
@@ -80,9 +76,9 @@ package struct ReplayService: Service {
 
     private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {
         let fields = letter.fields
-        if let text = fields.first(where: { $0.name == DeliveryWork.field })?.value, fields.count == 1 {
+        if fields.count == 1, let field = fields.first, ExactText(field.name) == ExactText(DeliveryWork.field) {
             // It starts over, except on devices that have accepted it by its attempts.
-            guard let work = try? DeliveryWork(text) else { return fields }
+            guard let work = try? DeliveryWork(field.value) else { return fields }
             return [(DeliveryWork.field, work.fromTheStart.bytes)]
         }
         return JobOrigin(

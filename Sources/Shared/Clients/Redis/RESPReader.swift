@@ -76,7 +76,6 @@ package final class RESPReader {
 
 /// Records the elements of the current reply.
 private final class ReplyBuilder {
-    private static let maximumElements = 1_000_000
     /// Replies of up to this many elements and bytes are copied, which costs less than to grow new
     /// arrays for the next.
     ///
@@ -89,7 +88,7 @@ private final class ReplyBuilder {
     @exclusivity(unchecked) private var text: [UInt8] = []
 
     func note(_ kind: RedisArray.Node.Kind, value: Int64 = 0, count: Int = 0) -> UnsafeMutableRawPointer? {
-        guard kind != .array || count <= Self.maximumElements else { return nil }
+        // Reserves nothing for an array's elements, which have not arrived.
         self.nodes.append(RedisArray.Node(kind: kind, value: value, count: count))
         // hiredis only checks that the object is not null.
         return UnsafeMutableRawPointer(bitPattern: self.nodes.count)

@@ -118,7 +118,6 @@ package struct JSONParser {
     }
 
     private mutating func value(depth: Int) throws(JSONFault) -> JSONValue {
-        guard depth <= self.depth else { throw self.fault(.tooDeep) }
         self.values += 1
         guard self.values <= Self.maximumValues || !self.isFromOutside else { throw self.fault(.tooManyValues) }
         switch self.current {
@@ -140,6 +139,7 @@ package struct JSONParser {
     }
 
     private mutating func object(depth: Int) throws(JSONFault) -> JSONValue {
+        guard depth < self.depth else { throw self.fault(.tooDeep) }
         self.index += 1
         var members: [JSONMember] = []
         // Filled once there are many members.
@@ -178,6 +178,7 @@ package struct JSONParser {
     }
 
     private mutating func array(depth: Int) throws(JSONFault) -> JSONValue {
+        guard depth < self.depth else { throw self.fault(.tooDeep) }
         self.index += 1
         var elements: [JSONValue] = []
         self.skipSpace()

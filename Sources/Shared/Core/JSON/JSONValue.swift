@@ -55,7 +55,9 @@ package enum JSONValue: Sendable, Equatable {
 
     /// The member of this name, if this is an object that has it.
     package subscript(_ key: String) -> JSONValue? {
-        self.object?.first { $0.key == key }?.value
+        // Stored JSON may have keys with any number of combining marks.
+        let key = ExactText(key)
+        return self.object?.first { ExactText($0.key) == key }?.value
     }
 }
 
@@ -142,11 +144,16 @@ extension JSONValue {
 /// Text that equals only the same code points.
 ///
 /// `String` compares canonically, so "é" in one scalar equals "é" in two. JSON names (RFC 8259
-/// section 8.3) and opaque identifiers must not.
-package struct ExactText: Hashable, Comparable, Sendable {
+/// section 8.3) and opaque identifiers must not. It also takes quadratic time for long runs of
+/// combining marks, so a field's name from outside is compared like this.
+package struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
     package let text: String
 
     package init(_ text: String) {
+        self.text = text
+    }
+
+    package init(stringLiteral text: String) {
         self.text = text
     }
 

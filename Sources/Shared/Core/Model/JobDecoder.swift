@@ -305,7 +305,7 @@ package struct JobDecoder {
 
     private mutating func integer(_ name: String, in range: ClosedRange<Int64>) -> Int64? {
         guard let text = self.text(name, limit: JobLimits.name) else { return nil }
-        if let value = JSONValue.number(text).integer, range.contains(value) { return value }
+        if let value = (try? JSONParser.parse(Array(text.utf8)))?.integer, range.contains(value) { return value }
         self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         return nil
     }
@@ -336,7 +336,7 @@ package enum JobFields {
 /// Text is counted in Unicode scalars, JSON in bytes.
 package enum JobLimits {
     /// The number of fields; more than there are field names.
-    static let fields = 64
+    package static let fields = 64
     package static let user = 128
     package static let users = 1_000
     package static let id = 128

@@ -11,7 +11,7 @@ package struct DeadLetter: Sendable {
     package static let cutField = "carillon:cut"
     /// The fields with lists of users, which may be longer than others; `job` is the whole text of
     /// a row of an outbox.
-    private static let lists: Set<String> = ["users", "except", "job"]
+    private static let lists: Set<ExactText> = ["users", "except", "job"]
     /// The most bytes of such a field, as of a list in ``JobLimits``.
     private static let longestList = 1_048_576
     /// The most bytes of another value; a valid one has at most 16 KB.
@@ -19,6 +19,8 @@ package struct DeadLetter: Sendable {
     private static let longestName = 1_024
     /// The most bytes of all names and values; a valid job has fewer.
     static let mostBytes = 4 * 1_048_576
+    /// The most fields; a valid job and an edited replay have fewer.
+    private static let mostFields = 128
 
     package let stream: String
     package let entry: String
@@ -54,17 +56,17 @@ package struct DeadLetter: Sendable {
     private static func cut(
         _ fields: [(name: String, value: ArraySlice<UInt8>)]
     ) -> [(name: String, value: ArraySlice<UInt8>)] {
-        guard Self.size(of: fields) > Self.longestValue else { return fields }
+        guard fields.count > Self.mostFields || Self.size(of: fields) > Self.longestValue else { return fields }
         var kept: [(name: String, value: ArraySlice<UInt8>)] = []
         var notes: [String] = []
         var left = Self.mostBytes
         for field in fields {
-            guard left > 0 else {
+            guard left > 0, kept.count < Self.mostFields else {
                 notes.append("\(fields.count - kept.count) more fields")
                 break
             }
             let name = String(decoding: Self.start(of: ArraySlice(field.name.utf8), Self.longestName), as: UTF8.self)
-            let longest = Self.lists.contains(field.name) ? Self.longestList : Self.longestValue
+            let longest = Self.lists.contains(ExactText(field.name)) ? Self.longestList : Self.longestValue
             let value = Self.start(of: field.value, min(longest, left))
             if name.utf8.count < field.name.utf8.count { notes.append("a name of \(field.name.utf8.count) bytes") }
             if value.count < field.value.count { notes.append("\(name) of \(field.value.count) bytes") }

@@ -86,7 +86,7 @@ enum FieldsErasure: Equatable {
                 continue
             }
             let value = FieldsColumn.bytes(field.array?.last)
-            switch name {
+            switch ExactText(name) {
             case "user" where value.elementsEqual(user.utf8): return .remove
             case "d" where Self.owner(ofDelivery: value)?.elementsEqual(user.utf8) == true: return .remove
             case "job" where Self.names(user, inJob: value): return .remove

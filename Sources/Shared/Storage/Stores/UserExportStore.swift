@@ -191,7 +191,7 @@ enum JobExcerpt {
         guard let name = field.array?.first?.string else { return .plain }
         let value = FieldsColumn.bytes(field.array?.last)
         func isUser(_ text: some Sequence<UInt8>) -> Bool { text.elementsEqual(user.utf8) }
-        switch name {
+        switch ExactText(name) {
         case "user": return isUser(value) ? .recipient(field) : .foreign
         case "d":
             guard let owner = FieldsErasure.owner(ofDelivery: value) else { return .foreign }

@@ -183,7 +183,8 @@ package final class ConsumerGroup: Sendable {
 
     /// Takes over entries that a consumer still has, in one step.
     ///
-    /// One that is larger than any job comes with its size only, as ``DeadLetter/cutField``.
+    /// One that is larger than any job, or has over 1,000 fields, comes with its size only, as
+    /// ``DeadLetter/cutField``.
     ///
     /// - Parameters:
     ///   - consumer: a dead consumer, or this one for a lost reply; entries that others took over
@@ -255,7 +256,8 @@ package struct StreamEntry: Sendable {
     }
 
     package subscript(_ name: String) -> ArraySlice<UInt8>? {
-        self.fields?.first { $0.name == name }?.value
+        let name = ExactText(name)
+        return self.fields?.first { ExactText($0.name) == name }?.value
     }
 
     /// Reads the reply of a read of one stream: `[[stream, entries]]`, or null for none.

@@ -91,7 +91,9 @@ package struct JobStream: Sendable {
 
     private func part(for fields: [(name: String, value: [UInt8])]) -> Keyspace {
         guard self.live.keys.isSpread else { return self.live.keys }
-        let named = fields.first { $0.name == "user" } ?? fields.first { $0.name == "users" } ?? fields.first
+        let named =
+            fields.first { ExactText($0.name) == "user" } ?? fields.first { ExactText($0.name) == "users" }
+            ?? fields.first
         return self.live.keys.part(of: String(decoding: named?.value ?? [], as: UTF8.self))
     }
 
@@ -249,6 +251,8 @@ package struct JobOrigin: Sendable {
     package static let movedField = "carillon:origin"
     /// The field of a replayed job that holds its first entry.
     package static let replayField = "carillon:replay"
+    /// The names of both fields.
+    private static let marks: Set = [ExactText(Self.movedField), ExactText(Self.replayField)]
     /// The most bytes of such a field; PostgreSQL could not index much longer ones.
     private static let longestPlace = 1_024
     /// The most bytes of a `traceparent`; a longer one would be stored with each part of its job.
@@ -276,12 +280,12 @@ package struct JobOrigin: Sendable {
         self.jobEntry = self.text
         self.isReplay = replayed != nil
         let isMarked = moved != nil || replayed != nil
-        let kept = isMarked ? fields.filter { $0.name != Self.movedField && $0.name != Self.replayField } : fields
+        let kept = isMarked ? fields.filter { !Self.marks.contains(ExactText($0.name)) } : fields
         self.fields = kept.contains { Self.isLongTrace($0) } ? kept.filter { !Self.isLongTrace($0) } : kept
     }
 
     private static func isLongTrace(_ field: (name: String, value: ArraySlice<UInt8>)) -> Bool {
-        field.value.count > Self.longestTrace && field.name == "traceparent"
+        field.value.count > Self.longestTrace && ExactText(field.name) == "traceparent"
     }
 
     /// Reads `stream/entry` from the named field; nil if that is missing or malformed.
@@ -289,8 +293,8 @@ package struct JobOrigin: Sendable {
         _ name: String,
         _ fields: [(name: String, value: ArraySlice<UInt8>)]
     ) -> (stream: String, entry: String)? {
-        guard let field = fields.last(where: { $0.name == name }), field.value.count <= Self.longestPlace,
-            !field.value.contains(0)
+        guard let field = fields.last(where: { ExactText($0.name) == ExactText(name) }),
+            field.value.count <= Self.longestPlace, !field.value.contains(0)
         else { return nil }
         let text = String(decoding: field.value, as: UTF8.self)
         guard let slash = text.lastIndex(of: "/") else { return nil }

@@ -207,7 +207,10 @@ package struct StreamSurvey: Sendable {
                 share.stream.lag = group.lag
             }
             let name = RedisArgument.text(place.name)
-            if share.stream.length > 0 { details.append("XRANGE", name, "-", "+", "COUNT", "1") }
+            if share.stream.length > 0 {
+                let fields = [DeliveryWork.field, JobOrigin.movedField].map { RedisArgument.text($0) }
+                details.append(StreamScripts.readFirst, keys: [name], arguments: fields)
+            }
             if share.stream.pending > 0 { details.append("XPENDING", name, .text(Keyspace.group)) }
             if let provider = kind.provider {
                 if try replies.removeFirst().integer() > 0 { share.apps.append(nil) }

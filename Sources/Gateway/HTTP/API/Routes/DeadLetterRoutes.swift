@@ -220,7 +220,7 @@ struct DeadLetterRoutes {
                     + "lack it a new job")
         }
         // The first entry of a job that was replayed before, from which its ids follow.
-        let first = letter.fields.filter { $0.name == JobOrigin.replayField }
+        let first = letter.fields.filter { ExactText($0.name) == ExactText(JobOrigin.replayField) }
         guard let due = try await letters.replay(id, with: fields + first) else {
             guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }
             throw Problem(.conflict, "its replay is under way")

@@ -15,9 +15,10 @@ for n = 8, #ARGV do
         if entry then
             local size = 0
             for _, text in ipairs(entry[2]) do size = size + #text end
+            local fields = #entry[2] / 2
             -- Its first reader may have died because it is so large.
-            if size > tonumber(ARGV[6]) then
-                entry[2] = {ARGV[7], string.format('an entry of %.0f bytes', size)}
+            if size > tonumber(ARGV[6]) or fields > 1000 then
+                entry[2] = {ARGV[7], string.format('an entry of %.0f bytes in %.0f fields', size, fields)}
             end
             claimed[#claimed + 1] = entry
         end
