@@ -24,7 +24,10 @@ package struct ProviderReply: Sendable {
 
     package let result: Result
     /// The provider's status and the start of its answer, for people, without credentials.
-    package var transcript: String? { self.makeTranscript() }
+    package var transcript: String? {
+        // JSON with U+0000 is refused.
+        self.makeTranscript().map { String($0.unicodeScalars.map { $0.value == 0 ? "\u{FFFD}" : Character($0) }) }
+    }
     private let makeTranscript: @Sendable () -> String?
 
     /// - Parameter transcript: evaluated only on demand, since most answers are never read.

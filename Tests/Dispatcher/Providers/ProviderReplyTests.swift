@@ -54,6 +54,11 @@ struct TranscriptTests {
         #expect(long == "HTTP/1.1 400\n\n" + start + "… (102 bytes more)")
     }
 
+    @Test("shows U+0000, which JSON from outside may not hold, as a replacement character")
+    func nul() async throws {
+        #expect(try await Self.transcript(of: "a\0b") == "HTTP/1.1 400\n\na\u{FFFD}b")
+    }
+
     @Test("the cut leaves no part of an echoed credential")
     func secretAtTheCut() async throws {
         let body = String(repeating: "x", count: 2_030) + Self.secret + String(repeating: "y", count: 100)
