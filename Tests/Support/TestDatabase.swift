@@ -25,14 +25,18 @@ package final class TestDatabase: Sendable {
 
     /// Creates a database; the caller drops it.
     ///
-    /// - Parameter isMigrated: false for an empty database.
+    /// - Parameters:
+    ///   - isMigrated: false for an empty database.
+    ///   - encoding: makes an empty database with an encoding other than the server's.
     package static func make(
         isMigrated: Bool = true,
+        encoding: String? = nil,
         _ configure: (inout PostgresConfiguration) -> Void = { _ in }
     ) async throws -> TestDatabase {
         let server = try await DatabaseServer.shared()
         let name = DatabaseServer.freshName()
-        let template = isMigrated ? try await server.migratedTemplate() : "template1"
+        var template = isMigrated ? try await server.migratedTemplate() : "template1"
+        if let encoding { template = "template0 ENCODING '\(encoding)' LOCALE_PROVIDER libc LOCALE 'C'" }
         try await server.execute("CREATE DATABASE \(name) TEMPLATE \(template)")
         let url = server.url(database: name)
         var configuration = Self.patientConfiguration(url: url)
@@ -44,10 +48,11 @@ package final class TestDatabase: Sendable {
     /// Runs `body` with a new database, which is dropped afterwards.
     package static func with<Result>(
         isMigrated: Bool = true,
+        encoding: String? = nil,
         _ configure: (inout PostgresConfiguration) -> Void = { _ in },
         _ body: (TestDatabase) async throws -> Result
     ) async throws -> Result {
-        let database = try await Self.make(isMigrated: isMigrated, configure)
+        let database = try await Self.make(isMigrated: isMigrated, encoding: encoding, configure)
         return try await withCleanUp({ try await database.drop() }) { try await body(database) }
     }
 
@@ -70,27 +75,6 @@ package final class TestDatabase: Sendable {
         var configuration = PostgresConfiguration(connectionString: url, applicationName: applicationName)
         configuration.timeout = fixturePatience
         return configuration
-    }
-}
-
-extension PostgresPool {
-    /// Lets reads of a user's job in the outbox fail.
-    ///
-    /// - Parameter sqlState: the error; the default is that of a text of 1 GB.
-    package func refuseOutboxReads(of user: String, with sqlState: String = "54000") async throws {
-        try await self.withScriptConnection { connection in
-            // Not immutable, so that the planner does not call it.
-            try connection.execute(
-                """
-                CREATE FUNCTION carillon.refuse(fields jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
-                BEGIN RAISE EXCEPTION 'unreadable' USING ERRCODE = '\(sqlState)'; END $$;
-                ALTER TABLE carillon.outbox RENAME TO outbox_rows;
-                CREATE VIEW carillon.outbox AS SELECT id, lane, at,
-                    CASE WHEN fields ->> 'user' = '\(user)' THEN carillon.refuse(fields) ELSE fields END AS fields
-                FROM carillon.outbox_rows;
-                """
-            )
-        }
     }
 }
 

@@ -28,9 +28,6 @@ package struct OutboxRelay: Service {
         var countedAt: Timestamp
         /// When the oldest row of that count was enqueued; without rows, the time of the count.
         var waitingSince: Timestamp
-        /// The rows that PostgreSQL cannot read, which later rows pass until `readsAgainAt`.
-        var unreadable: [Int64] = []
-        var readsAgainAt: Timestamp
     }
 
     /// The rows of a round's first batch, and the most of a later one.
@@ -41,10 +38,6 @@ package struct OutboxRelay: Service {
     private static let largestBatch = 2_048
     /// NOTIFY only wakes the relay, so poll for what it missed.
     private static let interval: Duration = .seconds(1)
-    /// How long later rows pass those that PostgreSQL cannot read.
-    private static let unreadablePause: Duration = .seconds(600)
-    /// If PostgreSQL cannot read as many, the rows are not at fault.
-    private static let mostUnreadable = 16
 
     private let dispatcher: Dispatcher
     private let name: String
@@ -91,7 +84,7 @@ package struct OutboxRelay: Service {
             group.addTask {
                 let store = Database(pool).outbox
                 let start = self.dispatcher.now()
-                var progress = Progress(countedAt: start, waitingSince: start, readsAgainAt: start)
+                var progress = Progress(countedAt: start, waitingSince: start)
                 while await bell.next(limit: 1) != nil {
                     await self.relay(store, &progress)
                     // Each round reads past all that waits, so `NOTIFY` must not start the next.
@@ -139,9 +132,7 @@ package struct OutboxRelay: Service {
     /// - Throws: also if a master of a cluster did not take its rows; those of the others have
     ///   moved by then.
     private func move(_ store: OutboxStore, _ progress: inout Progress) async throws {
-        if self.dispatcher.now() >= progress.readsAgainAt { progress.unreadable = [] }
         var waiting = WaitingRows()
-        for row in progress.unreadable { waiting.add(row) }
         var limit = Self.batchSize
         while isRunning, !waiting.isFull {
             // Under steady load a round has no end, so the metrics cannot wait for the next.
@@ -153,43 +144,20 @@ package struct OutboxRelay: Service {
                 self.metrics.held.increment()
                 break
             }
-            let count: Int?
-            do {
-                count = try await store.move(
-                    limit: limit,
-                    leaving: held,
-                    skipping: waiting.ids
-                ) { database, rows in
-                    // Large rows are few at a time; PostgreSQL need not read many more.
-                    limit = min(rows.count * 2, Self.largestBatch)
-                    return try await self.append(rows, of: database, &waiting)
-                }
-            } catch is OutboxStore.Unreadable where limit > 1 {
-                // Finds the row, which becomes a dead letter or is passed.
-                limit = 1
-                continue
-            } catch let unreadable as OutboxStore.Unreadable {
-                guard let row = unreadable.row, progress.unreadable.count < Self.mostUnreadable else {
-                    throw unreadable
-                }
-                self.pass(row, unreadable, &progress)
-                waiting.add(row)
-                continue
+            let count = try await store.move(
+                limit: limit,
+                leaving: held,
+                skipping: waiting.ids
+            ) { database, rows in
+                // Large rows are few at a time; PostgreSQL need not read many more.
+                limit = min(rows.count * 2, Self.largestBatch)
+                return try await self.append(rows, of: database, &waiting)
             }
             if count != nil { continue }
             if held != nil, try await store.backlog().count > waiting.ids.count { self.metrics.held.increment() }
             break
         }
         if let error = waiting.error { throw error }
-    }
-
-    /// Lets later rows pass one that PostgreSQL cannot read.
-    private func pass(_ row: Int64, _ unreadable: OutboxStore.Unreadable, _ progress: inout Progress) {
-        if progress.unreadable.isEmpty { progress.readsAgainAt = self.dispatcher.now() + Self.unreadablePause }
-        progress.unreadable.append(row)
-        self.dispatcher.logger.warning(
-            "cannot read a row of the outbox; others pass it, retrying within 10 minutes",
-            metadata: ["outbox": "\(self.name)", "outbox.row": "\(row)", "error": "\(unreadable)"])
     }
 
     /// Returns the lanes, and the organisations' overflows, that are full; nil for none.
@@ -242,7 +210,7 @@ package struct OutboxRelay: Service {
         return moved
     }
 
-    /// Reads rows as jobs, or as dead letters if they are too large or not JSON.
+    /// Reads rows as jobs, or as dead letters if they are not JSON.
     private func read(
         _ rows: [OutboxStore.Row],
         of database: String
@@ -253,26 +221,19 @@ package struct OutboxRelay: Service {
             // The time is part of the id, because a restored database reuses row ids.
             let id = "outbox:\(database):\(row.id).\(row.at.microseconds)"
             let milliseconds = row.at.milliseconds
-            func setAside(_ reason: String, _ fields: [(name: String, value: ArraySlice<UInt8>)]) {
+            do throws(JSONFault) {
+                let job = try JSONParser.parse(row.fields)
+                jobs.append((row.id, self.job(job, id: id, entry: "\(milliseconds)-\(row.id)")))
+            } catch {
                 let letter = DeadLetter(
                     stream: self.dispatcher.keys.jobs(.normal),
                     // If the job is edited, the ids of its notifications begin with this time.
                     entry: "\(milliseconds)-\(id)",
-                    reason: reason,
+                    reason: "job: is \(error)",
                     at: self.dispatcher.now(),
-                    fields: fields
+                    fields: [("job", row.fields[...])]
                 )
                 dead.append((row.id, letter))
-            }
-            guard let text = row.fields else {
-                setAside("job: is larger than 4 MB, so its fields were not kept", [])
-                continue
-            }
-            do throws(JSONFault) {
-                let job = try JSONParser.parse(text)
-                jobs.append((row.id, self.job(job, id: id, entry: "\(milliseconds)-\(row.id)")))
-            } catch {
-                setAside("job: is \(error)", [("job", text[...])])
             }
         }
         return (jobs, dead)
@@ -297,7 +258,7 @@ package struct OutboxRelay: Service {
 }
 
 /// The rows that masters of a cluster did not take in this round, for which the next one starts
-/// over, and those that PostgreSQL cannot read.
+/// over.
 private struct WaitingRows {
     /// With as many, the round ends, because each batch reads past them.
     private static let most = 10_000

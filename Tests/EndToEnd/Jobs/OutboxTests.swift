@@ -81,6 +81,13 @@ struct OutboxTests {
                     try await database.pool.query(Self.insert, .jsonb(Array(text.utf8)))
                 }
             }
+            // A plain INSERT bypasses the function.
+            for data in ["[\(digits)]", "\"\(String(repeating: "x", count: 3_000_000))\""] {
+                await #expect(throws: PostgresError.self) {
+                    try await database.pool.query(
+                        "INSERT INTO carillon.outbox (fields) VALUES ($1)", .jsonb(Array("{\"data\":\(data)}".utf8)))
+                }
+            }
             let count = try await database.pool.query("SELECT count(*) FROM carillon.outbox")
             #expect(try count.first?.int8(0) == 0)
         }

@@ -241,10 +241,7 @@ package struct PostgresTransaction: Sendable {
 
     /// Runs statements in one round trip.
     @discardableResult
-    package func run(
-        _ statements: [PostgresStatement],
-        timeout: Duration? = nil
-    ) async throws(PostgresError) -> [PostgresResult] {
-        try await self.pool.submit(statements, lease: .held(self.key, release: false), timeout: timeout)
+    package func run(_ statements: [PostgresStatement]) async throws(PostgresError) -> [PostgresResult] {
+        try await self.pool.submit(statements, lease: .held(self.key, release: false), timeout: nil)
     }
 }

@@ -9,8 +9,8 @@ package struct OutboxStore: Sendable {
     /// A job as it was enqueued.
     package struct Row: Sendable {
         package let id: Int64
-        /// A JSON object; nil if its text is larger than 4 MB.
-        package let fields: [UInt8]?
+        /// A JSON object.
+        package let fields: [UInt8]
         package let at: Timestamp
     }
 
@@ -40,32 +40,12 @@ package struct OutboxStore: Sendable {
         }
     }
 
-    /// PostgreSQL could not build the text of a row, or took too long for those of all.
-    ///
-    /// A short `jsonb` may have a long text: `1e131071` is a number of 131,072 digits.
-    package struct Unreadable: Error, CustomStringConvertible {
-        fileprivate let error: PostgresError
-        /// The id of the row, if it was read alone.
-        package fileprivate(set) var row: Int64?
-
-        fileprivate init?(_ error: PostgresError) {
-            let state = error.sqlState ?? ""
-            guard ["22", "53", "54"].contains(state.prefix(2)) || state == "57014" else { return nil }
-            self.error = error
-        }
-
-        package var description: String { "\(self.error)" }
-    }
-
     /// The number up to which rows are counted.
     static let mostCounted = 10_000
-    /// The most bytes of a row's text, more than a valid job has; and about the most to read
-    /// together.
+    /// The bytes of texts at which a read ends.
     private static let mostBytes: Int64 = 4 * 1024 * 1024
     /// The advisory lock of the relay that moves rows: "outbox" in ASCII.
     private static let lock: Int64 = 0x6F75_7462_6F78
-    /// The time limit of reading a single row.
-    private static let patience: Duration = .seconds(60)
     private static let identity = "SELECT id::text FROM carillon.outbox_database"
 
     /// A pool of the relay's own: a batch keeps its connection until Redis has the jobs.
@@ -94,76 +74,34 @@ package struct OutboxStore: Sendable {
     /// longer than ``idleLimit``, loses it. If `body` throws, the rows stay.
     ///
     /// - Parameters:
-    ///   - limit: the most rows. A single row has more time, and no fields if PostgreSQL refuses
-    ///     to build its text.
+    ///   - limit: the most rows; fewer are read if they are large.
     ///   - held: the rows to skip; nil for none. Every row before one that is not skipped is
     ///     inspected.
     ///   - waiting: the ids of further rows to skip.
     ///   - body: gets the database's identity and the rows in order of id; returns the ids of those
     ///     that Redis has.
     /// - Returns: the number of rows moved; nil if there are none or another relay moves them.
-    /// - Throws: ``Unreadable`` if `limit` must be smaller, or the single row that it names must be
-    ///   skipped for now.
     package func move(
         limit: Int,
         leaving held: Held? = nil,
         skipping waiting: [Int64] = [],
         _ body: (_ database: String, _ rows: [Row]) async throws -> [Int64]
     ) async throws -> Int? {
-        let rows = Self.oldest(limit: limit, leaving: held, skipping: waiting)
-        guard limit == 1 else { return try await self.move(Self.texts(of: rows), body) }
-        // Only the row with this id, so that no other row loses its fields.
-        let oldest = try await self.pool.query(PostgresStatement("SELECT id FROM (\(rows.sql)) o", rows.parameters))
-        guard let id = try oldest.first?.int8(0) else { return nil }
-        let row = PostgresStatement(
-            "SELECT id, fields, at FROM carillon.outbox WHERE id = $1", [.int8(id), .int8(Self.mostBytes)])
-        do {
-            return try await self.move(Self.texts(of: row), timeout: Self.patience, body)
-        } catch let unreadable as Unreadable {
-            guard unreadable.error.isRefusal else {
-                var failure = unreadable
-                failure.row = id
-                throw failure
-            }
-            return try await self.move(
-                PostgresStatement("SELECT id, NULL::text, at FROM carillon.outbox WHERE id = $1", [.int8(id)]), body)
-        }
-    }
-
-    /// - Parameter timeout: the time limit of reading; nil means the configuration's.
-    private func move(
-        _ read: PostgresStatement,
-        timeout: Duration? = nil,
-        _ body: (_ database: String, _ rows: [Row]) async throws -> [Int64]
-    ) async throws -> Int? {
         try await self.pool.transaction { transaction in
-            var settings = [
+            let locked = try await transaction.run([
                 PostgresStatement(
                     "SELECT set_config('idle_in_transaction_session_timeout', $1, true)",
-                    [.text("\(self.idleLimit.inMilliseconds)ms")])
-            ]
-            if let timeout {
-                // A little shorter, so that the server cancels the read before the pool gives up.
-                settings.append(
-                    PostgresStatement(
-                        "SELECT set_config('statement_timeout', $1, true)",
-                        [.text("\(timeout.inMilliseconds * 9 / 10)ms")]))
-            }
-            let locked = try await transaction.run(
-                settings + [PostgresStatement("SELECT pg_try_advisory_xact_lock($1)", [.int8(Self.lock)])])
+                    [.text("\(self.idleLimit.inMilliseconds)ms")]),
+                PostgresStatement("SELECT pg_try_advisory_xact_lock($1)", [.int8(Self.lock)]),
+            ])
             guard let isMine = try locked.last?.first?.bool(0), isMine else { return nil }
-            let results: [PostgresResult]
-            do throws(PostgresError) {
-                // After the lock's statement, so that it sees the deletions of the previous holder.
-                results = try await transaction.run([PostgresStatement(Self.identity), read], timeout: timeout)
-            } catch {
-                if let unreadable = Unreadable(error) { throw unreadable }
-                throw error
-            }
+            // After the lock's statement, so that it sees the deletions of the previous holder.
+            let results = try await transaction.run([
+                PostgresStatement(Self.identity), Self.oldest(limit: limit, leaving: held, skipping: waiting),
+            ])
             guard let database = try results[0].first?.text(0) else { return nil }
             let rows = try results[1].map { (row) throws(PostgresError) -> Row in
-                let fields = try row.withBytes(1) { bytes in bytes.map { Array($0) } }
-                return Row(id: try row.int8(0), fields: fields, at: try row.timestamp(2))
+                Row(id: try row.int8(0), fields: try row.optionalJSON(1) ?? [], at: try row.timestamp(2))
             }
             guard !rows.isEmpty else { return nil }
             let moved = try await body(database, rows)
@@ -174,9 +112,9 @@ package struct OutboxStore: Sendable {
         }
     }
 
-    /// The oldest rows, however large.
+    /// Reads the oldest rows; fewer than `limit` if they are large.
     ///
-    /// $1: their number, $2: ``mostBytes``.
+    /// $1: `limit`, $2: ``mostBytes``, which the last row may exceed.
     private static func oldest(limit: Int, leaving held: Held?, skipping waiting: [Int64]) -> PostgresStatement {
         var conditions: [String] = []
         var parameters: [PostgresValue] = [.int4(clamping: limit), .int8(Self.mostBytes)]
@@ -194,24 +132,13 @@ package struct OutboxStore: Sendable {
         }
         let condition = conditions.isEmpty ? "" : "WHERE " + conditions.joined(separator: " AND ")
         return PostgresStatement(
-            "SELECT id, fields, at FROM carillon.outbox \(condition) ORDER BY id LIMIT $1", parameters)
-    }
-
-    /// Reads the texts of `rows`, up to ``mostBytes``.
-    ///
-    /// Measures texts, because `pg_column_size` is that of compressed bytes and binary numbers.
-    /// OFFSET 0 keeps PostgreSQL from building each text several times.
-    ///
-    /// - Parameter rows: selects id, fields and at; its $2 is ``mostBytes``.
-    private static func texts(of rows: PostgresStatement) -> PostgresStatement {
-        PostgresStatement(
             """
-            SELECT id, CASE WHEN octet_length(body) <= $2 THEN body END, at FROM (
-                SELECT t.*, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
-                FROM (SELECT id, fields::text AS body, at FROM (\(rows.sql)) o OFFSET 0) t
+            SELECT id, fields, at FROM (
+                SELECT o.*, sum(bytes) OVER (ORDER BY id) - bytes AS before
+                FROM (SELECT id, fields, at, bytes FROM carillon.outbox \(condition) ORDER BY id LIMIT $1) o
             ) sized WHERE before < $2 ORDER BY id
             """,
-            rows.parameters
+            parameters
         )
     }
 
