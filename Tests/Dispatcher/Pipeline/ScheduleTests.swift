@@ -148,19 +148,21 @@ struct ScheduledJobTests {
         }
     }
 
-    @Test("the end of a snooze is not the job with the id `snooze`, which was cancelled")
+    @Test("a notification that was snoozed after its job was cancelled comes back")
     func snoozed() async throws {
         try await TestDispatcher.with { dispatcher, database in
             var schedule = Schedule(
                 id: NotificationID(high: 1, low: 1),
                 fields: [("user", Array("ada".utf8)), ("type", Array("news".utf8)), ("title", Array("Again".utf8))],
                 dueAt: TestDispatcher.now, createdAt: TestDispatcher.now - .seconds(60))
-            schedule.source = "snooze"
+            schedule.source = "snooze//j"
+            for id in ["snooze", "j"] {
+                try await dispatcher.database.cancellations.record(.init(org: "", id: id), at: TestDispatcher.now)
+            }
             _ = try await dispatcher.database.schedules.add([schedule])
-            try await dispatcher.database.cancellations.record(.init(org: "", id: "snooze"), at: TestDispatcher.now)
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
             let rows = try await database.pool.query(
-                "SELECT status <> 'cancelled' AND job_entry LIKE 'schedules/%' FROM carillon.notifications")
+                "SELECT status <> 'cancelled' AND job_entry = 'snooze//j' FROM carillon.notifications")
             #expect(try rows.map { try $0.bool(0) } == [true])
         }
     }

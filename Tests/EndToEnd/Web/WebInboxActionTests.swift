@@ -44,6 +44,13 @@ struct WebInboxActionTests {
                 try await ada.waitForCount(3)
             }
             #expect(try await stack.query("SELECT FROM carillon.schedules").isEmpty)
+            let expanded = try await browser.run(
+                """
+                const buttons = [...\(InboxPage.root).querySelectorAll('[data-part=more]')];
+                for (const button of buttons.slice(0, 2)) button.click();
+                return buttons.map((one) => one.ariaExpanded);
+                """)
+            #expect(expanded.strings == ["false", "true", "false"], "only one menu is open")
             #expect(try await page.complaints() == [])
         }
     }
@@ -86,6 +93,7 @@ struct WebInboxActionTests {
             try await browser.wait(for: "the archive is empty on a phone too", InboxPage.part(".state.emptyArchive"))
             try await eventually("the server has deleted it again") { try await archived() == 0 }
             try await browser.click(InboxPage.part(".list-menu"))
+            try await browser.wait(for: "the menu is open", "\(InboxPage.part(".menu")).matches(':popover-open')")
             let entries = try await browser.run(
                 "return [...\(InboxPage.part(".menu")).children].map((one) => one.dataset.entry)")
             #expect(entries.strings == ["archive"], "the archive's menu offers nothing about the inbox")
@@ -400,6 +408,37 @@ struct WebInboxActionTests {
                 try await browser.wait(for: "the settings are there", InboxPage.part(".side .card-browser"))
                 let second = try await browser.run(logout)
                 #expect(second == .string("off"))
+            }
+        }
+    }
+
+    @Test("menus load at the first click; if that fails, a toast says so and the next click tries again")
+    func lostMenus() async throws {
+        let host = try FreePort.next()
+        try await Stack.withBrowser(
+            environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"], startsDispatcher: false
+        ) { _, gateway, browser in
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let html = """
+                <!DOCTYPE html><html lang="en"><head><title>Shop</title>
+                <script type="importmap">{"imports": {"\(url)/web/menu.js": "\(url)/web/lost.js"}}</script>
+                <script type="module" src="\(url)/carillon.js"></script></head><body>
+                <carillon-inbox view="page" token="\(Stack.token(user: "ada"))"></carillon-inbox>
+                </body></html>
+                """
+            try await HTTPStub.with(HTTPStub.Answer(body: html, type: "text/html"), port: host) { stub in
+                try await browser.open(stub.url)
+                try await InboxPage(browser, gateway).waitUntilOnline()
+                let (button, menu) = (InboxPage.part(".list-menu"), InboxPage.part(".menu"))
+                try await browser.click(button)
+                let toast = InboxPage.part(".toast")
+                try await browser.wait(
+                    for: "a toast says so", "\(toast).textContent === 'That did not work.' && !\(menu)")
+                try await browser.click(button)
+                try await browser.wait(for: "the menu is open", "\(menu).matches(':popover-open')")
+                try await browser.wait(for: "it has its styles", "getComputedStyle(\(menu)).borderRadius === '12px'")
+                try await browser.click("\(menu).querySelector('[data-entry=archive]')")
+                try await browser.wait(for: "the archive is there", InboxPage.part(".state.emptyArchive"))
             }
         }
     }

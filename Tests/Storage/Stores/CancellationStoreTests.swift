@@ -225,6 +225,83 @@ struct CancellationStoreTests {
         }
     }
 
+    @Test("counts a notification whose mail the audit no longer has as mailed, if there was an address")
+    func mailedLongAgo() async throws {
+        try await Samples.withStores { database in
+            let users = ["mailed", "nowhere", "waiting", "recent"]
+            let batch = users.enumerated().map { number, user in
+                Samples.notification(number, user: user, job: "j") { $0.channels = [.inApp, .email] }
+            }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            try await database.notifications.mark(batch.map { ($0.user, $0.id, .sent, "offline", "inbox") })
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.user_settings (user_id, email)
+                VALUES ('mailed', 'm@host'), ('waiting', 'w@host'), ('recent', 'r@host')
+                """)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                VALUES ('waiting', $1, 'email', $2)
+                """,
+                .id(batch[2].id), .timestamp(Self.later + .seconds(86_400)))
+            try await database.pool.query(
+                """
+                CREATE TABLE carillon.delivery_attempts_20200101 PARTITION OF carillon.delivery_attempts
+                FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')
+                """)
+            try await database.pool.query(
+                """
+                UPDATE carillon.notifications SET stored_at = '2020-01-01 12:00Z', created_at = '2020-01-01 12:00Z'
+                WHERE user_id <> 'recent'
+                """)
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind,
+                    attempt, outcome)
+                VALUES ('2020-01-01 12:01Z', 'mailed', $1, $2, 'email', 'email', 1, 'accepted')
+                """,
+                .id(batch[0].id), .id(Device.emailAddress))
+            // As by a clock that was wrong.
+            try await database.pool.query("UPDATE carillon.sweep SET audited_from = now() + interval '1 year'")
+            let firstKept = try await database.notifications.clock() - .seconds(90 * 86_400)
+            let dropped = try await database.retention.dropAttemptPart(firstKept: firstKept)
+            #expect(dropped == "delivery_attempts_20200101")
+            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let withdrawn = try await database.cancellations.cancel(keys, at: Self.later)
+            #expect(Set(withdrawn.map(\.user)) == ["nowhere", "waiting", "recent"])
+            let tally = try await database.cancellations.tally(.init(org: "", id: "j"), countsOpen: true)
+            #expect(tally.counts == [.sent: 1, .cancelled: 3] && tally.open.isEmpty)
+            // The recent one's mail may still go out.
+            #expect(tally.inFlight == 1)
+        }
+    }
+
+    @Test("ends the snoozes of a cancelled notification's job, also of one that came back, and no others")
+    func snoozed() async throws {
+        try await Samples.withStores { database in
+            let first = Samples.notification(1, user: "a", job: "j")
+            let again = Samples.notification(2, user: "a", job: "\(ScheduleStore.snoozePrefix(of: first.id))1") {
+                $0.jobEntry = ScheduleStore.snoozeSource(of: first)
+            }
+            let other = Samples.notification(3, user: "a", job: "other")
+            _ = try await database.notifications.store([first, again, other], areRepeats: false)
+            let schedules = [again, other].enumerated().map { number, notification in
+                var schedule = Schedule(
+                    id: NotificationID(high: 1, low: UInt64(number)), fields: [], dueAt: Self.later,
+                    createdAt: Samples.start)
+                schedule.jobID = "\(ScheduleStore.snoozePrefix(of: notification.id))2"
+                schedule.user = "a"
+                schedule.source = ScheduleStore.snoozeSource(of: notification)
+                return schedule
+            }
+            _ = try await database.schedules.add(schedules)
+            _ = try await database.cancellations.cancel([("a", first.id)], at: Self.later)
+            let left = try await database.pool.query("SELECT source FROM carillon.schedules").texts()
+            #expect(left == ["snooze//other"])
+        }
+    }
+
     @Test("counts a queued notification as in flight until each of its devices is settled")
     func settling() async throws {
         try await Samples.withStores { database in

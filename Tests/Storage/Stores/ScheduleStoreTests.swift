@@ -644,6 +644,41 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("removes a cancelled job's snoozes, once or again, although retention has removed its notification")
+    func snoozedLongAgo() async throws {
+        try await Samples.withStores { database in
+            let now = try await database.notifications.clock()
+            let first = Samples.notification(1, user: "ada", job: "j") { $0.org = "org" }
+            _ = try await database.notifications.store([first], areRepeats: false)
+            let again = Samples.notification(2, user: "ada", job: "\(ScheduleStore.snoozePrefix(of: first.id))1") {
+                $0.org = "org"
+                $0.jobEntry = ScheduleStore.snoozeSource(of: first)
+            }
+            let entry = Samples.notification(3, user: "ada") { $0.org = "org" }
+            let other = Samples.notification(4, user: "ada", job: "j") { $0.org = "other" }
+            let schedules = [first, again, entry, other].enumerated().map { number, notification in
+                let job = "\(ScheduleStore.snoozePrefix(of: notification.id))2"
+                return Self.schedule(number, due: .seconds(60 * 86_400), job: job) {
+                    $0.org = notification.org
+                    $0.user = "ada"
+                    $0.source = ScheduleStore.snoozeSource(of: notification)
+                }
+            }
+            _ = try await database.schedules.add(schedules)
+            _ = try await InboxStore(database).delete(user: "ada", id: first.id, at: now)
+            let later = now + .seconds(31 * 86_400)
+            #expect(try await database.retention.removeTombstones(deletedBefore: later, limit: 10) == 1)
+            func left() async throws -> [NotificationID] {
+                try await database.schedules.page(after: nil, org: nil, limit: 10).map(\.id)
+            }
+            try await database.schedules.cancelJob(.init(org: "org", id: "j"), at: later, limit: 2)
+            #expect(try await left() == schedules[2...].map(\.id))
+            let name = CancellationStore.Name(org: "org", id: entry.jobEntry, entries: [entry.jobEntry])
+            try await database.schedules.cancelJob(name, at: later)
+            #expect(try await left() == [schedules[3].id])
+        }
+    }
+
     @Test("removes an erased user from schedules behind thousands of others")
     func erasureInPages() async throws {
         try await Samples.withStores { database in

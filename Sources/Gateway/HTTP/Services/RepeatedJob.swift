@@ -33,7 +33,7 @@ enum RepeatedJob {
         var schedule = Schedule(
             id: NotificationID(origin: origin, user: notification.user), fields: fields, dueAt: until, createdAt: now)
         // Not `api`, so that it does not count towards its organisation's limit of schedules.
-        schedule.source = "snooze"
+        schedule.source = ScheduleStore.snoozeSource(of: notification)
         schedule.org = notification.org
         schedule.jobID = jobID
         schedule.user = notification.user

@@ -53,7 +53,7 @@ package struct DispatcherSettings: Sendable {
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
         self.providerCalls = reader.integer("PROVIDER_CALLS", default: 512, in: 8...4_096)
         self.publicURL = CommonSettings.publicURL(reader)
-        self.linkSecret = reader.text("AUTH_JWT_SECRET")
+        self.linkSecret = reader.secret("AUTH_JWT_SECRET")
         self.overflowBacklog = reader.limit("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
         self.overflowShare = reader.integer("OVERFLOW_SHARE", default: 1_000, in: 1...1_000_000)
         self.retention = RetentionSettings(reader)
@@ -75,8 +75,9 @@ package struct RetentionSettings: Sendable {
 
     /// Reads the variables; records faults in `reader`.
     init(_ reader: SettingsReader) {
-        // A statement locks a partition and an index for each day.
-        self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 1...400)
+        // A statement locks a partition and an index for each day. When Redis has lost its data,
+        // pushes of the last seven days that have no attempt may go out again.
+        self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 8...400)
         self.inbox = reader.integer("INBOX_DAYS", default: 90, in: 1...3_650)
         self.tombstones = reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650)
         self.devices = reader.integer("DEVICE_DAYS", default: 90, in: 1...3_650)

@@ -412,7 +412,7 @@ enum CancellationSQL {
         (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
                 OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
                 OR n.status IN ('failed', 'expired') AND n.version > 0 AND n.deleted_at IS NULL)
-                AND NOT \(Self.wasMailed)
+                AND NOT \(Self.countsAsMailed)
             OR n.status = 'failed' AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
                     AND NOT EXISTS (
@@ -424,7 +424,17 @@ enum CancellationSQL {
     /// got its mail.
     private static let isReached = """
         (n.status IN ('failed', 'expired')
-            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.wasMailed)))
+            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.countsAsMailed)))
+        """
+
+    /// Whether its mail was accepted, or may have been by an attempt that the audit no longer has.
+    private static let countsAsMailed = """
+        (\(Self.wasMailed)
+            OR (n.channels & \(Channels.email.rawValue)) <> 0
+                AND n.stored_at < (SELECT w.audited_from FROM carillon.sweep w)
+                AND EXISTS (
+                    SELECT FROM carillon.user_settings s WHERE s.user_id = n.user_id AND s.email IS NOT NULL)
+                AND NOT \(DeliverySQL.waitsForMail))
         """
 
     /// Whether the relay accepted its mail, which the status of an inbox row does not show.
@@ -481,8 +491,9 @@ enum CancellationSQL {
     /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
     /// a retry may have arrived; `in_flight` is set until its deliveries settle. One that expired
     /// before anything was enqueued has none. One that has reached a device loses its waiting mail,
-    /// which may be due when the cancellation is forgotten. No snoozed one comes back. Rows: the
-    /// label's columns; for listed ones version and unread count.
+    /// which may be due when the cancellation is forgotten. No snoozed one comes back, nor one that
+    /// came back and was snoozed again. Rows: the label's columns; for listed ones version and
+    /// unread count.
     static let cancel = Self.cancellation(and: "")
 
     /// The same, and records the progress of a broadcast.
@@ -516,7 +527,10 @@ enum CancellationSQL {
         ),
         unsnoozed AS (
             DELETE FROM carillon.schedules s USING unnest($1, $2) AS k (user_id, id)
-            WHERE s.user_id = ANY (ARRAY[k.user_id]) AND \(ScheduleSQL.isSnooze(of: "k.id"))
+            JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
+            WHERE s.user_id = ANY (ARRAY[k.user_id]) AND (\(ScheduleSQL.isSnooze(of: "k.id"))
+                OR s.org_id = n.org_id
+                    AND s.source = '\(ScheduleStore.snoozeOrigin)' || coalesce(n.job_id, n.job_entry))
         ),
         unmailed AS (
             DELETE FROM carillon.follow_ups f USING unnest($1, $2) AS k (user_id, id)

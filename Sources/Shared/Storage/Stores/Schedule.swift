@@ -27,6 +27,8 @@ package struct Schedule: Sendable {
     /// The user, if the job is for one alone; not stored if the job excepts others.
     package var user: String?
     /// The entry that it came from; without one, a word such as ``api``, which has no slash.
+    ///
+    /// A snooze has ``ScheduleStore/snoozeSource(of:)``.
     package var source = Schedule.api
     package var lane = Lane.normal
     /// The job's fields except those about the schedule.

@@ -423,7 +423,8 @@ extension ScheduleStore {
         }
     }
 
-    /// Makes the waiting rows of a cancelled job due now, to be stored as cancelled.
+    /// Makes the waiting rows of a cancelled job due now, to be stored as cancelled, and removes
+    /// those that would bring its snoozed notifications back.
     ///
     /// Call it after the cancellation is recorded.
     ///
@@ -443,6 +444,7 @@ extension ScheduleStore {
                 last = try row.text(1)
             }
         }
+        try await self.removeSnoozes(of: name, limit: limit)
     }
 
     /// Removes a user from schedules for several users; those for the user alone are found by the

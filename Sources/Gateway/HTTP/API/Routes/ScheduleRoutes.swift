@@ -133,7 +133,7 @@ extension Schema {
             "job_id": .string.orNull("The job's own id; null for one that recurs."),
             "type": .string.orNull,
             "lane": .lane,
-            "source": .string("The entry of the job, or `api`."),
+            "source": .string("The entry of the job; `api`; or `snooze//` and the job of a snoozed notification."),
             "state": .choice("waiting", "failed"),
             "state_reason": .string.orNull,
             "cron": .string.orNull,

@@ -178,7 +178,9 @@ CREATE TABLE carillon.sweep (
     -- No row stored before this is without an owner.
     swept_until timestamptz NOT NULL,
     -- No listed row stored before this is too old for its inbox.
-    retained_from timestamptz NOT NULL DEFAULT '-infinity'
+    retained_from timestamptz NOT NULL DEFAULT '-infinity',
+    -- The audit may lack attempts from before this.
+    audited_from timestamptz NOT NULL DEFAULT '-infinity'
 );
 INSERT INTO carillon.sweep (swept_until) VALUES (now());
 
@@ -353,11 +355,13 @@ END $$;
 
 -- Drops the oldest partition that ends before `first_kept`, or else empties the default partition
 -- if all of it is older. Returns the name; null if none is left. Waits one second for readers.
+-- `sweep` notes from when the audit is complete.
 CREATE FUNCTION carillon.drop_attempt_part(first_kept date) RETURNS text
 LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
 DECLARE
     part text;
     newest timestamptz;
+    complete_from timestamptz := first_kept::timestamp AT TIME ZONE 'UTC';
 BEGIN
     SELECT c.relname INTO part
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -365,11 +369,17 @@ BEGIN
         AND c.relname < 'delivery_attempts_' || to_char(first_kept, 'YYYYMMDD')
     ORDER BY c.relname LIMIT 1;
     IF part IS NOT NULL THEN
+        complete_from := (to_date(right(part, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC';
+    END IF;
+    -- A wrong clock has set one in the future.
+    UPDATE carillon.sweep SET audited_from = complete_from
+    WHERE audited_from < complete_from OR audited_from > now();
+    IF part IS NOT NULL THEN
         EXECUTE format('DROP TABLE carillon.%I', part);
         RETURN part;
     END IF;
     SELECT max(at) INTO newest FROM carillon.delivery_attempts_default;
-    IF newest < first_kept::timestamp AT TIME ZONE 'UTC' THEN
+    IF newest < complete_from THEN
         TRUNCATE carillon.delivery_attempts_default;
         RETURN 'delivery_attempts_default';
     END IF;
@@ -418,7 +428,7 @@ CREATE TABLE carillon.schedules (
     part text NOT NULL,
     -- Null for a job with several recipients or exceptions, and for a page of a broadcast.
     user_id text COLLATE "C",
-    -- The job's entry, or `api`.
+    -- The job's entry; `api`; or `snooze//` and the job whose notification a snooze brings back.
     source text NOT NULL,
     lane smallint NOT NULL,
     -- The job's fields, [[name, value], …].
@@ -455,6 +465,8 @@ CREATE INDEX schedules_user ON carillon.schedules (user_id) WHERE user_id IS NOT
 CREATE INDEX schedules_shared ON carillon.schedules (id) WHERE user_id IS NULL;
 CREATE INDEX schedules_zone ON carillon.schedules (id) WHERE zone IS NOT NULL;
 CREATE INDEX schedules_api ON carillon.schedules (org_id) WHERE source = 'api';
+-- A cancelled job ends the snoozes of its notifications, whose rows may be gone.
+CREATE INDEX schedules_snoozed ON carillon.schedules (org_id, source) WHERE source LIKE 'snooze//%';
 
 -- The version of the time zone data behind every `due_at`.
 CREATE TABLE carillon.zone_data (
