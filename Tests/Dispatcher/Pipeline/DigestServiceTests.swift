@@ -183,14 +183,16 @@ struct DigestServiceTests {
         }
     }
 
-    @Test("windows that outlast the time limit together are flushed one by one")
-    func oneByOne() async throws {
+    @Test(
+        "windows that outlast the time limit together are flushed one by one; one that does so alone holds up none",
+        arguments: [["ada", "bob"], ["bob", "ada"]])
+    func oneByOne(users: [String]) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let keys = Keyspace(prefix: prefix)
                 let types = [NotificationType(name: "news")]
                 let digests = Database(database.pool).digests
-                for (number, user) in ["ada", "bob"].enumerated() {
+                for (number, user) in users.enumerated() {
                     let item = DigestStore.Item(
                         notification: TestDispatcher.notification(UInt64(number), of: user),
                         key: "thread", rule: DigestRule(window: .seconds(60)))
@@ -208,7 +210,7 @@ struct DigestServiceTests {
                 let hasty = try TestDispatcher.make(pool, redis, keys, types: types)
                 hasty.leaseClock.renewed(at: .now)
                 try await database.pool.transaction { transaction in
-                    // As if Bob's window, the later one, took very long.
+                    // As if Bob's window took very long.
                     try await transaction.query("SELECT FROM carillon.digest_items WHERE user_id = 'bob' FOR UPDATE")
                     let run = Task { try await DigestService(dispatcher: hasty).run() }
                     defer { run.cancel() }
@@ -220,7 +222,9 @@ struct DigestServiceTests {
                     run.cancel()
                     _ = await run.result
                 }
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, types: types)
+                // Once the time is over for which his window is put off.
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, types: types, now: { TestDispatcher.now + .seconds(600) })
                 dispatcher.leaseClock.renewed(at: .now)
                 _ = try await DigestService(dispatcher: dispatcher).flush()
                 #expect(try await sent() == ["ada", "bob"])

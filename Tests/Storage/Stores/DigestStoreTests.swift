@@ -306,6 +306,36 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("compares items with the newest 10,000 notifications of their user")
+    func newest() async throws {
+        try await Samples.withStores { database in
+            let store = database.digests
+            func about(_ number: Int) -> Notification {
+                Samples.notification(number, user: "a") {
+                    $0.entityType = "task"
+                    $0.entityID = "t\(number % 10)"
+                }
+            }
+            let items = [1, 2, 3].map { DigestStore.Item(notification: about($0), key: "k", rule: Self.rule(0)) }
+            _ = try await store.gather(items, now: Self.now)
+            let seen = [11, 12].map { about($0) }
+            _ = try await database.notifications.store(seen, areRepeats: false)
+            _ = try await InboxStore(database).markRead(
+                user: "a", ids: seen.map(\.id), at: Self.now + .seconds(5))
+            // So that the second of the two is one of the newest, and the first is not.
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                    lane, channels, title, body, status, created_at)
+                SELECT 'a', ('ffffffff-ffff-8fff-8fff-' || lpad(to_hex(n), 12, '0'))::uuid, 0, 'x', '', 'news', 'info',
+                    'in_app', 'normal', 1, '', '', 'sent', now()
+                FROM generate_series(1, 9999) n
+                """)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.first?.first.map(\.title) == ["n1", "n3"])
+        }
+    }
+
     @Test("keeps items that came after their user's change by a gateway whose clock is ahead")
     func gatewayAhead() async throws {
         try await Samples.withStores { database in

@@ -15,6 +15,8 @@ import Storage
 package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
+    /// How long a window is put off that outlasts the time limit alone, such as for a lock.
+    private static let setback: Duration = .seconds(600)
     private static let batchSize = 128
     private static let eventsAtOnce = 1_000
 
@@ -25,22 +27,20 @@ package struct DigestService: Service {
     }
 
     package func run() async throws {
-        // Halved while windows outlast the time limit together; none does so alone, as its items
-        // are limited.
+        // Halved while windows outlast the time limit together; one that does so alone is put off.
         var size = Self.batchSize
-        while isRunning {
+        await self.dispatcher.untilShutdown("cannot flush digests; retrying") {
             do {
                 var isFull = false
                 repeat {
                     isFull = try await self.flush(atMost: size) == size
                     size = min(size * 2, Self.batchSize)
                 } while isFull && isRunning
-            } catch {
-                if let error = error as? PostgresError, error.code == .timeout || error.sqlState == "57014" {
-                    size = max(size / 2, 1)
-                }
-                self.dispatcher.logger.warning("cannot flush digests; retrying", metadata: ["error": "\(error)"])
+            } catch let error as PostgresError where error.code == .timeout || error.sqlState == "57014" {
+                size = max(size / 2, 1)
+                throw error
             }
+        } wait: {
             await self.dispatcher.wait(for: self.dispatcher.alarms.digests, atLeast: Self.interval)
         }
     }
@@ -51,7 +51,7 @@ package struct DigestService: Service {
     func flush(atMost limit: Int = Self.batchSize) async throws -> Int {
         let now = self.dispatcher.now()
         let fence = self.dispatcher.fence(for: Self.hold)
-        let due = try await self.dispatcher.database.digests.take(now: now, until: now + Self.hold, limit: limit)
+        let due = try await self.take(now: now, limit: limit)
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
         guard let sent = try await self.send(summaries, now: now, within: fence) else {
@@ -65,6 +65,23 @@ package struct DigestService: Service {
             try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
         }
         return due.count
+    }
+
+    /// Takes windows; puts off a single one that outlasts the time limit, so that it does not hold
+    /// up those behind it.
+    private func take(now: Timestamp, limit: Int) async throws(PostgresError) -> [DigestStore.Due] {
+        let store = self.dispatcher.database.digests
+        do throws(PostgresError) {
+            return try await store.take(now: now, until: now + Self.hold, limit: limit)
+        } catch {
+            guard limit == 1, error.code == .timeout || error.sqlState == "57014" else { throw error }
+            if let window = try await store.putOff(now: now, until: now + Self.setback) {
+                self.dispatcher.logger.warning(
+                    "a digest outlasts the time limit; retrying in ten minutes",
+                    metadata: ["digest.id": "\(window)", "error": "\(error)"])
+            }
+            throw error
+        }
     }
 
     /// Stores and routes summaries like any other notifications, by current preferences.

@@ -108,6 +108,8 @@ package struct DigestStore: Sendable {
 
     /// The number of items that a summary lists.
     static let mostLines = 10
+    /// The newest notifications of a user that are compared with the items of a window.
+    fileprivate static let mostNotifications = 10_000
 
     let pool: PostgresPool
 
@@ -177,6 +179,13 @@ package struct DigestStore: Sendable {
             throw PostgresError(.decoding, "taking digests returned no result")
         }
         return try result.map { (row) throws(PostgresError) in try Self.due(row) }
+    }
+
+    /// Puts off the window that ended first, if it is still due.
+    ///
+    /// - Returns: its id; nil if another dispatcher has taken it.
+    package func putOff(now: Timestamp, until: Timestamp) async throws(PostgresError) -> NotificationID? {
+        try await self.pool.query(DigestSQL.putOff, .timestamp(now), .timestamp(until)).first?.id(0)
     }
 
     /// A page of held items, by window and item, without single ones.
@@ -422,6 +431,17 @@ enum DigestSQL {
         )
         """
 
+    /// The window takes no more items, because its time is over.
+    ///
+    /// $1: now, $2: next due time.
+    static let putOff = """
+        UPDATE carillon.digests d
+        SET state = CASE d.state WHEN 'open' THEN 'closing' ELSE d.state END, due_at = $2
+        WHERE d.id = (SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT 1)
+            AND d.due_at <= $1
+        RETURNING d.id
+        """
+
     /// Whether a user deleted the notification `n` by $1.
     ///
     /// Cancellations, replacements and retention delete without the user.
@@ -439,9 +459,9 @@ enum DigestSQL {
     ///
     /// Stores the fates of items when their window is first taken, and only reads them when it is
     /// taken again: its summary may be stored already. Items of a window are ordered by id. The
-    /// users' notifications are read once and compared with the items by sorting, because a lookup
-    /// for each item would be quadratic. `IS TRUE` keeps a set of entities from becoming a join,
-    /// which would be quadratic too.
+    /// newest notifications of each user are read once and compared with the items by sorting,
+    /// because a lookup for each item would be quadratic. `IS TRUE` keeps a set of entities from
+    /// becoming a join, which would be quadratic too.
     ///
     /// A snooze deletes a notification, but its user has not finished with it: a schedule brings it
     /// back, or already has, as a notification whose job id names it.
@@ -469,7 +489,11 @@ enum DigestSQL {
                 )) AS read_at,
                 CASE WHEN \(Self.isDeletedByUser) THEN n.deleted_at END AS deleted_at
             FROM (SELECT DISTINCT h.user_id FROM held h WHERE h.entity_id IS NOT NULL) u
-            JOIN carillon.notifications n ON n.user_id = ANY (ARRAY[u.user_id]) AND n.entity_id IS NOT NULL
+            CROSS JOIN LATERAL (
+                SELECT x.* FROM carillon.notifications x WHERE x.user_id = u.user_id
+                ORDER BY x.id DESC LIMIT \(DigestStore.mostNotifications)
+            ) n
+            WHERE n.entity_id IS NOT NULL
                 AND ((n.user_id, n.entity_id) IN (SELECT h.user_id, h.entity_id FROM held h)) IS TRUE
         ),
         snoozed AS MATERIALIZED (
