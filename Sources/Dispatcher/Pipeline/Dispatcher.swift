@@ -283,6 +283,32 @@ package struct Dispatcher: Sendable {
             attempt += 1
         }
     }
+
+    /// Repeats `work`, and `wait` after each round, until a shutdown or a cancellation.
+    ///
+    /// - Parameters:
+    ///   - failure: the warning about the first of several failed rounds.
+    ///   - metadata: facts of the warning besides the error.
+    func untilShutdown(
+        _ failure: Logger.Message,
+        metadata: Logger.Metadata = [:],
+        _ work: () async throws -> Void,
+        wait: () async -> Void
+    ) async {
+        var isFailing = false
+        while isRunning {
+            do {
+                try await work()
+                isFailing = false
+            } catch {
+                if !isFailing {
+                    self.logger.warning(failure, metadata: metadata.merging(["error": "\(error)"]) { $1 })
+                }
+                isFailing = true
+            }
+            await wait()
+        }
+    }
 }
 
 /// Lifecycle events for upstream apps.

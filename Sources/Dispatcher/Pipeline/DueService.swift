@@ -25,18 +25,9 @@ package struct DueService: Service {
     }
 
     package func run() async throws {
-        var isFailing = false
-        while isRunning {
-            do {
-                self.ring(try await self.dispatcher.database.due.next())
-                isFailing = false
-            } catch {
-                if !isFailing {
-                    self.dispatcher.logger.warning(
-                        "cannot read due times; services poll every 10 s", metadata: ["error": "\(error)"])
-                }
-                isFailing = true
-            }
+        await self.dispatcher.untilShutdown("cannot read due times; services poll every 10 s") {
+            self.ring(try await self.dispatcher.database.due.next())
+        } wait: {
             await self.dispatcher.alarms.due.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }

@@ -221,21 +221,16 @@ package final class LeaseService: Service {
 
     /// Renews until shutdown, which reaches this service after those that were started later.
     package func run() async throws {
-        var isFailing = false
-        while isRunning {
-            // The time until the next renewal; soon after a failure, while the lease still holds.
-            await pause(for: isFailing ? min(Lease.retry, self.lease.renewal) : self.lease.renewal)
-            do {
-                try await self.renew()
-                isFailing = false
-            } catch {
-                if !isFailing {
-                    self.dispatcher.logger.warning(
-                        "cannot renew the lease; retrying; others take over when it expires",
-                        metadata: ["error": "\(error)"])
-                }
-                isFailing = true
-            }
+        var interval = self.lease.renewal
+        // The lease was just taken.
+        await pause(for: interval)
+        await self.dispatcher.untilShutdown("cannot renew the lease; retrying; others take over when it expires") {
+            // Soon after a failure, while the lease still holds.
+            interval = min(Lease.retry, self.lease.renewal)
+            try await self.renew()
+            interval = self.lease.renewal
+        } wait: {
+            await pause(for: interval)
         }
     }
 

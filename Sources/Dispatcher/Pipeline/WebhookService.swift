@@ -56,7 +56,7 @@ package struct WebhookService: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 var round = 0
-                await self.repeatedly("cannot read webhooks; retrying every 2 s") {
+                await self.dispatcher.untilShutdown("cannot read webhooks; retrying every 2 s") {
                     defer { round += 1 }
                     try await self.refresh(isCheck: round % Self.refreshesPerCheck == 0)
                 } wait: {
@@ -65,7 +65,7 @@ package struct WebhookService: Service {
             }
             group.addTask {
                 var interval = Self.idleInterval
-                await self.repeatedly("cannot queue events for webhooks; retrying") {
+                await self.dispatcher.untilShutdown("cannot queue events for webhooks; retrying") {
                     interval = Self.idleInterval
                     while isRunning {
                         let count = try await self.distribute(self.dispatcher.share.parts)
@@ -78,25 +78,6 @@ package struct WebhookService: Service {
                 }
             }
             group.addTask { await self.send() }
-        }
-    }
-
-    /// Repeats work; logs the first of several failures.
-    private func repeatedly(
-        _ fault: String,
-        _ work: () async throws -> Void,
-        wait: () async -> Void
-    ) async {
-        var isFailing = false
-        while isRunning {
-            do {
-                try await work()
-                isFailing = false
-            } catch {
-                if !isFailing { self.dispatcher.logger.warning("\(fault)", metadata: ["error": "\(error)"]) }
-                isFailing = true
-            }
-            await wait()
         }
     }
 
@@ -203,7 +184,7 @@ package struct WebhookService: Service {
         let permits = Permits(Self.inFlight)
         let alarm = self.dispatcher.alarms.webhooks
         await withDiscardingTaskGroup { group in
-            await self.repeatedly("cannot send webhooks; retrying") {
+            await self.dispatcher.untilShutdown("cannot send webhooks; retrying") {
                 do {
                     while isRunning, let next = try await self.queues.nextDue() {
                         let now = self.dispatcher.now()
@@ -445,10 +426,7 @@ struct WebhookEvent {
     static func body(_ events: some Sequence<ArraySlice<UInt8>>) -> [UInt8] {
         var writer = JSONWriter(capacity: 4_096)
         writer.beginObject()
-        writer.key("events")
-        writer.beginArray()
-        for event in events { writer.raw(event) }
-        writer.endArray()
+        writer.array("events", events) { $0.raw($1) }
         writer.endObject()
         return writer.bytes
     }

@@ -69,12 +69,7 @@ package struct BroadcastService: Service {
     }
 
     private func repeatedly(_ failure: Logger.Message, loop: Int, _ work: () async throws -> Void) async {
-        while isRunning {
-            do {
-                try await work()
-            } catch {
-                self.dispatcher.logger.warning(failure, metadata: ["error": "\(error)"])
-            }
+        await self.dispatcher.untilShutdown(failure, work) {
             await self.dispatcher.wait(for: self.dispatcher.alarms.broadcasts[loop], atLeast: Self.interval)
         }
     }

@@ -62,14 +62,9 @@ package struct RetryService: Service {
     }
 
     package func run() async throws {
-        var isFailing = false
-        while isRunning {
-            let failure = await self.poll()
-            if let failure, !isFailing {
-                self.dispatcher.logger.warning(
-                    "cannot move due deliveries; retrying", metadata: ["error": "\(failure)"])
-            }
-            isFailing = failure != nil
+        await self.dispatcher.untilShutdown("cannot move due deliveries; retrying") {
+            try await self.poll()
+        } wait: {
             await self.dispatcher.alarms.retries.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
@@ -77,9 +72,8 @@ package struct RetryService: Service {
 
     /// Moves what is due of all providers, and notes when to look again.
     ///
-    /// - Returns: why something was not moved; nil if all was.
-    @discardableResult
-    func poll() async -> (any Error)? {
+    /// - Throws: an error of a part or a lane that failed, once the others are done.
+    func poll() async throws {
         let alarm = self.dispatcher.alarms.retries
         var failure: (any Error)?
         for keys in self.dispatcher.share.parts {
@@ -97,7 +91,7 @@ package struct RetryService: Service {
                 alarm.note(self.dispatcher.now())
             }
         }
-        return failure
+        if let failure { throw failure }
     }
 
     /// Moves what is due of one provider in a part, the urgent lanes first.

@@ -24,13 +24,9 @@ package struct FollowUpService: Service {
     }
 
     package func run() async throws {
-        while isRunning {
-            do {
-                while try await self.follow() >= Self.full, isRunning {}
-            } catch {
-                self.dispatcher.logger.warning(
-                    "cannot handle follow-ups; retrying", metadata: ["error": "\(error)"])
-            }
+        await self.dispatcher.untilShutdown("cannot handle follow-ups; retrying") {
+            while try await self.follow() >= Self.full, isRunning {}
+        } wait: {
             await self.dispatcher.wait(for: self.dispatcher.alarms.followUps, atLeast: Self.interval)
         }
     }

@@ -60,9 +60,7 @@ struct SummaryText: Sendable, Equatable {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("count", count)
-        writer.key("items")
-        writer.beginArray()
-        for line in lines {
+        writer.array("items", lines) { writer, line in
             writer.beginObject()
             writer.member("title", line.title)
             writer.member("body", line.body)
@@ -70,7 +68,6 @@ struct SummaryText: Sendable, Equatable {
             if let data = line.data { writer.raw(data) } else { writer.raw("{}") }
             writer.endObject()
         }
-        writer.endArray()
         writer.endObject()
         return writer.bytes
     }
@@ -83,10 +80,7 @@ struct SummaryText: Sendable, Equatable {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("count", count)
-        writer.key("notifications")
-        writer.beginArray()
-        for id in notifications { writer.string(id.description) }
-        writer.endArray()
+        writer.array("notifications", notifications) { $0.string($1.description) }
         if hidesButtons { writer.member("actions", .array([])) }
         writer.endObject()
         return writer.bytes

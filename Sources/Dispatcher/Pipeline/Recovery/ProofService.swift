@@ -28,13 +28,9 @@ package struct ProofService: Service {
     }
 
     package func run() async throws {
-        var isFailing = false
-        while isRunning {
-            let failure = await self.poll()
-            if let failure, !isFailing {
-                self.dispatcher.logger.warning("cannot check proofs; retrying", metadata: ["error": "\(failure)"])
-            }
-            isFailing = failure != nil
+        await self.dispatcher.untilShutdown("cannot check proofs; retrying") {
+            try await self.poll()
+        } wait: {
             await self.dispatcher.alarms.proofs.wait(
                 atLeast: Self.interval, atMost: Self.longestInterval, now: self.dispatcher.clock.now)
         }
@@ -44,9 +40,8 @@ package struct ProofService: Service {
     ///
     /// One server of a cluster may be away; the shards of the others go on.
     ///
-    /// - Returns: why a shard was not handled; nil if all were.
-    @discardableResult
-    func poll() async -> (any Error)? {
+    /// - Throws: an error of a shard that failed, once the others are done.
+    func poll() async throws {
         let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
         var failure: (any Error)?
@@ -86,7 +81,7 @@ package struct ProofService: Service {
             failure = error
             alarm.note(now + Self.pause)
         }
-        return failure
+        if let failure { throw failure }
     }
 
     /// Falls back for the due notifications of one shard.

@@ -53,13 +53,9 @@ package struct SweepService: Service {
     package func run() async throws {
         // Apart from the sweep, which may itself wait for the locks of such a session.
         async let sessions: Void = self.watchSessions()
-        while isRunning {
-            do {
-                try await self.sweep()
-            } catch {
-                self.dispatcher.logger.warning(
-                    "sweep failed; retrying at the next interval", metadata: ["error": "\(error)"])
-            }
+        await self.dispatcher.untilShutdown("sweep failed; retrying at the next interval") {
+            try await self.sweep()
+        } wait: {
             // Nothing signals that a row has lost its owner, so poll.
             await pause(for: self.interval)
         }
@@ -68,25 +64,18 @@ package struct SweepService: Service {
 
     /// Ends the database sessions of stalled processes as long as the service runs.
     ///
-    /// All dispatchers do so, without Redis; two at once do no harm. Logs the first of several
-    /// failures.
+    /// All dispatchers do so, without Redis; two at once do no harm.
     private func watchSessions() async {
-        var isFailing = false
-        while isRunning {
+        await self.dispatcher.untilShutdown(
+            "cannot end the database sessions of stalled processes; retrying every 10 s"
+        ) {
             do throws(PostgresError) {
                 try await self.endStalledSessions()
-                isFailing = false
             } catch {
                 // Other services report a PostgreSQL that does not answer.
-                if !error.isTransient {
-                    if !isFailing {
-                        self.dispatcher.logger.warning(
-                            "cannot end the database sessions of stalled processes; retrying every 10 s",
-                            metadata: ["error": "\(error)"])
-                    }
-                    isFailing = true
-                }
+                if !error.isTransient { throw error }
             }
+        } wait: {
             // PostgreSQL does not signal that a client has stalled, so poll.
             await pause(for: Self.sessionsInterval)
         }

@@ -33,16 +33,15 @@ package struct ScheduleService: Service {
     }
 
     private func fire(_ lane: Lane) async {
-        while isRunning {
-            var hasRoom = true
-            do {
-                hasRoom = try await self.fireAllThatIsDue(in: lane)
-            } catch {
-                self.dispatcher.logger.warning(
-                    "cannot fire schedules; retrying", metadata: ["job.lane": "\(lane.rawValue)", "error": "\(error)"])
-            }
-            await self.dispatcher.wait(
-                for: self.dispatcher.alarms.schedules[lane.rank], atLeast: hasRoom ? Self.interval : Self.patience)
+        var interval = Self.interval
+        await self.dispatcher.untilShutdown(
+            "cannot fire schedules; retrying", metadata: ["job.lane": "\(lane.rawValue)"]
+        ) {
+            interval = Self.interval
+            let hasRoom = try await self.fireAllThatIsDue(in: lane)
+            if !hasRoom { interval = Self.patience }
+        } wait: {
+            await self.dispatcher.wait(for: self.dispatcher.alarms.schedules[lane.rank], atLeast: interval)
         }
     }
 

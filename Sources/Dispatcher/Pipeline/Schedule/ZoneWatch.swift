@@ -29,15 +29,11 @@ struct ZoneWatch: Sendable {
         self.dispatcher.logger.info(
             "time-zone data loaded", metadata: ["zones.version": "\(self.dispatcher.zones.database.version)"])
         var state = State()
-        while isRunning {
-            do {
-                try await self.look(&state)
-                let failed = try await self.dispatcher.database.schedules.failed(now: self.dispatcher.now())
-                PipelineMetrics.failedSchedules.record(failed)
-            } catch {
-                self.dispatcher.logger.warning(
-                    "cannot check the due times of schedules; retrying every minute", metadata: ["error": "\(error)"])
-            }
+        await self.dispatcher.untilShutdown("cannot check the due times of schedules; retrying every minute") {
+            try await self.look(&state)
+            let failed = try await self.dispatcher.database.schedules.failed(now: self.dispatcher.now())
+            PipelineMetrics.failedSchedules.record(failed)
+        } wait: {
             // A package update sends no signal, so poll the files.
             await pause(for: Self.interval)
         }

@@ -83,15 +83,17 @@ struct APNSRequest {
     private func encode(body: String, data: [JSONMember]) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
         writer.beginObject()
-        writer.key("aps")
-        writer.beginObject()
-        if self.isBackground {
-            writer.member("content-available", 1)
-        } else {
-            self.writeAlert(body, to: &writer)
-            APNSPayload.writeAside(self.message, to: &writer)
+        writer.object("aps") { writer in
+            if self.isBackground {
+                writer.member("content-available", 1)
+            } else {
+                writer.object("alert") { writer in
+                    writer.member("title", self.message.notification.title)
+                    writer.member("body", body)
+                }
+                APNSPayload.writeAside(self.message, to: &writer)
+            }
         }
-        writer.endObject()
         for member in data where member.key != "aps" {
             writer.key(escaping: member.key)
             writer.value(member.value)
@@ -109,14 +111,6 @@ struct APNSRequest {
         plain.message.notification.extras.image = nil
         plain.overrides = APNSOverrides(nil)
         return plain.encode(body: "", data: self.shape.retraction(of: self.message))
-    }
-
-    private func writeAlert(_ body: String, to writer: inout JSONWriter) {
-        writer.key("alert")
-        writer.beginObject()
-        writer.member("title", self.message.notification.title)
-        writer.member("body", body)
-        writer.endObject()
     }
 }
 

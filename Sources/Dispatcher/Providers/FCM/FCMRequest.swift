@@ -173,14 +173,11 @@ struct FCMWriter {
     func body(target: Target) -> [UInt8] {
         let notification = self.message.notification
         return self.envelope(target) { writer in
-            writer.key("notification")
-            writer.beginObject()
-            writer.member("title", notification.title)
-            writer.member("body", notification.body)
-            if let image = notification.extras.image {
-                writer.member("image", image)
+            writer.object("notification") { writer in
+                writer.member("title", notification.title)
+                writer.member("body", notification.body)
+                if let image = notification.extras.image { writer.member("image", image) }
             }
-            writer.endObject()
             self.writeData(to: &writer)
             self.writeAndroid(to: &writer)
             self.writeAPNS(to: &writer)
@@ -194,24 +191,19 @@ struct FCMWriter {
         let notification = self.message.notification
         var writer = JSONWriter(capacity: 1_024)
         writer.beginObject()
-        writer.key("aps")
-        writer.beginObject()
-        writer.key("alert")
-        writer.beginObject()
-        writer.member("title", notification.title)
-        writer.member("body", notification.body)
-        writer.endObject()
-        APNSPayload.writeAside(self.message, to: &writer)
-        writer.endObject()
+        writer.object("aps") { writer in
+            writer.object("alert") { writer in
+                writer.member("title", notification.title)
+                writer.member("body", notification.body)
+            }
+            APNSPayload.writeAside(self.message, to: &writer)
+        }
         for (key, value) in self.data {
             writer.key(escaping: key)
             writer.string(value)
         }
         if let image = notification.extras.image {
-            writer.key("fcm_options")
-            writer.beginObject()
-            writer.member("image", image)
-            writer.endObject()
+            writer.object("fcm_options") { $0.member("image", image) }
         }
         writer.endObject()
         return writer.bytes
@@ -221,90 +213,72 @@ struct FCMWriter {
     func silentBody(target: Target) -> [UInt8] {
         self.envelope(target) { writer in
             self.writeData(to: &writer)
-            writer.key("android")
-            writer.beginObject()
-            writer.member("priority", "NORMAL")
-            if let seconds = self.message.secondsToLive { writer.member("ttl", "\(seconds)s") }
-            writer.endObject()
-            writer.key("apns")
-            writer.beginObject()
-            writer.key("headers")
-            writer.beginObject()
-            writer.member("apns-priority", "5")
-            writer.member("apns-push-type", "background")
-            self.writeExpiration(to: &writer)
-            writer.endObject()
-            writer.key("payload")
-            writer.raw(#"{"aps":{"content-available":1}}"#)
-            writer.endObject()
+            writer.object("android") { writer in
+                writer.member("priority", "NORMAL")
+                if let seconds = self.message.secondsToLive { writer.member("ttl", "\(seconds)s") }
+            }
+            writer.object("apns") { writer in
+                writer.object("headers") { writer in
+                    writer.member("apns-priority", "5")
+                    writer.member("apns-push-type", "background")
+                    self.writeExpiration(to: &writer)
+                }
+                writer.key("payload")
+                writer.raw(#"{"aps":{"content-available":1}}"#)
+            }
         }
     }
 
     private func envelope(_ target: Target, _ content: (inout JSONWriter) -> Void) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
         writer.beginObject()
-        writer.key("message")
-        writer.beginObject()
-        switch target {
-        case .token(let token):
-            writer.member("token", token)
-        case .topic(let name):
-            writer.member("topic", name)
+        writer.object("message") { writer in
+            switch target {
+            case .token(let token): writer.member("token", token)
+            case .topic(let name): writer.member("topic", name)
+            }
+            content(&writer)
         }
-        content(&writer)
-        writer.endObject()
         writer.endObject()
         return writer.bytes
     }
 
     private func writeData(to writer: inout JSONWriter) {
-        writer.key("data")
-        writer.beginObject()
-        for (key, value) in self.data {
-            writer.key(escaping: key)
-            writer.string(value)
+        writer.object("data") { writer in
+            for (key, value) in self.data {
+                writer.key(escaping: key)
+                writer.string(value)
+            }
         }
-        writer.endObject()
     }
 
     private func writeAndroid(to writer: inout JSONWriter) {
-        writer.key("android")
-        writer.beginObject()
-        writer.member("priority", self.message.priority == .high ? "HIGH" : "NORMAL")
-        if let seconds = self.message.secondsToLive {
-            writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
+        writer.object("android") { writer in
+            writer.member("priority", self.message.priority == .high ? "HIGH" : "NORMAL")
+            if let seconds = self.message.secondsToLive {
+                writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
+            }
+            writer.object("notification") { writer in
+                for (key, value) in self.androidTexts { writer.member(key, value) }
+                if let badge = self.message.badge {
+                    writer.member("notification_count", min(badge, 99_999))
+                }
+            }
         }
-        writer.key("notification")
-        writer.beginObject()
-        for (key, value) in self.androidTexts {
-            writer.key(key)
-            writer.string(value)
-        }
-        if let badge = self.message.badge {
-            writer.member("notification_count", min(badge, 99_999))
-        }
-        writer.endObject()
-        writer.endObject()
     }
 
     /// Writes the block for Apple devices.
     private func writeAPNS(to writer: inout JSONWriter) {
-        writer.key("apns")
-        writer.beginObject()
-        writer.key("headers")
-        writer.beginObject()
-        writer.member("apns-priority", self.message.priority.apns)
-        self.writeExpiration(to: &writer)
-        writer.member("apns-collapse-id", self.screenName)
-        writer.endObject()
-        writer.key("payload")
-        writer.beginObject()
-        writer.key("aps")
-        writer.beginObject()
-        APNSPayload.writeAside(self.message, to: &writer)
-        writer.endObject()
-        writer.endObject()
-        writer.endObject()
+        writer.object("apns") { writer in
+            writer.object("headers") { writer in
+                writer.member("apns-priority", self.message.priority.apns)
+                self.writeExpiration(to: &writer)
+                writer.member("apns-collapse-id", self.screenName)
+            }
+            writer.object("payload") { writer in
+                writer.object("aps") { APNSPayload.writeAside(self.message, to: &$0) }
+            }
+        }
     }
 
     private func writeExpiration(to writer: inout JSONWriter) {
@@ -315,26 +289,18 @@ struct FCMWriter {
 
     /// Writes the block for browsers.
     private func writeWebPush(to writer: inout JSONWriter) {
-        writer.key("webpush")
-        writer.beginObject()
-        writer.key("headers")
-        writer.beginObject()
-        writer.member("Urgency", self.message.priority == .high ? "high" : "normal")
-        if let seconds = self.message.secondsToLive {
-            writer.member("TTL", "\(min(seconds, Self.longestTimeToLive))")
+        writer.object("webpush") { writer in
+            writer.object("headers") { writer in
+                writer.member("Urgency", self.message.priority == .high ? "high" : "normal")
+                if let seconds = self.message.secondsToLive {
+                    writer.member("TTL", "\(min(seconds, Self.longestTimeToLive))")
+                }
+            }
+            writer.object("notification") { $0.member("tag", self.screenName) }
+            if let url = self.message.notification.extras.url, url.hasPrefix("https://") {
+                writer.object("fcm_options") { $0.member("link", url) }
+            }
         }
-        writer.endObject()
-        writer.key("notification")
-        writer.beginObject()
-        writer.member("tag", self.screenName)
-        writer.endObject()
-        if let url = self.message.notification.extras.url, url.hasPrefix("https://") {
-            writer.key("fcm_options")
-            writer.beginObject()
-            writer.member("link", url)
-            writer.endObject()
-        }
-        writer.endObject()
     }
 }
 

@@ -90,11 +90,10 @@ enum WebPushPayload {
             var writer = JSONWriter(capacity: 1_024)
             writer.beginObject()
             // Pages written for FCM look here.
-            writer.key("notification")
-            writer.beginObject()
-            writer.member("title", notification.title)
-            writer.member("body", body)
-            writer.endObject()
+            writer.object("notification") { writer in
+                writer.member("title", notification.title)
+                writer.member("body", body)
+            }
             writer.member("notification_id", notification.id.description)
             writer.member("type", notification.type)
             writer.member("severity", notification.severity.rawValue)

@@ -247,6 +247,14 @@ extension JSONWriter {
         self.value(value)
     }
 
+    /// Writes an object; `write` writes its members.
+    package mutating func object(_ key: StaticString, _ write: (inout JSONWriter) throws -> Void) rethrows {
+        self.key(key)
+        self.beginObject()
+        try write(&self)
+        self.endObject()
+    }
+
     /// Writes an array; `write` writes each element.
     package mutating func array<Element>(
         _ key: StaticString,
