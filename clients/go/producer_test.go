@@ -6,7 +6,6 @@ package carillon_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -56,37 +55,29 @@ func TestProducerStopsAtTheFirstErrorOfRedis(t *testing.T) {
 	}
 }
 
-func TestPartNamesTheStreamsThatDispatchersRead(t *testing.T) {
-	for _, test := range []struct {
-		user  string
-		parts int
-		want  string
-	}{
-		{"ada", 0, "carillon"}, {"ada", 1, "carillon"}, {"ada", 16, "carillon:{aahy}"}, {"é", 64, "carillon:{jwb}"},
-		{"ada", 256, "carillon:{ahlm}"}, {"é", 2, "carillon:{nrv}"}, {"ben", 3, "carillon:{fjl}"},
+var tags = strings.Fields("agbr mws akgg arf agsp eoi akve acd gxm aedt rvp aahy gio qn ceb aipc")
+
+func TestPartFollowsFromTheHashOfTheUser(t *testing.T) {
+	// FNV-1a of "a" and "foobar" are test vectors of the hash: 0xe40c292c and 0xbf9cf968.
+	for user, want := range map[string]string{
+		"a": "carillon:{gio}", "foobar": "carillon:{gxm}", "zoë": "carillon:{gio}",
 	} {
-		if got := carillon.Part(test.user, test.parts); got != test.want {
-			t.Errorf("Part(%q, %d): got %s, want %s", test.user, test.parts, got, test.want)
+		if got := carillon.Part(user, tags); got != want {
+			t.Errorf("Part(%q): got %s, want %s", user, got, want)
 		}
 	}
-	found := map[string]bool{}
-	for user := 0; user < 1_000; user++ {
-		found[carillon.Part(fmt.Sprint(user), 16)] = true
-	}
-	for _, tag := range strings.Fields("agbr mws akgg arf agsp eoi akve acd gxm aedt rvp aahy gio qn ceb aipc") {
-		if !found["carillon:{"+tag+"}"] {
-			t.Errorf("no user in part %s", tag)
-		}
+	if got := carillon.Part("a", nil); got != "carillon" {
+		t.Errorf("without tags: got %s", got)
 	}
 }
 
 func TestProducerSpreadsJobsOverTheParts(t *testing.T) {
-	producer := carillon.Producer{Parts: 16}
-	job := carillon.Job{User: "ada", Lane: carillon.LaneBulk}
-	if got := producer.Stream(job); got != carillon.Part("ada", 16)+":jobs:bulk" {
+	producer := carillon.Producer{Tags: tags}
+	job := carillon.Job{User: "foobar", Lane: carillon.LaneBulk}
+	if got := producer.Stream(job); got != "carillon:{gxm}:jobs:bulk" {
 		t.Errorf("got %s", got)
 	}
-	if got := producer.Stream(carillon.Job{ID: "board:1", All: true}); got != carillon.Part("board:1", 16)+":jobs" {
+	if got := producer.Stream(carillon.Job{ID: "foobar", All: true}); got != "carillon:{gxm}:jobs" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -212,6 +212,9 @@ struct ClusterTests {
                 stack.pushed().mapValues(\.count) == ["quota-once-ada": 1, "bob-phone": 3]
             }
             #expect(stack.sandbox.faultAttempts()["quota-once-ada"] == 2)
+            let tags = try await stack.connection.send("GET", "carillon:tags").string() ?? ""
+            let streams = tags.split(separator: " ").map { "carillon:{\($0)}:jobs" }
+            #expect(streams == Keyspace(parts: 64).parts.map { $0.jobs(.normal) })
         }
     }
 }

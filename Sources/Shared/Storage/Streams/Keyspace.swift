@@ -46,7 +46,8 @@ package struct Keyspace: Sendable {
     private let tag: String?
 
     private var prefix: String { self.layout.prefix }
-    private var tags: [String] { self.layout.tags }
+    /// The tags of all parts, in order; empty for one Redis.
+    var tags: [String] { self.layout.tags }
 
     /// - Parameters:
     ///   - database: the number of Redis' database.
@@ -113,8 +114,11 @@ package struct Keyspace: Sendable {
     /// The key with the identity of the database whose work this Redis has.
     package var installation: String { self.prefix + "installation" }
 
-    /// The key that tells apps and commands the number of parts.
+    /// The key that tells commands the number of parts.
     package var partCount: String { self.prefix + "parts" }
+
+    /// The key that tells apps the tags of all parts.
+    package var partTags: String { self.prefix + "tags" }
 
     /// The key that tells commands the former numbers of parts.
     package var formerPartCounts: String { self.prefix + "parts:former" }

@@ -94,8 +94,9 @@ package struct Live: Sendable {
         return text.flatMap { Int($0) }.flatMap { $0 > self.keys.parts.count ? $0 : nil }
     }
 
-    /// Adds the commands that write the numbers of parts for apps and commands.
+    /// Adds the commands that write the numbers of parts, and their tags, for apps and commands.
     package func noteParts(in batch: inout RedisBatch) {
+        batch.append("SET", .text(self.keys.partTags), .text(self.keys.tags.joined(separator: " ")))
         batch.append("SET", .text(self.keys.partCount), .integer(Int64(self.keys.parts.count)))
         let former = self.keys.former.map { "\($0)" }.joined(separator: " ")
         batch.append("SET", .text(self.keys.formerPartCounts), .text(former))
@@ -169,6 +170,7 @@ enum StreamScripts {
     static let dropOverflow = Self.script(PackageResources.drop_overflow_lua)
     static let finishWebhook = Self.script(PackageResources.finish_webhook_lua)
     static let keepPause = Self.script(PackageResources.keep_pause_lua)
+    static let readFirst = Self.script(PackageResources.read_first_lua)
     static let claimEntries = Self.script(PackageResources.claim_entries_lua)
     static let keepEntries = Self.script(PackageResources.keep_entries_lua)
     static let removeConsumer = Self.script(PackageResources.remove_consumer_lua)

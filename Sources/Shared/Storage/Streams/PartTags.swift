@@ -4,7 +4,7 @@
 import Clients
 import Synchronization
 
-/// The hash tags of parts, which other programs compute the same way.
+/// The hash tags of parts, which other programs read from the key ``Keyspace/partTags``.
 ///
 /// The tag of part `i` of `n` is the shortest word of the letters a to z, and the first of these in
 /// the order of the alphabet, whose slot is `(2 i + 1) · 16384 / 2 n`. So parts lie evenly over the
