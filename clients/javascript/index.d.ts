@@ -92,8 +92,12 @@ export function fields(job: Job): Record<string, string>;
 
 // MARK: Redis
 
-/** Returns the start of the names of a user's streams, such as `carillon:{agbr}`. */
-export function part(user: string, parts?: number): string;
+/**
+ * Returns the start of the names of a user's streams, such as `carillon:{agbr}`.
+ *
+ * @param tags the words in the key `carillon:tags`, in their order; none for one Redis.
+ */
+export function part(user: string, tags: readonly string[]): string;
 
 /** A client or cluster client of node-redis. */
 export interface NodeRedis {

@@ -1,61 +1,16 @@
 // Carillon · index.js
 // SPDX-License-Identifier: Apache-2.0
 
+import {
+  InvalidJobError, InvalidSignatureError, LaneFullError, RefusedError, StaleSignatureError, UnavailableError,
+} from "./errors.js";
+
+export * from "./errors.js";
+
 /** The version of the package, which is the server's. */
 export const version = "1.0.0-dev";
 
 const encoder = new TextEncoder();
-
-/** The base of all errors of this package. None of them holds a token or a secret. */
-export class CarillonError extends Error {
-  get name() { return this.constructor.name; }
-}
-
-/**
- * Jobs that Carillon would refuse. `faults` lists every field at fault with the reason.
- *
- * With several jobs, a field is `[17].title` if the job at index 17 has the fault.
- */
-export class InvalidJobError extends CarillonError {
-  constructor(faults) {
-    super(faults.map(({ field, reason }) => `${field}: ${reason}`).join("; "));
-    this.faults = faults;
-  }
-}
-
-/** An answer of the gateway that another try does not change, such as 401 or 403. */
-export class RefusedError extends CarillonError {
-  constructor(status, detail) {
-    super(`the gateway answered ${status}: ${detail}`);
-    Object.assign(this, { status, detail });
-  }
-}
-
-/**
- * The gateway did not take the jobs. Send them again later: their ids prevent duplicates.
- *
- * `retryAfter` is the wait in milliseconds that the gateway asked for, or 0.
- */
-export class UnavailableError extends CarillonError {
-  constructor(reason, { retryAfter = 0, cause } = {}) {
-    super(`the gateway is unavailable: ${reason}`, { cause });
-    this.retryAfter = retryAfter;
-  }
-}
-
-/** A stream is too long to append more jobs. `sent` counts the jobs that the call appended. */
-export class LaneFullError extends CarillonError {
-  constructor(stream, length, sent) {
-    super(`${stream}: holds ${length} jobs; ${sent} of this call were sent, send the rest later`);
-    Object.assign(this, { stream, length, sent });
-  }
-}
-
-/** A webhook request that does not come from Carillon, or was changed. */
-export class InvalidSignatureError extends CarillonError {}
-
-/** A webhook request with a valid signature whose time is too far from now: a replay. */
-export class StaleSignatureError extends InvalidSignatureError {}
 
 /**
  * Returns the fields of a job for an entry of a stream: strings as they are, other values as JSON.
@@ -141,44 +96,16 @@ function faultsOf(job) {
 /** Returns the name of a field of one of several jobs. */
 const placed = (field, index, jobs) => (jobs === 1 ? field : `[${index}].${field}`);
 
-/** Returns the start of the names of a user's streams, such as `carillon:{agbr}`. */
-export function part(user, parts = 16) {
-  if (parts <= 1) return "carillon";
+/**
+ * Returns the start of the names of a user's streams, such as `carillon:{agbr}`.
+ *
+ * `tags` are the words in the key `carillon:tags`, in their order; none for one Redis.
+ */
+export function part(user, tags) {
+  if (tags.length === 0) return "carillon";
   let hash = 2_166_136_261;
   for (const byte of encoder.encode(user)) hash = Math.imul(hash ^ byte, 16_777_619);
-  if (!knownTags.has(parts)) knownTags.set(parts, partTags(parts));
-  return `carillon:{${knownTags.get(parts)[(hash >>> 0) % parts]}}`;
-}
-
-const knownTags = new Map();
-
-/**
- * Returns the first words, by length and then by the alphabet, in the slots in the middle of each
- * part (docs/scaling.md).
- */
-function partTags(parts) {
-  const slots = 16_384;
-  const tags = [];
-  const missing = new Map();
-  for (let part = 0; part < parts; part++) missing.set(Math.floor(((2 * part + 1) * slots) / (2 * parts)), part);
-  for (let number = 1; missing.size > 0; number++) {
-    const word = [];
-    for (let rest = number; rest > 0; rest = Math.floor((rest - 1) / 26)) word.unshift(97 + ((rest - 1) % 26));
-    const slot = crc16(word) % slots;
-    if (missing.has(slot)) tags[missing.get(slot)] = String.fromCharCode(...word);
-    missing.delete(slot);
-  }
-  return tags;
-}
-
-/** Returns the CRC-16/XMODEM by which Redis hashes keys. */
-function crc16(bytes) {
-  let code = 0;
-  for (const byte of bytes) {
-    code ^= byte << 8;
-    for (let bit = 0; bit < 8; bit++) code = ((code << 1) ^ (code & 0x8000 ? 0x1021 : 0)) & 0xffff;
-  }
-  return code;
+  return `carillon:{${tags[(hash >>> 0) % tags.length]}}`;
 }
 
 /**
@@ -195,21 +122,21 @@ export class Producer {
 
   #redis;
   #mostWaiting;
-  /** Undefined until it is read. */
-  #parts;
+  /** The tags of the parts; undefined until they are read. */
+  #tags;
   /** The streams that were full when the producer last looked. */
   #full = new Set();
 
   constructor(redis, { spread = false, mostWaiting = 1_000_000 } = {}) {
     this.#redis = redis;
     this.#mostWaiting = mostWaiting;
-    this.#parts = spread ? undefined : 1;
+    this.#tags = spread ? undefined : [];
   }
 
   /** Appends a job and returns the id of its entry. */
   async send(job) {
     const [prepared] = prepare([job]);
-    await this.#readParts();
+    await this.#readTags();
     return this.#append(prepared);
   }
 
@@ -221,7 +148,7 @@ export class Producer {
    */
   async sendMany(jobs) {
     const prepared = prepare([...jobs]);
-    await this.#readParts();
+    await this.#readTags();
     for (let sent = 0; sent < prepared.length; sent += Producer.batch) {
       const batch = prepared.slice(sent, sent + Producer.batch);
       const streams = [...new Set(batch.map(({ job }) => this.#stream(job)))];
@@ -249,20 +176,20 @@ export class Producer {
 
   #stream({ user, id, lane }) {
     // A job for several users may go to any part.
-    const start = part(user || id || "", this.#parts);
+    const start = part(user || id || "", this.#tags);
     return !lane || lane === "normal" ? `${start}:jobs` : `${start}:jobs:${lane}`;
   }
 
   /** Returns the length of a stream, and keeps whether it is full. */
   async #look(stream) {
     const length = await (this.#redis.xLen ? this.#redis.xLen(stream) : this.#redis.xlen(stream));
-    if (length >= this.#mostWaiting / this.#parts) this.#full.add(stream);
+    if (length >= this.#mostWaiting / Math.max(1, this.#tags.length)) this.#full.add(stream);
     else this.#full.delete(stream);
     return length;
   }
 
-  async #readParts() {
-    this.#parts ??= Number((await this.#redis.get("carillon:parts")) ?? 1);
+  async #readTags() {
+    this.#tags ??= String((await this.#redis.get("carillon:tags")) ?? "").split(" ").filter(Boolean);
   }
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import test from "node:test";
 
 import { fields, InvalidJobError, version } from "carillon";
@@ -10,6 +10,13 @@ import { fields, InvalidJobError, version } from "carillon";
 test("has the version of the package", async () => {
   const manifest = JSON.parse(await readFile(new URL("../package.json", import.meta.url), "utf8"));
   assert.equal(version, manifest.version);
+});
+
+test("ships every module", async () => {
+  const folder = new URL("../", import.meta.url);
+  const { files } = JSON.parse(await readFile(new URL("package.json", folder), "utf8"));
+  const modules = (await readdir(folder)).filter((name) => /\.(js|d\.ts)$/.test(name));
+  assert.deepEqual([...files].sort(), modules.sort());
 });
 
 test("fields are strings as they are, and other values as JSON", () => {

@@ -2,131 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
-import base64
 import json
 import logging
-import random
-import time
 import unittest
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from fake_gateway import Gateway, InboxTestCase, Script, closing, hold, opening, say
 from test_state import arrival, change, notification, sync
+from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
+from websockets.http11 import Response
 
-from carillon import Displaced, Inbox, InboxError, SignedOut
-
-try:
-    from websockets.asyncio.server import Server, ServerConnection, serve
-    from websockets.datastructures import Headers
-    from websockets.exceptions import ConnectionClosed
-    from websockets.http11 import Request, Response
-except ImportError:
-    raise unittest.SkipTest("needs websockets") from None
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-WELCOME = {"type": "welcome", "connection": "c", "ping_interval": 25_000, "version": 0}
-# Seconds; long, so that only a failure ends a test on a busy machine.
-PATIENCE = 30
-
-Script = Callable[[ServerConnection], Awaitable[None]]
+from carillon import Displaced, Inbox, InboxError
 
 
-def token(issued_at: float, life: float) -> str:
-    claims = json.dumps({"sub": "ada", "iat": issued_at, "exp": issued_at + life}).encode()
-    return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.{random.random()}"
-
-
-async def say(socket: ServerConnection, *frames: dict[str, Any]) -> None:
-    for frame in frames:
-        await socket.send(json.dumps(frame))
-
-
-class Gateway:
-    """Serves each connection with the next script; a status or an answer refuses it."""
-
-    def __init__(self, *scripts: Script | int | Response) -> None:
-        self.scripts = list(scripts)
-        self.paths: list[str] = []
-        self.tokens: list[str] = []
-        self.heard: list[dict[str, Any]] = []
-        self.server: Server
-        self.running: dict[ServerConnection, Script] = {}
-
-    async def __aenter__(self) -> "Self":
-        self.server = await serve(self.run, "127.0.0.1", 0, process_request=self.admit)
-        self.url = f"http://127.0.0.1:{next(iter(self.server.sockets)).getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.server.close()
-        await self.server.wait_closed()
-
-    def admit(self, socket: ServerConnection, request: Request) -> Response | None:
-        self.paths.append(request.path)
-        self.tokens.append(request.headers["Authorization"].removeprefix("Bearer "))
-        script = self.scripts.pop(0)
-        if isinstance(script, int):
-            return Response(script, "", Headers())
-        if isinstance(script, Response):
-            return script
-        self.running[socket] = script
-        return None
-
-    async def run(self, socket: ServerConnection) -> None:
-        try:
-            await self.running[socket](socket)
-        except ConnectionClosed:
-            pass
-
-    async def hear(self, socket: ServerConnection) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(await socket.recv())
-        self.heard.append(message)
-        return message
-
-
-async def hold(socket: ServerConnection) -> None:
-    await socket.wait_closed()
-
-
-def opening(*frames: dict[str, Any], then: Script = hold) -> Script:
-    """Returns a script that opens the inbox with frames."""
-
-    async def script(socket: ServerConnection) -> None:
-        await say(socket, WELCOME, *frames)
-        await then(socket)
-
-    return script
-
-
-def closing(code: int, *frames: dict[str, Any]) -> Script:
-    """Returns a script that opens the inbox with frames, then closes it."""
-
-    async def close(socket: ServerConnection) -> None:
-        await socket.close(code, "a reason")
-
-    return opening(*frames, then=close)
-
-
-class InboxTests(unittest.IsolatedAsyncioTestCase):
-    def setUp(self) -> None:
-        logging.getLogger("carillon.client").setLevel(logging.CRITICAL)
-        self.addCleanup(logging.getLogger("carillon.client").setLevel, logging.NOTSET)
-        # The longest backoff is then the wait itself.
-        patched = mock.patch("carillon.client.random.random", return_value=0.01)
-        patched.start()
-        self.addCleanup(patched.stop)
-
-    async def soon(self, work: Awaitable[Any]) -> Any:
-        return await asyncio.wait_for(work, PATIENCE)
-
-    async def take(self, inbox: Inbox, count: int) -> list[str]:
-        arrivals = inbox.arrivals()
-        return [(await self.soon(arrivals.__anext__())).title for _ in range(count)]
-
+class InboxTests(InboxTestCase):
     async def test_it_opens_with_the_inbox_and_follows_it(self) -> None:
         frames = [arrival(2, 2), change("read", 3, 1, ids=["001"])]
         event = {"type": "event", "event": {"name": "rates", "args": [1]}}
@@ -179,117 +70,6 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
             async with inbox:
                 await self.take(inbox, 1)
         self.assertEqual(waits, [7.005, 0.005, 0.01])
-
-    async def test_a_refused_token_is_replaced(self) -> None:
-        asked: list[bool] = []
-
-        async def provide(refused: bool) -> str:
-            asked.append(refused)
-            if len(asked) == 3:
-                raise OSError("the login server is away")
-            return "<p>\nan error page" if len(asked) == 4 else f"t{len(asked)}"
-
-        scripts: list[Script | int] = [401, closing(4401, sync(0)), opening(sync(1, notification(1)))]
-        async with Gateway(*scripts) as gateway, Inbox(gateway.url, provide) as inbox:
-            await self.take(inbox, 1)
-            self.assertEqual(gateway.tokens, ["t1", "t2", "t5"])
-        self.assertEqual(asked, [False, True, True, True, True])
-
-    async def test_a_cached_text_that_cannot_be_a_token_is_replaced(self) -> None:
-        asked: list[bool] = []
-
-        async def provide(refused: bool) -> str:
-            asked.append(refused)
-            if len(asked) == 2:
-                raise OSError("the login server is away")
-            return "t" if refused else "<p>\nan error page"
-
-        async with Gateway(opening(sync(0), arrival(1, 1))) as gateway, Inbox(gateway.url, provide) as inbox:
-            await self.take(inbox, 1)
-            self.assertEqual(gateway.tokens, ["t"])
-        self.assertEqual(asked, [False, True, True])
-
-    async def test_without_a_fresh_token_it_ends(self) -> None:
-        for provider in ("t", lambda refused: None if refused else "t"):
-            async with Gateway(401) as gateway:
-                with self.assertRaises(SignedOut):
-                    async with Inbox(gateway.url, provider):
-                        pass
-
-    async def test_a_token_is_renewed_before_it_expires(self) -> None:
-        self.assertEqual(await self.renewal_waits(3_600), [3_540, 3_540, 3_540])
-
-    async def test_a_short_token_is_renewed_at_half_of_its_life(self) -> None:
-        self.assertEqual(await self.renewal_waits(60), [30, 30, 30])
-        self.assertEqual(await self.renewal_waits(20), [10, 10, 10])
-
-    async def test_a_clock_that_is_ahead_does_not_renew_without_pause(self) -> None:
-        self.assertEqual(await self.renewal_waits(3_600, clock_ahead=7_200), [1, 30, 30])
-        self.assertEqual(await self.renewal_waits(20, clock_ahead=7_200), [1, 10, 10])
-
-    async def test_a_lost_connection_does_not_cancel_a_renewal(self) -> None:
-        asked: list[bool] = []
-        renews, may_end = asyncio.Event(), asyncio.Event()
-
-        async def provide(refused: bool) -> str:
-            asked.append(refused)
-            if len(asked) > 1:
-                renews.set()
-                await may_end.wait()
-            return token(time.time(), 3_600) if len(asked) == 1 else "fresh"
-
-        async def pause(_: float) -> None:
-            if renews.is_set():
-                # After this, the inbox connects again, and needs a token.
-                asyncio.get_running_loop().call_soon(may_end.set)
-
-        async def close(socket: ServerConnection) -> None:
-            await renews.wait()
-            await socket.close(1011)
-
-        async with Gateway(opening(sync(0), then=close), opening(sync(1, notification(1)))) as gateway:
-            inbox = Inbox(gateway.url, provide)
-            inbox._pause = pause
-            async with inbox:
-                await self.take(inbox, 1)
-        self.assertEqual((gateway.tokens[1:], asked), (["fresh"], [False, True]))
-
-    async def renewal_waits(self, life: float, clock_ahead: float = 0) -> list[float]:
-        """Returns the seconds before each of three renewals of tokens with this life."""
-        now = 1_800_000_000.0
-        waits: list[float] = []
-        tokens: list[str] = []
-        asked: list[bool] = []
-        renewed = asyncio.Event()
-
-        async def wait(seconds: float) -> None:
-            nonlocal now
-            if len(waits) == 3:
-                await asyncio.Event().wait()
-            waits.append(seconds)
-            now += seconds
-
-        async def provide(refused: bool) -> str:
-            asked.append(refused)
-            tokens.append(token(now, life))
-            return tokens[-1]
-
-        async def listen(socket: ServerConnection) -> None:
-            for _ in range(3):
-                await gateway.hear(socket)
-            renewed.set()
-            await hold(socket)
-
-        gateway = Gateway(opening(sync(0), then=listen))
-        with mock.patch("carillon.client.time.time", side_effect=lambda: now + clock_ahead):
-            async with gateway:
-                inbox = Inbox(gateway.url, provide)
-                inbox._pause = wait
-                async with inbox:
-                    await self.soon(renewed.wait())
-        self.assertEqual(asked, [False, True, True, True])
-        self.assertEqual(gateway.heard, [{"type": "auth", "token": fresh} for fresh in tokens[1:]])
-        return waits
 
     async def test_a_displaced_inbox_ends(self) -> None:
         async with Gateway(closing(4409, sync(0), arrival(1))) as gateway, Inbox(gateway.url, "t") as inbox:
@@ -425,7 +205,7 @@ class InboxTests(unittest.IsolatedAsyncioTestCase):
 
         gateway = Gateway(opening(sync(0), then=answer))
         async with gateway, Inbox(gateway.url, "t") as inbox:
-            with mock.patch("carillon.client._MOST_CALLS", 10):
+            with mock.patch("carillon.outbox._MOST_CALLS", 10):
                 calls = [asyncio.create_task(inbox.read_all()) for _ in range(10)]
                 await asyncio.sleep(0)
                 with self.assertRaisesRegex(InboxError, "10 calls wait"):

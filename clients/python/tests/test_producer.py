@@ -5,35 +5,27 @@ import asyncio
 import unittest
 from typing import Any
 
-from carillon import AsyncProducer, Job, LaneFull, Producer, part_of, part_tags
+from carillon import AsyncProducer, Job, LaneFull, Producer, part_of
 from carillon.jobs import Lane
+
+TAGS = "agbr mws akgg arf agsp eoi akve acd gxm aedt rvp aahy gio qn ceb aipc"
 
 
 class PartTests(unittest.TestCase):
-    def test_sixteen_tags_are_those_of_the_documentation(self) -> None:
-        tags = "agbr mws akgg arf agsp eoi akve acd gxm aedt rvp aahy gio qn ceb aipc"
-        self.assertEqual(" ".join(part_tags()), tags)
-
     def test_a_user_has_a_part(self) -> None:
         # FNV-1a of "a" and "foobar" are test vectors of the hash: 0xe40c292c and 0xbf9cf968.
-        self.assertEqual(part_of("a"), "carillon:{gio}:")
-        self.assertEqual(part_of("foobar"), "carillon:{gxm}:")
-        self.assertEqual(part_of("zoë"), "carillon:{gio}:")
-        self.assertEqual(part_of("a", 1), "carillon:")
-
-    def test_any_number_of_parts_has_distinct_tags(self) -> None:
-        self.assertEqual(len(part_tags(1)), 1)
-        self.assertEqual(len(set(part_tags(256))), 256)
-        for parts in (0, 257):
-            with self.assertRaises(ValueError):
-                part_tags(parts)
+        tags = TAGS.split()
+        self.assertEqual(part_of("a", tags), "carillon:{gio}:")
+        self.assertEqual(part_of("foobar", tags), "carillon:{gxm}:")
+        self.assertEqual(part_of("zoë", tags), "carillon:{gio}:")
+        self.assertEqual(part_of("a", []), "carillon:")
 
 
 class FakeRedis:
     """Records commands, and answers as Redis does."""
 
-    def __init__(self, parts: bytes | None = None) -> None:
-        self.parts = parts
+    def __init__(self, tags: str | None = None) -> None:
+        self.tags = None if tags is None else tags.encode()
         self.commands: list[tuple[Any, ...]] = []
         self.trips = 0
         self.length = 0
@@ -41,7 +33,7 @@ class FakeRedis:
     def execute_command(self, *args: Any, **_: Any) -> Any:
         self.commands.append(args)
         if args[0] == "GET":
-            return self.parts
+            return self.tags
         return b"1-0" if args[0] == "XADD" else self.length
 
     def pipeline(self, *, transaction: bool) -> "FakePipeline":
@@ -122,22 +114,23 @@ class ProducerTests(unittest.TestCase):
         self.assertEqual(len(looks), 5, "looked before a batch although the lane had room")
 
     def test_a_spread_producer_uses_the_users_part(self) -> None:
-        redis = FakeRedis(parts=b"16")
+        redis = FakeRedis(TAGS)
         producer = Producer(redis, spread=True)
         producer.send(Job(user="foobar", type="t", id="1", lane="bulk"))
         producer.send(Job(topic="news", type="t", id="foobar"))
         producer.send(Job(all=True, event="e"))
         streams = [command[1] for command in redis.commands]
-        self.assertEqual(streams[:3], ["carillon:parts", "carillon:{gxm}:jobs:bulk", "carillon:{gxm}:jobs"])
-        self.assertEqual(len(streams), 4, "the number of parts was read again")
+        self.assertEqual(streams[:3], ["carillon:tags", "carillon:{gxm}:jobs:bulk", "carillon:{gxm}:jobs"])
+        self.assertEqual(len(streams), 4, "the tags were read again")
 
     def test_without_parts_a_spread_producer_uses_plain_names(self) -> None:
-        redis = FakeRedis()
-        Producer(redis, spread=True).send(Job(user="a", type="t", id="1"))
-        self.assertEqual(redis.commands[1][1], "carillon:jobs")
+        for tags in (None, ""):
+            redis = FakeRedis(tags)
+            Producer(redis, spread=True).send(Job(user="a", type="t", id="1"))
+            self.assertEqual(redis.commands[1][1], "carillon:jobs")
 
     def test_asyncio_does_the_same(self) -> None:
-        redis = FakeAsyncRedis(parts=b"16")
+        redis = FakeAsyncRedis(TAGS)
         redis.length = 63_000
         producer = AsyncProducer(redis, spread=True)
 

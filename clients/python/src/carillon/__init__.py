@@ -6,7 +6,7 @@
 webhook request. `Inbox` is an asyncio client of a user's inbox.
 """
 
-from carillon.client import Inbox, TokenProvider
+from carillon.client import Inbox
 from carillon.errors import (
     CarillonError,
     Displaced,
@@ -22,9 +22,9 @@ from carillon.errors import (
 )
 from carillon.http_producer import Accepted, HTTPProducer
 from carillon.jobs import Job
-from carillon.parts import part_of, part_tags
-from carillon.producer import AsyncProducer, Producer
+from carillon.producer import AsyncProducer, Producer, part_of
 from carillon.state import EphemeralEvent, Notification
+from carillon.tokens import TokenProvider
 from carillon.version import __version__
 from carillon.webhooks import WebhookEvent, verify
 
@@ -52,6 +52,5 @@ __all__ = [
     "WebhookEvent",
     "__version__",
     "part_of",
-    "part_tags",
     "verify",
 ]

@@ -5,44 +5,33 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import random
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from carillon.errors import Displaced, InboxError, SignedOut
 from carillon.gateway import authorization, parse_address, parse_problem
 from carillon.mailbox import Mailbox
-from carillon.moments import token_expiry, token_life
+from carillon.outbox import Outbox
 from carillon.state import EphemeralEvent, InboxState, Notification
+from carillon.tokens import TokenProvider, TokenSource
 from carillon.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Self
     from websockets.asyncio.client import ClientConnection
 
-TokenProvider = Callable[[bool], str | None | Awaitable[str | None]]
-
 _MOST_IDS = 1_000
-_MOST_CALLS = 1_000
-# The gateway closes a socket that sends more, with 1009.
-_MOST_MESSAGE_BYTES = 64 * 1024
 # A resume may bring 500 notifications with all their fields at the limit.
 _MOST_BYTES = 32 * 1024 * 1024
-# The gateway takes 20 messages a second from a socket.
-_SPACING = 0.06
 # The gateway pings as often, and gives a silent peer as long.
 _PING_INTERVAL, _PING_TIMEOUT = 25, 20
-_RENEWAL_LEAD = 60.0
-# The device's clock may be ahead, so a fresh token is kept for a while even if it looks expired.
-_RENEWAL_SPACING = 30.0
 _UNAUTHORIZED, _TOO_MANY_CONNECTIONS = 4401, 4409
-_NOT_NOW = "the gateway cannot make the change now; call again"
 
 logger = logging.getLogger("carillon.client")
 # At DEBUG, websockets logs the handshake with its token.
@@ -118,11 +107,7 @@ class Inbox:
             raise ValueError("most_items, most_waiting: must be at least 1")
         self._place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._address = f"{self._place.replace('http', 'ws', 1)}/v1/socket"
-        if isinstance(token, str):
-            authorization(token)
-        self._token = token
-        # The last call of the provider. A cancelled one may lose a refresh token that works once.
-        self._token_call: asyncio.Task[str] | None = None
+        self._tokens = TokenSource(token)
         self._context = context
         self._ready_timeout = ready_timeout
         self._state = InboxState(resume, most_items)
@@ -132,13 +117,7 @@ class Inbox:
         self._task: asyncio.Task[None] | None = None
         self._end: Exception | None = None
         self._watchers: list[asyncio.Future[None]] = []
-        # Messages by their reference, oldest first, each with the future that its caller awaits,
-        # and whether it may be sent again.
-        self._outbox: dict[int, tuple[str, asyncio.Future[None], bool]] = {}
-        # For each message that was sent, its caller's future and one that is done on `retry`.
-        self._answers: dict[int, tuple[asyncio.Future[None], asyncio.Future[None]]] = {}
-        self._last_reference = 0
-        self._has_work = asyncio.Event()
+        self._outbox = Outbox()
         self._is_active = True
         self._is_online = False
         self._failures = 0
@@ -274,36 +253,16 @@ class Inbox:
             await self.changed()
 
     async def _ask(self, message: dict[str, Any], is_repeatable: bool = True) -> None:
-        """Sends a message now or, if it is repeatable, on the next connection; awaits its answer.
+        """Sends a message and awaits its answer, as `Outbox.ask` does.
 
         Raises:
-            InboxError: the message is too long, the gateway refused it, or too many calls wait; or
-                one that is not repeatable has no connection, loses it, or cannot be handled now.
+            InboxError: the inbox is not open, the message is not repeatable and there is no
+                connection, or `Outbox.ask` raised it.
         """
         self._require_open()
         if not (is_repeatable or self._is_online):
             raise InboxError("the inbox is not online; call again when it is")
-        if len(self._outbox) >= _MOST_CALLS:
-            raise InboxError(f"{_MOST_CALLS:,} calls wait for the gateway; wait until some are done")
-        self._last_reference += 1
-        reference = self._last_reference
-        text = json.dumps({**message, "ref": reference})
-        # The gateway would close the socket, and the next connection would send it again.
-        if len(text) > _MOST_MESSAGE_BYTES:
-            raise InboxError("ids: longer than 64 KB together; a notification id has 36 characters")
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._outbox[reference] = (text, answer, is_repeatable)
-        self._has_work.set()
-        try:
-            await answer
-        finally:
-            del self._outbox[reference]
-
-    def _refuse_late(self, reason: str) -> None:
-        """Ends the calls whose messages must not be sent later."""
-        for _, answer, is_repeatable in self._outbox.values():
-            if not (is_repeatable or answer.done()):
-                answer.set_exception(InboxError(reason))
+        await self._outbox.ask(message, is_repeatable)
 
     def _note_change(self) -> None:
         watchers, self._watchers = self._watchers, []
@@ -318,7 +277,7 @@ class Inbox:
             refused = False
             while True:
                 refused = await self._connect(refused)
-                self._refuse_late("the connection ended before the answer; call again")
+                self._outbox.disconnect()
                 wait, self._drain_delay = self._drain_delay + _backoff(self._failures), 0.0
                 self._failures += 1
                 logger.info("%s; reconnecting to %s in %.1f s", self._trouble, self._place, wait)
@@ -329,9 +288,10 @@ class Inbox:
             self._end = end or InboxError("the inbox is closed")
             self._arrivals.end(end)
             self._events.end(end)
-            for waiting in [*self._watchers, *(answer for _, answer, _ in self._outbox.values())]:
-                if not waiting.done():
-                    waiting.set_exception(self._end)
+            for watcher in self._watchers:
+                if not watcher.done():
+                    watcher.set_exception(self._end)
+            self._outbox.end(self._end)
 
     async def _connect(self, refused: bool) -> bool:
         """Serves one connection, and returns whether the token needs to be replaced."""
@@ -345,7 +305,7 @@ class Inbox:
                 return exc
 
         try:
-            token = await self._fetch(refused)
+            token = await self._tokens.fetch(refused)
         except SignedOut:
             raise
         except Exception:
@@ -380,7 +340,9 @@ class Inbox:
         except (OSError, asyncio.TimeoutError, WebSocketException) as error:
             self._trouble = f"no connection: {error or type(error).__name__}"
             return False
-        helpers = [asyncio.create_task(work) for work in (self._pump(socket), self._renew(socket, token))]
+        send = partial(self._say, socket)
+        renewal = self._tokens.renew(token, send, self._pause)
+        helpers = [asyncio.create_task(work) for work in (self._pump(send), renewal)]
         self._socket = socket
         try:
             async for text in socket:
@@ -390,7 +352,6 @@ class Inbox:
         finally:
             self._socket = None
             self._is_online = False
-            self._answers.clear()
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
@@ -401,71 +362,11 @@ class Inbox:
             raise Displaced("the user has too many newer connections; open the inbox again when the user returns")
         return socket.close_code == _UNAUTHORIZED
 
-    async def _fetch(self, refused: bool) -> str:
-        if isinstance(self._token, str):
-            if refused:
-                raise SignedOut("the gateway refused the token; give a function that returns a fresh one")
-            return self._token.strip()
-        if self._token_call is None or self._token_call.done():
-            self._token_call = asyncio.create_task(self._call_provider(self._token, refused))
-            # After a lost connection, asyncio would log its error as never retrieved.
-            self._token_call.add_done_callback(lambda call: call.cancelled() or call.exception())
-        return await asyncio.shield(self._token_call)
-
-    async def _call_provider(self, provider: Callable[[bool], Any], refused: bool) -> str:
-        is_async = inspect.iscoroutinefunction(provider)
-        answer = provider(refused) if is_async else await asyncio.to_thread(provider, refused)
-        token = await answer if inspect.isawaitable(answer) else answer
-        if not token:
-            raise SignedOut("the token provider has no token")
-        return str(token).strip()
-
-    async def _pump(self, socket: ClientConnection) -> None:
-        """Sends the messages of the outbox, one at a time.
-
-        Sends a repeatable message again if the last connection brought no answer, or if the gateway
-        asks for it.
-        """
+    async def _pump(self, send: Callable[[str], Awaitable[None]]) -> None:
+        """Sends the focus and the messages of the outbox."""
         if not self._is_active:
-            await self._say(socket, json.dumps({"type": "focus", "active": False}))
-        failures = 0
-        while True:
-            while not self._outbox:
-                self._has_work.clear()
-                await self._has_work.wait()
-            reference, (text, answer, _) = next(iter(self._outbox.items()))
-            busy: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._answers[reference] = (answer, busy)
-            await self._say(socket, text)
-            await asyncio.wait([answer, busy], return_when=asyncio.FIRST_COMPLETED)
-            if busy.done():
-                self._refuse_late(_NOT_NOW)
-                await self._pause(_backoff(failures))
-                # The calls that came meanwhile.
-                self._refuse_late(_NOT_NOW)
-            failures = failures + 1 if busy.done() else 0
-            # Meanwhile the caller removes a message that was answered.
-            await asyncio.sleep(_SPACING)
-
-    async def _renew(self, socket: ClientConnection, token: str) -> None:
-        """Sends a fresh token before the current one expires. Without one, the gateway closes."""
-        expiry, least = token_expiry(token), 1.0
-        while expiry is not None:
-            half = token_life(token) / 2
-            left = expiry - time.time()
-            await self._pause(max(1.0, left - min(_RENEWAL_LEAD, half), min(least, half)))
-            try:
-                token = await self._fetch(True)
-                authorization(token)
-            except Exception as error:  # noqa: BLE001, it is the provider's
-                logger.warning("cannot renew the token before it expires: %s", type(error).__name__)
-                return
-            fresh = token_expiry(token)
-            if fresh is not None and fresh <= expiry:
-                logger.warning("cannot renew the token before it expires: the provider returned an old one")
-                return
-            expiry, least = fresh, _RENEWAL_SPACING
-            await self._say(socket, json.dumps({"type": "auth", "token": token}))
+            await send(json.dumps({"type": "focus", "active": False}))
+        await self._outbox.pump(send, lambda failures: self._pause(_backoff(failures)))
 
     async def _say(self, socket: ClientConnection, text: str) -> None:
         from websockets.exceptions import ConnectionClosed
@@ -477,8 +378,6 @@ class Inbox:
             pass
 
     def _take(self, frame: dict[str, Any]) -> None:
-        is_answer = frame.get("ref") in self._answers
-        answer, busy = self._answers.pop(frame["ref"]) if is_answer else (None, None)
         match frame["type"]:
             case "sync" | "notification" | "read" | "deleted":
                 for notification in self._state.apply(frame):
@@ -491,11 +390,7 @@ class Inbox:
             case "goodbye":
                 self._drain_delay = frame["reconnect_after"] / 1_000
             # Its count may be older than the last change's.
-            case "unread" if answer and not answer.done():
-                answer.set_result(None)
-            case "error" if busy and frame.get("retry"):
-                busy.set_result(None)
-            case "error" if answer and not answer.done():
-                answer.set_exception(InboxError(frame["reason"]))
-            case "error":
+            case "unread":
+                self._outbox.take(frame)
+            case "error" if not self._outbox.take(frame):
                 logger.warning("the gateway refused a message: %s", frame["reason"])

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
 from carillon.errors import LaneFull
 from carillon.jobs import Job
-from carillon.parts import part_of
 
 BATCH = 500
 # The limit of `POST /v1/jobs` for a lane. Redis itself refuses only when its memory is full.
@@ -32,15 +31,16 @@ class _RedisProducer:
     def __init__(self, redis: RedisClient, *, spread: bool = False, most_waiting: int = MOST_WAITING) -> None:
         self._redis = redis
         self._most_waiting = most_waiting
-        # Unknown until the first job if they must be read.
-        self._parts: int | None = None if spread else 1
+        # The tags of the parts. Unknown until the first job if they must be read.
+        self._tags: list[str] | None = None if spread else []
         # The streams that were full when the producer last looked.
         self._full: set[str] = set()
 
     def stream(self, job: Job) -> str:
         """Returns the stream that takes a job: the one of its `lane`, or `carillon:jobs`."""
         # A job for several users may go to any part.
-        return part_of(job.user or job.id or "", self._parts or 1) + _STREAMS[job.lane or "normal"]
+        start = part_of(str(job.user or job.id or ""), self._tags or [])
+        return start + _STREAMS[job.lane or "normal"]
 
     def _command(self, job: Job) -> list[str]:
         pairs = job.to_fields().items()
@@ -61,7 +61,8 @@ class _RedisProducer:
 
     def _note(self, stream: str, length: int) -> bool:
         """Keeps whether a stream is full, and returns it."""
-        is_full = length >= self._most_waiting // (self._parts or 1)
+        parts = len(self._tags or []) or 1
+        is_full = length >= self._most_waiting // parts
         if is_full:
             self._full.add(stream)
         else:
@@ -81,13 +82,13 @@ class Producer(_RedisProducer):
     Args:
         redis: a `redis.Redis` or `redis.RedisCluster`.
         spread: appends to the streams of the user's part, so that all masters of a cluster share
-            the load. The producer reads the number of parts before its first job.
+            the load. The producer reads the tags of the parts before its first job.
         most_waiting: how many jobs may wait in a lane before `send_many` stops.
     """
 
     def send(self, job: Job) -> str:
         """Appends a job, and returns the id of its entry."""
-        self._read_parts()
+        self._read_tags()
         return _text(self._redis.execute_command(*self._command(job)))
 
     def send_many(self, jobs: Iterable[Job]) -> int:
@@ -97,7 +98,7 @@ class Producer(_RedisProducer):
             LaneFull: a lane of the next batch was full after an earlier batch, of this call or
                 another, and still is.
         """
-        self._read_parts()
+        self._read_tags()
         sent = 0
         for batch in batches(jobs):
             for stream in self._full_streams(batch):
@@ -112,9 +113,9 @@ class Producer(_RedisProducer):
                 self._note(stream, length)
         return sent
 
-    def _read_parts(self) -> None:
-        if self._parts is None:
-            self._parts = int(self._redis.execute_command("GET", "carillon:parts") or 1)
+    def _read_tags(self) -> None:
+        if self._tags is None:
+            self._tags = _text(self._redis.execute_command("GET", "carillon:tags") or "").split()
 
 
 class AsyncProducer(_RedisProducer):
@@ -128,7 +129,7 @@ class AsyncProducer(_RedisProducer):
 
     async def send(self, job: Job) -> str:
         """Appends a job, and returns the id of its entry."""
-        await self._read_parts()
+        await self._read_tags()
         return _text(await self._redis.execute_command(*self._command(job)))
 
     async def send_many(self, jobs: Iterable[Job]) -> int:
@@ -138,7 +139,7 @@ class AsyncProducer(_RedisProducer):
             LaneFull: a lane of the next batch was full after an earlier batch, of this call or
                 another, and still is.
         """
-        await self._read_parts()
+        await self._read_tags()
         sent = 0
         for batch in batches(jobs):
             for stream in self._full_streams(batch):
@@ -153,9 +154,23 @@ class AsyncProducer(_RedisProducer):
                 self._note(stream, length)
         return sent
 
-    async def _read_parts(self) -> None:
-        if self._parts is None:
-            self._parts = int(await self._redis.execute_command("GET", "carillon:parts") or 1)
+    async def _read_tags(self) -> None:
+        if self._tags is None:
+            self._tags = _text(await self._redis.execute_command("GET", "carillon:tags") or "").split()
+
+
+def part_of(user: str, tags: Sequence[str]) -> str:
+    """Returns the start of the names of a user's streams, such as `carillon:{agbr}:`.
+
+    `tags` are the words in the key `carillon:tags`, in their order. Without tags, which is for one
+    Redis, the start is `carillon:`.
+    """
+    if not tags:
+        return "carillon:"
+    value = 2_166_136_261
+    for byte in user.encode():
+        value = (value ^ byte) * 16_777_619 % 2**32
+    return f"carillon:{{{tags[value % len(tags)]}}}:"
 
 
 def batches(jobs: Iterable[Job], size: int = BATCH) -> Iterator[list[Job]]:
