@@ -8,59 +8,9 @@ import Testing
 /// The inbox's modules in a real browser, with a gateway that the page plays.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebInboxConnectionTests {
-    /// Defines a gateway inside the page: `gateway.answer` returns the answers about notifications.
-    private static let fakeGateway = """
-        const load = (name) => import(`/web/${name}.js`);
-        const modules = ["inbox", "inbox-connection", "inbox-client"];
-        const [{ Inbox }, { Connection }, { Client }] = await Promise.all(modules.map(load));
-        Object.assign(Connection, { shortest: 10, longest: 10 });
-        Object.defineProperty(navigator, "onLine", { value: true });
-        const url = "http://127.0.0.1";
-        const until = async (isTrue) => { while (!isTrue()) await new Promise((next) => setTimeout(next, 1)); };
-        const item = (id, version, read_at = null) => ({ id, version, read_at });
-        const page = (version, ...notifications) => Response.json({
-          version, notifications, next_cursor: notifications.at(-1)?.id ?? null, unread: notifications.length, total: 2,
-        });
-        const gateway = {
-          answer: () => page(5), words: () => Response.json({}), count: () => Response.json({ categories: {} }),
-          user: () => "ada",
-        };
-        globalThis.fetch = async (address, { method, headers }) => {
-          const { pathname, searchParams } = new URL(address);
-          const token = headers.authorization.slice(7);
-          if (pathname === "/v1/socket-tickets") return Response.json({ ticket: "one", user: gateway.user(token) });
-          if (pathname.endsWith("/unread-count")) return gateway.count();
-          return pathname === "/v1/types" ? gateway.words() : gateway.answer(method, token, pathname, searchParams);
-        };
-        const sockets = [];
-        globalThis.WebSocket = class {
-          static OPEN = 1;
-          readyState = 1;
-          constructor(address) {
-            this.resume = new URL(address).searchParams.get("resume");
-            sockets.push(this);
-          }
-          take(frame) { this.onmessage({ data: JSON.stringify(frame) }); }
-          send() {}
-          close() {}
-        };
-        const opened = async (inbox) => {
-          const isOpen = await inbox.open();
-          await until(() => sockets.length === 1);
-          return isOpen;
-        };
-        const welcome = { type: "welcome", version: 5 };
-        const sync = { type: "sync", unread: 1, total: 2, notifications: [], deleted: [] };
-        """
-
-    /// Runs a script that uses the fake gateway, and returns the texts that it returns.
-    private func runWithFakeGateway(_ script: String) async throws -> [String]? {
-        try await Stack.runScript("return (async () => { \(Self.fakeGateway)\n\(script) })()").strings
-    }
-
     @Test("a reload that fails after a reset is tried again, and until then no version is resumed")
     func failedReload() async throws {
-        let resumed = try await self.runWithFakeGateway(
+        let resumed = try await Stack.runWithFakeGateway(
             """
             const inbox = new Inbox(url, async () => "token", "en");
             await opened(inbox);
@@ -90,7 +40,7 @@ struct WebInboxConnectionTests {
 
     @Test("while a page fetches a fresh token, the inbox is offline; it waits no longer than its limit")
     func hangingToken() async throws {
-        let states = try await self.runWithFakeGateway(
+        let states = try await Stack.runWithFakeGateway(
             """
             let give;
             const fresh = () => new Promise((done) => { give = done; });
@@ -119,7 +69,7 @@ struct WebInboxConnectionTests {
 
     @Test("the socket gets a fresh token before its own expires, again if the gateway is busy; one refused is replaced")
     func renewal() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const now = Math.floor(Date.now() / 1000);
             const token = (user, exp) => `e30.${btoa(JSON.stringify({ user, iat: now - 1, exp }))}.e30`;
@@ -148,7 +98,7 @@ struct WebInboxConnectionTests {
 
     @Test("two opens during a call for a ticket give one socket; if the clock is ahead, a fresh token is kept for 30 s")
     func clockAhead() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const iat = Math.floor(Date.now() / 1000);
             let count = 0;
@@ -175,7 +125,7 @@ struct WebInboxConnectionTests {
 
     @Test("calls that are refused together ask once for a fresh token")
     func refusedTogether() async throws {
-        let asked = try await self.runWithFakeGateway(
+        let asked = try await Stack.runWithFakeGateway(
             """
             let asked = 0;
             const client = new Client(url, async (isRefused) => (isRefused ? `fresh ${++asked}` : "old"));
@@ -197,7 +147,7 @@ struct WebInboxConnectionTests {
 
     @Test("with a fresh token the inbox resumes; if that is another user's, it shows their list and joins their tabs")
     func otherUser() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const tokens = ["first", "second", "third"];
             gateway.user = (token) => (token === "third" ? "eve" : "ada");
@@ -228,7 +178,7 @@ struct WebInboxConnectionTests {
 
     @Test("answers to calls of the last user change nothing in the next user's inbox and archive")
     func answersOfLastUser() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             gateway.user = (token) => token;
             gateway.answer = () => page(5, item("a", 5));
@@ -260,7 +210,7 @@ struct WebInboxConnectionTests {
 
     @Test("if a fresh token is another user's, the settings are theirs, and push is looked at again")
     func settingsOfOtherUser() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             gateway.user = (token) => token;
             gateway.answer = (method, token, path) => {
@@ -296,7 +246,7 @@ struct WebInboxConnectionTests {
 
     @Test("a fault of the scripts, such as parts of two versions, is logged once while the socket tries again")
     func mixedVersions() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const logged = [];
             console.error = (prefix, { name }) => logged.push(name);
@@ -316,7 +266,7 @@ struct WebInboxConnectionTests {
 
     @Test("a notification that moved back to the inbox elsewhere is marked as read, one in the archive is not")
     func movedBack() async throws {
-        let calls = try await self.runWithFakeGateway(
+        let calls = try await Stack.runWithFakeGateway(
             """
             const calls = [];
             gateway.answer = (method, token, path) => {
@@ -343,7 +293,7 @@ struct WebInboxConnectionTests {
 
     @Test("a count by category that failed is made again, and a late answer does not replace a newer one")
     func counts() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const [{ Panel }, { en }] = await Promise.all(["inbox-panel", "texts"].map(load));
             const answers = [];
@@ -381,7 +331,7 @@ struct WebInboxConnectionTests {
 
     @Test("the headings of days change at midnight")
     func midnight() async throws {
-        let headings = try await self.runWithFakeGateway(
+        let headings = try await Stack.runWithFakeGateway(
             """
             const names = ["inbox-list", "words", "texts"];
             const [{ ListView }, { Words }, { en }] = await Promise.all(names.map(load));
@@ -413,7 +363,7 @@ struct WebInboxConnectionTests {
 
     @Test("clicks on pushes are taken after a failed first load, and for an element that joins a loaded inbox")
     func clicksAfterFailedLoad() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const calls = [];
             let isDown = true;
@@ -454,7 +404,7 @@ struct WebInboxConnectionTests {
 
     @Test("names from the catalog that failed to load are loaded with the next connection")
     func lateWords() async throws {
-        let names = try await self.runWithFakeGateway(
+        let names = try await Stack.runWithFakeGateway(
             """
             const inbox = new Inbox(url, async () => "token", "en");
             gateway.words = () => new Response("{}", { status: 503 });
@@ -471,7 +421,7 @@ struct WebInboxConnectionTests {
 
     @Test("on return to an offline tab the inbox connects once, although several events report it")
     func returnToTab() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             const inbox = new Inbox(url, async () => "token", "en");
             await opened(inbox);
@@ -491,9 +441,37 @@ struct WebInboxConnectionTests {
         #expect(found == ["visible", "1"])
     }
 
+    @Test("once the user is signed out, the inbox asks for no token when the network or the page comes back")
+    func staysSignedOut() async throws {
+        let found = try await Stack.runWithFakeGateway(
+            """
+            let asked = 0;
+            let token = "token";
+            const inbox = new Inbox(url, async () => {
+              asked += 1;
+              return token;
+            }, "en");
+            await opened(inbox);
+            sockets[0].take(welcome);
+            token = null;
+            sockets[0].onclose({ code: 4401 });
+            await until(() => inbox.state === "signedOut");
+            const before = asked;
+            for (const type of ["offline", "online", "pagehide"]) window.dispatchEvent(new Event(type));
+            window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+            const found = [inbox.state, String(asked - before)];
+            token = "token";
+            inbox.retry();
+            await until(() => sockets.length === 2);
+            inbox.close();
+            return found;
+            """)
+        #expect(found == ["signedOut", "0"])
+    }
+
     @Test("a socket that does not open, or says nothing, is replaced")
     func silentSocket() async throws {
-        let resumed = try await self.runWithFakeGateway(
+        let resumed = try await Stack.runWithFakeGateway(
             """
             Object.assign(Connection, { probeInterval: 10, probePatience: 10 });
             const connection = new Connection({ url, ticket: async () => ({ ticket: "one" }) }, () => 7);
@@ -509,7 +487,7 @@ struct WebInboxConnectionTests {
 
     @Test("an inbox opens although its page gives no token at first, and then loads all of it")
     func lateToken() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             let failures = 3;
             const token = async () => {
@@ -531,7 +509,7 @@ struct WebInboxConnectionTests {
 
     @Test("a change whose answer is lost is undone, and the inbox read again")
     func lostAnswer() async throws {
-        let found = try await self.runWithFakeGateway(
+        let found = try await Stack.runWithFakeGateway(
             """
             gateway.answer = () => page(5, item("a", 5));
             const inbox = new Inbox(url, async () => "token", "en");
@@ -557,7 +535,7 @@ struct WebInboxConnectionTests {
         ]
     )
     func refusedChange(_ overtaking: String) async throws {
-        let counts = try await self.runWithFakeGateway(
+        let counts = try await Stack.runWithFakeGateway(
             """
             gateway.answer = () => page(5, item("a", 5));
             const inbox = new Inbox(url, async () => "token", "en");
@@ -580,197 +558,9 @@ struct WebInboxConnectionTests {
         #expect(counts == ["false", "2", "2"])
     }
 
-    @Test("after a refused change that nothing overtook, the older pages stay in the list")
-    func refusedChangeOfOlderPage() async throws {
-        let found = try await self.runWithFakeGateway(
-            """
-            let loads = 0;
-            gateway.answer = (method, token, path, query) => {
-              if (method === "POST") return new Response("{}", { status: 422 });
-              loads += 1;
-              return query.has("cursor") ? page(5, item("a", 4)) : page(5, item("b", 5));
-            };
-            const inbox = new Inbox(url, async () => "token", "en");
-            await opened(inbox);
-            sockets[0].take(welcome);
-            await inbox.loadMore({});
-            const isSaved = await inbox.snooze("a", new Date());
-            inbox.close();
-            return [isSaved, loads, inbox.isLoading, inbox.store.list().map(({ id }) => id)].map(String);
-            """)
-        #expect(found == ["false", "2", "false", "b,a"])
-    }
-
-    @Test("an entry of the archive whose deletion fails stays there")
-    func failedDeletion() async throws {
-        let found = try await self.runWithFakeGateway(
-            """
-            gateway.answer = (method, token, path) => {
-              if (method === "DELETE") return new Response("{}", { status: path.endsWith("/c") ? 404 : 503 });
-              return path.endsWith("/archived") ? page(5, item("c", 5), item("b", 4), item("a", 3)) : page(5);
-            };
-            const inbox = new Inbox(url, async () => "token", "en");
-            await opened(inbox);
-            sockets[0].take(welcome);
-            await inbox.loadArchive(true);
-            const ids = () => inbox.archive.items.map(({ id }) => id).join();
-            const removal = inbox.remove("b");
-            const found = [ids(), await removal, ids()];
-            // Another device has deleted this one.
-            found.push(await inbox.remove("c"), ids());
-            let refuse;
-            gateway.answer = (method) => {
-              if (method !== "DELETE") return page(5, item("0", 2));
-              return new Promise((done) => { refuse = () => done(new Response("{}", { status: 503 })); });
-            };
-            const overtaken = inbox.remove("b");
-            await inbox.loadArchive(false);
-            await until(() => refuse);
-            refuse();
-            found.push(await overtaken, ids());
-            inbox.close();
-            return found.map(String);
-            """)
-        #expect(found == ["c,a", "false", "c,b,a", "false", "b,a", "false", "b,a,0"])
-    }
-
-    @Test("an empty list asks for its next page, also in the archive, and again if that failed")
-    func emptyLists() async throws {
-        let found = try await self.runWithFakeGateway(
-            """
-            const [{ Panel }, { en }] = await Promise.all(["inbox-panel", "texts"].map(load));
-            const time = "2026-01-01T00:00:00Z";
-            const usual = { type: "t", severity: "info", created_at: time };
-            const row = (id, more) => ({ ...item(id, 5), title: id, ...usual, ...more });
-            const last = (notification) => Response.json({ notifications: [notification], next_cursor: null });
-            const works = (method, token, path, query) => {
-              if (method === "DELETE") return Response.json({ unread: 1, version: 5 });
-              const isOlder = query.has("cursor");
-              if (path.endsWith("/archived")) return isOlder ? last(row("e")) : page(5, row("f"));
-              if (!isOlder) return page(5, row("z", { read_at: time }));
-              return page(5, query.has("category") ? row("c", { category: "x" }) : row("u"));
-            };
-            const fails = () => { throw new TypeError("no network"); };
-            gateway.answer = works;
-            gateway.words = () => Response.json({ categories: [{ category: "x" }, { category: "y" }] });
-            const inbox = new Inbox(url, async () => "token", "en");
-            await opened(inbox);
-            sockets[0].take(welcome);
-            const panel = new Panel(inbox, null, { language: "en", texts: en, feed: { category: null, org: null } });
-            document.body.append(panel.element);
-            panel.start();
-            const part = (selector) => panel.element.querySelector(selector);
-            const titles = () => [...panel.element.querySelectorAll(".title")].map((one) => one.textContent).join();
-            const lists = (wanted) => until(() => titles() === wanted);
-            const reconnects = async () => {
-              const { length } = sockets;
-              sockets.at(-1).onclose({ code: 1006 });
-              await until(() => sockets.length > length);
-              gateway.answer = works;
-              sockets.at(-1).take(welcome);
-            };
-            await lists("z");
-            gateway.answer = fails;
-            part("[data-filter=unread]").click();
-            const found = [part(".state").className];
-            await until(() => part(".state.failed"));
-            found.push(part(".toast").textContent);
-            await reconnects();
-            await lists("u");
-            gateway.answer = fails;
-            part("[data-filter='category:y']").click();
-            await until(() => part(".state.failed"));
-            gateway.answer = works;
-            part("[data-filter='category:x']").click();
-            await lists("c");
-            gateway.answer = fails;
-            part(".list-menu").click();
-            part("[data-entry=archive]").click();
-            await until(() => part(".state.failed"));
-            await reconnects();
-            await lists("f");
-            part("[data-part=remove]").click();
-            await lists("e");
-            part("[data-part=remove]").click();
-            await until(() => part(".state.emptyArchive"));
-            panel.stop();
-            panel.element.remove();
-            inbox.close();
-            return found;
-            """)
-        #expect(found == ["state loading", "Could not load your notifications"])
-    }
-
-    @Test("the empty category counts and pages what has no category")
-    func noCategory() async throws {
-        let found = try await self.runWithFakeGateway(
-            """
-            gateway.answer = () => page(5, item("c", 5), { ...item("b", 4), category: "x" });
-            gateway.count = () => Response.json({ categories: { "": 7, x: 3 } });
-            const inbox = new Inbox(url, async () => "token", "en");
-            await opened(inbox);
-            sockets[0].take(welcome);
-            const none = { category: "" };
-            const found = [inbox.unread(none)];
-            inbox.countCategories();
-            await until(() => inbox.unread({ category: "x" }) === 3);
-            found.push(inbox.unread(none), inbox.unread({}));
-            let query;
-            gateway.answer = (method, token, path, searchParams) => {
-              query = searchParams;
-              return page(5, item("a", 3));
-            };
-            await inbox.loadMore({ ...none, isUnread: true });
-            found.push(query.has("category"), inbox.store.list(none).map(({ id }) => id).join());
-            inbox.close();
-            return found.map(String);
-            """)
-        #expect(found == ["null", "7", "2", "false", "c,a"])
-    }
-
-    @Test("a notification that is deleted while an older page loads does not come back with it")
-    func overtakenPage() async throws {
-        let left = try await self.runWithFakeGateway(
-            """
-            gateway.answer = () => page(5, item("b", 5));
-            const inbox = new Inbox(url, async () => "token", "en");
-            await opened(inbox);
-            sockets[0].take(welcome);
-            gateway.answer = () => {
-              gateway.answer = () => page(6);
-              sockets[0].take({ type: "deleted", version: 6, unread: 1, change: { ids: ["a"] } });
-              return page(5, item("a", 4));
-            };
-            await inbox.loadMore({});
-            inbox.close();
-            return inbox.store.list().map(({ id }) => id);
-            """)
-        #expect(left == ["b"])
-    }
-
-    @Test("a full list keeps its oldest while an older page loads, and then continues with that page")
-    func arrivalDuringPage() async throws {
-        let found = try await self.runWithFakeGateway(
-            """
-            const newest = Array.from({ length: 1000 }, (_, index) => item(String(3000 - index), 5));
-            gateway.answer = () => page(5, ...newest);
-            const inbox = new Inbox(url, async () => "token", "en");
-            await opened(inbox);
-            sockets[0].take(welcome);
-            gateway.answer = () => {
-              sockets[0].take({ type: "notification", version: 6, unread: 1, notification: item("3001", 6) });
-              return page(6, item("2000", 1));
-            };
-            await inbox.loadMore({});
-            inbox.close();
-            return [String(inbox.store.list().length), inbox.store.cursor({})];
-            """)
-        #expect(found == ["1002", "2000"])
-    }
-
     @Test("a channel that could not be switched off stays on when another is switched off")
     func failedSwitch() async throws {
-        let wishes = try await self.runWithFakeGateway(
+        let wishes = try await Stack.runWithFakeGateway(
             """
             const names = ["inbox-settings", "words", "texts"];
             const [{ SettingsView }, { Words }, { en }] = await Promise.all(names.map(load));

@@ -6,7 +6,7 @@ import { icon } from "./web/icons.js";
 import { shareInbox } from "./web/inbox.js";
 import { Panel } from "./web/inbox-panel.js";
 import { isOfFeed } from "./web/inbox-store.js";
-import { sheet } from "./web/inbox-styles.js";
+import { later, sheet } from "./web/inbox-styles.js";
 import { language } from "./web/texts.js";
 
 /** Named, because bundlers take `new URL("…", import.meta.url)` for a file to add. */
@@ -67,8 +67,8 @@ export class CarillonInbox extends HTMLElement {
   connectedCallback() {
     if (!this.#root) {
       this.#root = this.attachShadow({ mode: "open", delegatesFocus: false });
-      // A constructed sheet works with a Content-Security-Policy that forbids inline styles.
-      this.#root.adoptedStyleSheets = [sheet];
+      // Constructed sheets work with a Content-Security-Policy that forbids inline styles.
+      this.#root.adoptedStyleSheets = [sheet, later.menu, later.settings];
     }
     for (const name of CarillonInbox.#properties.filter((one) => Object.hasOwn(this, one))) {
       // The page set it before this script loaded.

@@ -51,6 +51,7 @@ export function loader(load) {
   let failures = 0;
   return () => load(failures && `?again=${failures}`).catch((error) => {
     failures += 1;
+    console.warn("carillon:", error.message);
     throw error;
   });
 }

@@ -90,14 +90,14 @@ export class Connection extends EventTarget {
 
   /** Handles changes of network, visibility and focus. */
   #look = (event) => {
+    if (this.#state === "signedOut" || (event.type === "pageshow" && !event.persisted)) return;
     if (event.type === "pagehide") return this.#leave();
-    if (event.type === "pageshow" && !event.persisted) return;
     if (event.type === "offline") {
       this.#drop();
       this.#fail();
     } else if (event.type === "online" || (document.visibilityState === "visible" && this.#state !== "connecting")) {
       // Several events report the return to a tab; only the first one connects.
-      if (this.#state !== "signedOut") this.retry();
+      this.retry();
     }
     this.#tellFocus();
   };

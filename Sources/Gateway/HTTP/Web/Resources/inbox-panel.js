@@ -6,10 +6,9 @@ import { iconButton } from "./icons.js";
 import { ListView } from "./inbox-list.js";
 import { isOfFeed } from "./inbox-store.js";
 import { unmarked } from "./marks.js";
-import { Menu } from "./menu.js";
-import { snoozeTimes, soon } from "./time.js";
 
 // Written out for bundlers, which follow the name without the query.
+const loadMenu = loader((again) => (again ? import("./menu.js" + again) : import("./menu.js")));
 const loadView = loader((again) => (again ? import("./inbox-settings.js" + again) : import("./inbox-settings.js")));
 
 /** The visible inbox: header, tabs, list, settings, banner and toast. */
@@ -23,11 +22,16 @@ export class Panel {
   #push;
   #context;
   #list;
-  #settings = null;
+  /** The view of the settings; null before they are first shown. */
+  settings = null;
   /** The chosen tab: `all`, `unread`, `archive` or `category:` and its name. */
   #tab = "all";
   #isScheduled = false;
-  #menu = new Menu();
+  #menu = null;
+  /** The script of the menus; null until it has loaded. */
+  #menuScript = null;
+  /** The entries of the last menu that the user asked for. */
+  #wanted = null;
   #tabs = h("div", { class: "filters", role: "group" });
   #title = h("h2", { id: "carillon-title" });
   #banner = h("div", { class: "banner", role: "status", hidden: true });
@@ -58,7 +62,7 @@ export class Panel {
       archive: undoable((id) => inbox.moveToArchive(id), texts.archivedDone),
       remove: undoable((id) => inbox.remove(id), texts.removedDone),
       restore: async (id) => { if (await inbox.restore(id)) this.tell(texts.restoredDone); },
-      more: (item, button) => this.#menu.open(button, this.#itemMenu(item)),
+      more: (item, button) => this.#openMenu(button, ({ itemMenu }) => itemMenu(item, this, inbox, this.#context)),
       undo: () => this.#toast.querySelector(".undo")?.click(),
     };
     this.#list = new ListView(inbox, this.#context);
@@ -94,7 +98,8 @@ export class Panel {
     this.back = iconButton("back", texts.back, () => this.showSettings(false), { class: "icon-button back" });
     this.leave = iconButton("back", texts.back, () => this.#choose("all"), { class: "icon-button back leave", hidden: true });
     // Its entries are about the whole inbox.
-    const menu = isFeed ? null : iconButton("more", texts.menu, ({ currentTarget }) => this.#menu.open(currentTarget, this.#mainMenu()), {
+    const openMenu = ({ currentTarget }) => this.#openMenu(currentTarget, () => this.#mainMenu());
+    const menu = isFeed ? null : iconButton("more", texts.menu, openMenu, {
       class: "icon-button list-menu", "aria-haspopup": "menu", "aria-expanded": "false",
     });
     const head = h("header", { class: "head", part: "header" },
@@ -106,7 +111,7 @@ export class Panel {
     return h("div", { class: "panel" },
       h("div", { class: "main" }, head, this.bar, this.#banner, this.#list.element, h("slot", { name: "footer" })),
       h("aside", { class: "side", "aria-label": texts.settings }, settingsHead, this.#side),
-      this.#toast, this.#spoken, this.#menu.element);
+      this.#toast, this.#spoken);
   }
 
   // Menus.
@@ -121,46 +126,33 @@ export class Panel {
     ];
   }
 
-  #itemMenu(item) {
-    const { archive, language, markRead, markUnread, remove, texts } = this.#context;
-    const name = this.#inbox.words.typeName(item.type);
-    return [
-      item.read_at
-        ? { name: "unread", label: texts.markUnread, icon: "unread", run: () => markUnread(item.id) }
-        : { name: "read", label: texts.markRead, icon: "check", run: () => markRead(item.id) },
-      { name: "archive", label: texts.archive, icon: "archive", run: () => archive(item.id) },
-      texts.snooze,
-      ...Object.entries(snoozeTimes()).map(([key, time]) => ({
-        name: `snooze-${key}`, label: texts.snoozeTimes[key], hint: soon(time, language), icon: "clock",
-        run: () => this.#snooze(item, time),
-      })),
-      null,
-      ...(this.#inbox.words.type(item.type).required
-        ? [] : [{ name: "mute", label: texts.mute(name), icon: "mute", run: () => this.#mute(item, name) }]),
-      { name: "remove", label: texts.remove, icon: "trash", isDestructive: true, run: () => remove(item.id) },
-    ];
+  /**
+   * Opens a menu at a button. Loads the menus' own file when one is first opened, and again after a
+   * failure.
+   *
+   * @param entries returns the entries of the menu; gets the module of that file.
+   */
+  async #openMenu(button, entries) {
+    const focused = () => button.getRootNode().activeElement;
+    const before = focused();
+    this.#wanted = entries;
+    this.#menuScript ??= await loadMenu().catch(() => null);
+    // The user may have clicked again meanwhile.
+    if (this.#wanted !== entries) return;
+    if (!this.#menuScript) return this.#context.tell("refused");
+    // The user may have gone on, or the button or the panel may have gone.
+    if (focused() !== before || !button.checkVisibility()) return;
+    if (!this.#menu) {
+      this.#menu = new this.#menuScript.Menu();
+      this.element.append(this.#menu.element);
+    }
+    this.#menu.open(button, entries(this.#menuScript));
   }
 
   /** Brings back an entry to the inbox or, if it was archived, to the archive. */
   async #bringBack(id, isArchived) {
     const isBack = await this.#inbox.restore(id);
     if (isBack && isArchived && await this.#inbox.moveToArchive(id)) await this.#inbox.loadArchive(true);
-  }
-
-  async #snooze(item, time) {
-    const { language, texts } = this.#context;
-    if (!await this.#inbox.snooze(item.id, time)) return;
-    this.tell(texts.snoozedDone(soon(time, language)), { label: texts.undo, run: () => this.#inbox.restore(item.id) });
-  }
-
-  async #mute(item, name) {
-    const { texts } = this.#context;
-    const before = await this.#inbox.mute(item.type);
-    if (!before) return;
-    this.#settings?.reload();
-    this.tell(texts.mutedDone(name), {
-      label: texts.undo, run: async () => { if (await this.#inbox.prefer(before)) this.#settings?.reload(); },
-    });
   }
 
   #markAllRead() {
@@ -227,21 +219,21 @@ export class Panel {
 
   /** Loads the settings' own file when they are first shown, and again after a failure. */
   async loadSettings() {
-    if (!this.#settings) {
+    if (!this.settings) {
       const { texts } = this.#context;
       const script = await loadView().catch(() => null);
-      this.#settings ??= script && new script.SettingsView(this.#inbox, this.#push, this.#context);
-      this.#side.replaceChildren(this.#settings?.element ?? h("div", { class: "settings" },
+      this.settings ??= script && new script.SettingsView(this.#inbox, this.#push, this.#context);
+      this.#side.replaceChildren(this.settings?.element ?? h("div", { class: "settings" },
         h("p", { class: "fault", role: "alert" }, texts.preferencesFailed),
         h("button", { type: "button", class: "plain", onclick: () => this.loadSettings() }, texts.tryNow)));
     }
-    return this.#settings?.load();
+    return this.settings?.load();
   }
 
   /** Shows the settings of the next user; the last user's view may still wait for answers. */
   #replaceSettings() {
-    if (!this.#settings) return;
-    this.#settings = null;
+    if (!this.settings) return;
+    this.settings = null;
     this.loadSettings();
   }
 

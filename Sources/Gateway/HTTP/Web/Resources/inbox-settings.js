@@ -3,7 +3,57 @@
 
 import { h, set } from "./dom.js";
 import { icon } from "./icons.js";
+import { later } from "./inbox-styles.js";
 import { weekdays } from "./time.js";
+
+later.settings.replaceSync(`
+.card { padding: .95rem 1rem; border: 1px solid var(--line); border-radius: calc(var(--radius) - 3px); }
+.card + .card { margin-block-start: .75rem; }
+.card > h3 { display: flex; align-items: center; gap: .5rem; font-weight: 650; margin-block-end: .2rem; }
+.card > h3 .icon { color: var(--accent); }
+.toggle { display: inline-flex; align-items: center; gap: .55rem; cursor: pointer; font-size: .875rem; }
+.card > .toggle { display: flex; justify-content: space-between; flex-direction: row-reverse; margin-block-start: .55rem; font-weight: 550; }
+.toggle input { appearance: none; flex: none; position: relative; inline-size: 2.3rem; block-size: 1.35rem; margin: 0; border-radius: 1rem; background: var(--control); transition: background-color .15s; cursor: inherit; }
+.toggle input::before { content: ""; position: absolute; inset-block-start: .175rem; inset-inline-start: .175rem; inline-size: 1rem; block-size: 1rem; border-radius: 50%; background: #fff; transition: inset-inline-start .15s; }
+.toggle input:checked { background: var(--accent); }
+.toggle input:checked::before { inset-inline-start: 1.125rem; background: var(--on-accent); }
+.toggle input:is(:disabled, [aria-disabled="true"]) { opacity: .45; }
+.toggle input:focus-visible { border-radius: 1rem; }
+.address-form { display: grid; gap: .7rem; margin-block-start: .6rem; }
+.category > .hint { margin-block: -.3rem .5rem; }
+.quiet-form { display: grid; gap: .8rem; margin-block-start: .8rem; padding-block-start: .8rem; border-block-start: 1px solid var(--line); }
+.times { display: grid; grid-template-columns: 1fr 1fr; gap: .75rem; }
+.field { display: grid; gap: .25rem; min-inline-size: 0; font-size: .8rem; color: var(--muted); }
+.field input, .field select { inline-size: 100%; min-inline-size: 0; padding: .4rem .55rem; border: 1px solid var(--control); border-radius: 8px; background: var(--surface); color: var(--text); font-size: .9rem; }
+.days-field { display: flex; flex-wrap: wrap; gap: .3rem; min-inline-size: 0; }
+.days-field legend { float: inline-start; inline-size: 100%; margin-block-end: .3rem; font-size: .8rem; color: var(--muted); }
+.days-field label { position: relative; flex: 1; }
+.days-field input { position: absolute; inset: 0; opacity: 0; margin: 0; inline-size: 100%; block-size: 100%; cursor: pointer; }
+.days-field span { display: block; padding: .35rem .15rem; border: 1px solid var(--control); border-radius: 8px; text-align: center; font-size: .8rem; font-weight: 550; color: var(--muted); }
+.days-field input:checked + span { background: var(--raised); border-color: var(--accent); color: var(--text); }
+.days-field input:focus-visible + span { box-shadow: var(--focus); }
+.row { display: flex; align-items: center; gap: .75rem; }
+.status { color: var(--muted); font-size: .85rem; }
+.status.fault, .email-missing { color: var(--danger); font-weight: 550; }
+.email-missing:not(:empty) { margin-block: .3rem .6rem; }
+.category { border-block-start: 1px solid var(--line); margin-inline: -1rem; padding-inline: 1rem; }
+.category:first-of-type { margin-block-start: .6rem; }
+.category:last-child { margin-block-end: -.6rem; }
+.category summary { padding-block: .6rem; font-weight: 550; cursor: pointer; }
+.category summary .count { margin-inline-start: .5rem; color: var(--muted); font-weight: 400; font-size: .85rem; }
+.type-row { display: grid; gap: .35rem; padding-block: .55rem .7rem; border-block-start: 1px dashed var(--line); }
+.type-name { font-size: .9rem; }
+.type-row > .hint { font-size: .82rem; margin-block-start: -.3rem; }
+.toggles { display: flex; flex-wrap: wrap; gap: .4rem 1.1rem; }
+.toggles .toggle { color: var(--muted); font-size: .82rem; gap: .4rem; }
+@media (forced-colors: active) {
+  .days-field input:focus-visible + span { outline: 2px solid CanvasText; }
+  .toggle input { border: 1px solid ButtonText; background: ButtonFace; forced-color-adjust: none; }
+  .toggle input::before { background: ButtonText; }
+  .toggle input:checked, .days-field input:checked + span { border-color: Highlight; background: Highlight; color: HighlightText; forced-color-adjust: none; }
+  .toggle input:checked::before { background: HighlightText; }
+}
+`);
 
 const channels = ["in_app", "push", "email"];
 

@@ -139,16 +139,6 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
   .content { padding-inline-end: 1.4rem; }
   .content:has(+ .tools [data-part="restore"]) { padding-inline-end: 3.4rem; }
 }
-.menu { position: fixed; inset: var(--y, 0) auto auto var(--x, 0); margin: 0; padding: .35rem; min-inline-size: 13rem; max-inline-size: min(22rem, calc(100vw - 1rem)); border: 1px solid var(--line); border-radius: 12px; background: var(--surface); color: var(--text); box-shadow: var(--shadow); font-size: .9rem; overflow-y: auto; max-block-size: calc(100dvh - 1rem); }
-.menu:popover-open { animation: rise .12s ease-out; }
-.menu button { display: flex; align-items: center; gap: .65rem; inline-size: 100%; padding: .45rem .6rem; border-radius: 8px; }
-.menu button:hover, .menu button:focus-visible { background: var(--raised); }
-.menu button span { flex: 1; }
-.menu button small { color: var(--muted); font-size: .78rem; }
-.menu .icon { inline-size: 1.1rem; block-size: 1.1rem; color: var(--muted); }
-.menu .destructive, .menu .destructive .icon { color: var(--danger); }
-.menu hr { margin: .3rem .5rem; border: 0; border-block-start: 1px solid var(--line); }
-.menu-heading { padding: .5rem .6rem .15rem; color: var(--muted); font-size: .75rem; font-weight: 650; }
 .more { display: block; margin: .75rem auto .25rem; padding: .45rem 1rem; border-radius: 9px; color: var(--accent); font-weight: 600; font-size: .875rem; }
 .more:hover { background: var(--raised); }
 .state { display: grid; justify-items: center; align-content: center; gap: .35rem; min-block-size: 70%; padding: 2.5rem 2rem; text-align: center; color: var(--muted); }
@@ -170,47 +160,8 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
 .toast-action { flex: none; padding: .15rem .4rem; border-radius: 6px; color: inherit; font-weight: 700; text-decoration: underline; text-underline-offset: .2em; }
 
 .settings { flex: 1; min-block-size: 0; overflow-y: auto; padding: 0 .9rem 1.2rem; scrollbar-width: thin; scrollbar-color: var(--control) transparent; }
-.card { padding: .95rem 1rem; border: 1px solid var(--line); border-radius: calc(var(--radius) - 3px); }
-.card + .card { margin-block-start: .75rem; }
-.card > h3 { display: flex; align-items: center; gap: .5rem; font-weight: 650; margin-block-end: .2rem; }
-.card > h3 .icon { color: var(--accent); }
-.hint, .fault { color: var(--muted); font-size: .875rem; }
-.toggle { display: inline-flex; align-items: center; gap: .55rem; cursor: pointer; font-size: .875rem; }
-.card > .toggle { display: flex; justify-content: space-between; flex-direction: row-reverse; margin-block-start: .55rem; font-weight: 550; }
-.toggle input { appearance: none; flex: none; position: relative; inline-size: 2.3rem; block-size: 1.35rem; margin: 0; border-radius: 1rem; background: var(--control); transition: background-color .15s; cursor: inherit; }
-.toggle input::before { content: ""; position: absolute; inset-block-start: .175rem; inset-inline-start: .175rem; inline-size: 1rem; block-size: 1rem; border-radius: 50%; background: #fff; transition: inset-inline-start .15s; }
-.toggle input:checked { background: var(--accent); }
-.toggle input:checked::before { inset-inline-start: 1.125rem; background: var(--on-accent); }
-.toggle input:is(:disabled, [aria-disabled="true"]) { opacity: .45; }
-.toggle input:focus-visible { border-radius: 1rem; }
 .settings-place { flex: 1; min-block-size: 0; display: flex; flex-direction: column; }
-.address-form { display: grid; gap: .7rem; margin-block-start: .6rem; }
-.category > .hint { margin-block: -.3rem .5rem; }
-.quiet-form { display: grid; gap: .8rem; margin-block-start: .8rem; padding-block-start: .8rem; border-block-start: 1px solid var(--line); }
-.times { display: grid; grid-template-columns: 1fr 1fr; gap: .75rem; }
-.field { display: grid; gap: .25rem; min-inline-size: 0; font-size: .8rem; color: var(--muted); }
-.field input, .field select { inline-size: 100%; min-inline-size: 0; padding: .4rem .55rem; border: 1px solid var(--control); border-radius: 8px; background: var(--surface); color: var(--text); font-size: .9rem; }
-.days-field { display: flex; flex-wrap: wrap; gap: .3rem; min-inline-size: 0; }
-.days-field legend { float: inline-start; inline-size: 100%; margin-block-end: .3rem; font-size: .8rem; color: var(--muted); }
-.days-field label { position: relative; flex: 1; }
-.days-field input { position: absolute; inset: 0; opacity: 0; margin: 0; inline-size: 100%; block-size: 100%; cursor: pointer; }
-.days-field span { display: block; padding: .35rem .15rem; border: 1px solid var(--control); border-radius: 8px; text-align: center; font-size: .8rem; font-weight: 550; color: var(--muted); }
-.days-field input:checked + span { background: var(--raised); border-color: var(--accent); color: var(--text); }
-.days-field input:focus-visible + span { box-shadow: var(--focus); }
-.row { display: flex; align-items: center; gap: .75rem; }
-.status { color: var(--muted); font-size: .85rem; }
-.status.fault, .email-missing { color: var(--danger); font-weight: 550; }
-.email-missing:not(:empty) { margin-block: .3rem .6rem; }
-.category { border-block-start: 1px solid var(--line); margin-inline: -1rem; padding-inline: 1rem; }
-.category:first-of-type { margin-block-start: .6rem; }
-.category:last-child { margin-block-end: -.6rem; }
-.category summary { padding-block: .6rem; font-weight: 550; cursor: pointer; }
-.category summary .count { margin-inline-start: .5rem; color: var(--muted); font-weight: 400; font-size: .85rem; }
-.type-row { display: grid; gap: .35rem; padding-block: .55rem .7rem; border-block-start: 1px dashed var(--line); }
-.type-name { font-size: .9rem; }
-.type-row > .hint { font-size: .82rem; margin-block-start: -.3rem; }
-.toggles { display: flex; flex-wrap: wrap; gap: .4rem 1.1rem; }
-.toggles .toggle { color: var(--muted); font-size: .82rem; gap: .4rem; }
+.hint, .fault { color: var(--muted); font-size: .875rem; }
 
 .frame { block-size: 100%; }
 .page .panel { display: grid; grid-template-columns: minmax(0, 1fr); grid-template-rows: minmax(0, 1fr); max-inline-size: 46rem; margin-inline: auto; }
@@ -228,11 +179,8 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
 }
 @media (forced-colors: active) {
   .badge, .item.unread::after { forced-color-adjust: none; }
-  :focus-visible, .days-field input:focus-visible + span { outline: 2px solid CanvasText; }
-  .toggle input { border: 1px solid ButtonText; background: ButtonFace; forced-color-adjust: none; }
-  .toggle input::before { background: ButtonText; }
-  .toggle input:checked, .filter[aria-pressed="true"], .days-field input:checked + span { border-color: Highlight; background: Highlight; color: HighlightText; forced-color-adjust: none; }
-  .toggle input:checked::before { background: HighlightText; }
+  :focus-visible { outline: 2px solid CanvasText; }
+  .filter[aria-pressed="true"] { border-color: Highlight; background: Highlight; color: HighlightText; forced-color-adjust: none; }
   .filter[aria-pressed="true"] .count { color: inherit; }
 }
 `;
@@ -240,3 +188,6 @@ button { background: none; border: 0; padding: 0; cursor: pointer; text-align: s
 /** The style sheet of the element. Pages theme it with the custom properties `--carillon-*`. */
 export const sheet = new CSSStyleSheet();
 sheet.replaceSync(css);
+
+/** The sheets of the parts that load later; each part fills its own. */
+export const later = { menu: new CSSStyleSheet(), settings: new CSSStyleSheet() };

@@ -35,23 +35,6 @@ export function dayName(date, language, now = new Date()) {
   return date.toLocaleDateString(language, { day: "numeric", month: "long", year: sameYear ? undefined : "numeric" });
 }
 
-/** Formats a time of the next days: the time of day, with the weekday unless it is today. */
-export function soon(date, language, now = new Date()) {
-  const isToday = day(date).getTime() === day(now).getTime();
-  return date.toLocaleString(language, { weekday: isToday ? undefined : "long", hour: "numeric", minute: "2-digit" });
-}
-
-/** Returns the moments that a snooze offers, by name; those of the day only if they are ahead. */
-export function snoozeTimes(now = new Date()) {
-  const at = (days, hour) => new Date(now.getFullYear(), now.getMonth(), now.getDate() + days, hour);
-  const times = { hour: new Date(now.getTime() + 3_600_000) };
-  if (now.getHours() < 17) times.evening = at(0, 18);
-  times.tomorrow = at(1, 9);
-  // From Sunday on, the next Monday is tomorrow.
-  if (now.getDay() !== 0) times.week = at(8 - now.getDay(), 9);
-  return times;
-}
-
 /** Returns the names of the weekdays, Monday first. */
 export function weekdays(language, style = "short") {
   // 2024-01-01 was a Monday.
