@@ -220,6 +220,11 @@ struct OperatorBroadcastTests {
                 gateway, #"{"id":"large","all":true,"type":"invoice_created","title":"Large"}"#)
             #expect(sent.status == 202)
             _ = try await Broadcasts.waitFor("done", gateway, "large")
+            try await eventually("both are sent") {
+                try await stack.query("SELECT 1 FROM carillon.notifications WHERE status = 'sent'").count == 2
+            }
+            try await stack.query(
+                "UPDATE carillon.notifications SET sent_via = 'fcm', opened_at = now() WHERE user_id = 'ada'")
             // The first answer has no counts, as if they had taken too long.
             try await page.browser.run(
                 """
@@ -243,6 +248,7 @@ struct OperatorBroadcastTests {
                 window.setTimeout = (work, delay, ...rest) => setTimeout(work, Math.min(delay, 10), ...rest);
                 """)
             try await page.wait(".job-numbers", shows: "How far it got")
+            try await page.wait(".job-numbers .reach", shows: "Accepted by a provider1 (50%)", "Opened1 (50%)")
             let counted = "window.asked.slice(0, 31).filter((search) => !search).length"
             #expect(try await page.browser.run("return \(counted)").integer == 2)
             #expect(try await page.complaints() == [])

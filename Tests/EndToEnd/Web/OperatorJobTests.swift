@@ -92,7 +92,7 @@ struct OperatorJobTests {
                 try await page.wait(".notifications a[href=\"#people/\(user)\"]", counts: 1)
                 try await page.wait(".notifications a[href^=\"#trace/\"][href$=\"/\(user)\"]", counts: 1)
             }
-            try await page.choose("failed", of: ".history-filters [name=status]")
+            try await page.choose("failed", of: ".history [name=status]")
             try await page.waitForLink("#jobs/order-17?status=failed")
             try await page.wait(".notifications tbody tr", counts: 2)
 

@@ -78,6 +78,37 @@ struct WebOperatorTests {
         }
     }
 
+    @Test("failures are filtered by reason and provider, the link keeps the filters, and older ones are shown")
+    func failures() async throws {
+        try await Stack.withOperator(startsDispatcher: false) { stack, _, page in
+            try await stack.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
+                SELECT now(), 'u' || n, CASE WHEN n = 1 THEN 'apns' ELSE 'fcm' END, 'push', 1, 'failed',
+                    CASE WHEN n = 1 THEN 'BadDeviceToken' ELSE 'UNREGISTERED' END
+                FROM generate_series(1, 51) n
+                """)
+            try await page.show("deliveries")
+            let rows = "[aria-label=\"Recent failures\"] tbody tr"
+            try await page.wait(rows, counts: 50)
+            try await page.click(".failures + .row .more")
+            try await page.wait(rows, counts: 51)
+            try await page.wait(".failures + .row .more[hidden]", counts: 1)
+            try await page.choose("apns", of: ".filters-form [name=provider]")
+            try await page.waitForLink("#deliveries?provider=apns")
+            try await page.wait(rows, counts: 1)
+            try await page.browser.reload()
+            try await page.wait(rows, counts: 1)
+            try await page.wait(rows, shows: "APNs", "BadDeviceToken", "u1")
+            try await page.enter("UNREG", into: ".filters-form [name=reason]")
+            try await page.click(".filters-form [type=submit]")
+            try await page.waitForLink("#deliveries?reason=UNREG&provider=apns")
+            try await page.wait(".failures", shows: "No failure matches the filters.")
+            let complaints = try await page.complaints()
+            #expect(complaints == [])
+        }
+    }
+
     @Test("a banner shows an unavailable provider and what waits; only sent pushes count as sent")
     func outage() async throws {
         try await Stack.withOperator { stack, gateway, page in
@@ -157,7 +188,7 @@ struct WebOperatorTests {
             at: "people/ada", notifications: [(user: "ada", title: "one")],
             catalog: "types: {invoice_created: {}, old_news: {enabled: false}}"
         ) { _, _, page in
-            try await page.choose("old_news", of: ".history-filters [name=type]")
+            try await page.choose("old_news", of: ".history [name=type]")
             try await page.waitForLink("#people/ada?type=old_news")
             try await page.wait(".notifications", shows: "No notification matches the filters.")
         }

@@ -134,12 +134,50 @@ struct StatisticsStoreTests {
             try await database.pool.query("ANALYZE carillon.delivery_attempts")
             let since = Timestamp(seconds: 0)
             let store = StatisticsStore(pool: database.pool, bound: 100)
-            let failures = try await store.failures(since: since, limit: 20)
+            let (failures, next) = try await store.failures(since: since, limit: 20)
             #expect(failures.map(\.reason) == ["BadDeviceToken"])
+            #expect(next == nil)
             let lines = try await database.pool.query(
-                "EXPLAIN ANALYZE " + StatisticsSQL.failures, .timestamp(since), .int4(20)
+                "EXPLAIN ANALYZE " + StatisticsSQL.failures, .timestamp(since), .timestamp(nil), .text(nil), .text(nil),
+                .text(nil), .int4(100), .int4(20)
             ).map { try $0.text(0) }
             #expect(!lines.contains { $0.contains("Rows Removed") }, "\(lines.joined(separator: "\n"))")
         }
+    }
+
+    @Test("failures of the same moments come in pages, and a filter looks at no more of them than the bound")
+    func failurePages() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
+                SELECT now() - n % 2 * interval '1 day', 'u' || n, 'fcm', 'push', 1, 'failed', 'reason ' || n
+                FROM generate_series(1, 9) n
+                """)
+            func pages(of store: StatisticsStore, reason: String? = nil, limit: Int) async throws -> [[String]] {
+                var pages: [[String]] = []
+                var last: StatisticsStore.Place?
+                while pages.isEmpty || last != nil, pages.count < 10 {
+                    let (page, next) = try await store.failures(
+                        since: Timestamp(seconds: 0), reason: reason, after: last, limit: limit)
+                    pages.append(page.map(\.user))
+                    last = next.flatMap { StatisticsStore.Place($0.text) }
+                }
+                return pages
+            }
+            let all = try await pages(of: database.statistics, limit: 2)
+            #expect(all.map(\.count) == [2, 2, 2, 2, 1])
+            #expect(all.joined().sorted() == (1...9).map { "u\($0)" })
+            // It looks at four, four and one.
+            let bounded = StatisticsStore(pool: database.pool, bound: 4)
+            let found = try await pages(of: bounded, reason: "reason 2", limit: 2)
+            #expect(found.count == 3)
+            #expect(Array(found.joined()) == ["u2"])
+        }
+    }
+
+    @Test("reads no place from other text", arguments: ["", "x", "1.(0)", "1.(0,99999)", "\(Int64.min).(0,1)"])
+    func noPlace(text: String) {
+        #expect(StatisticsStore.Place(text) == nil)
     }
 }

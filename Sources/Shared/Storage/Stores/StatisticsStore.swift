@@ -41,14 +41,41 @@ package struct StatisticsStore: Sendable {
         package let reason: String?
     }
 
+    /// The place of a failure in a list.
+    package struct Place: Sendable, Equatable {
+        let at: Timestamp
+        /// The row's `ctid`: the audit has no key, but its rows never change, and those of one
+        /// moment are in one partition.
+        let row: String
+
+        /// The text that ``init(_:)`` reads.
+        package var text: String { "\(self.at.microseconds).\(self.row)" }
+
+        /// Reads the text of a place, such as `1795000000000000.(0,1)`; nil if it is none.
+        package init?(_ text: String) {
+            let parts = text.split(whereSeparator: { ".(,)".contains($0) })
+            guard parts.count == 3, let at = Int64(parts[0]), let block = UInt32(parts[1]),
+                let index = UInt16(parts[2]), Timestamp(microseconds: at).isWritable
+            else { return nil }
+            self.init(at: Timestamp(microseconds: at), row: "(\(block),\(index))")
+        }
+
+        init(at: Timestamp, row: String) {
+            self.at = at
+            self.row = row
+        }
+    }
+
     /// The number of rows that a query reads at most.
     private static let mostRows: Int32 = 200_000
+    /// The number of failures that a page looks at; they lie far apart among other attempts.
+    private static let mostFailures: Int32 = 50_000
     /// The number of types that a summary has at most.
     package static let mostTypes: Int32 = 100
     private static let patience: Duration = .seconds(5)
 
     let pool: PostgresPool
-    /// ``mostRows``; tests need fewer.
+    /// The most rows; tests need fewer.
     var bound = Self.mostRows
 
     /// Counts by minute since a moment, and by type since another.
@@ -97,20 +124,48 @@ package struct StatisticsStore: Sendable {
         )
     }
 
-    /// The newest failed attempts since a moment, newest first.
-    package func failures(since: Timestamp, limit: Int) async throws(PostgresError) -> [Failure] {
+    /// Returns a page of the failed attempts since a moment, newest first, and where the next page
+    /// begins; nil at the end.
+    ///
+    /// A page looks at ``mostFailures`` at most, so with a filter it may be short without being the
+    /// last.
+    ///
+    /// - Parameters:
+    ///   - reason: a prefix of the reason.
+    ///   - last: the end of the previous page.
+    package func failures(
+        since: Timestamp,
+        reason: String? = nil,
+        provider: String? = nil,
+        after last: Place? = nil,
+        limit: Int
+    ) async throws(PostgresError) -> (page: [Failure], next: Place?) {
+        let bound = min(self.bound, Self.mostFailures)
+        // A limit above the pool's gives a slow search a connection of its own: no call waits
+        // behind it.
         let result = try await self.pool.query(
-            StatisticsSQL.failures, .timestamp(since), .int4(clamping: limit), timeout: Self.patience)
-        return try result.map { (row) throws(PostgresError) in
-            Failure(
-                at: try row.timestamp(0),
-                user: try row.text(1),
-                notification: try row.optionalID(2),
-                provider: try row.text(3),
-                attempt: try row.int4(4),
-                reason: try row.optionalText(5)
-            )
+            StatisticsSQL.failures, .timestamp(since), .timestamp(last?.at), .text(last?.row), .text(reason),
+            .text(provider), .int4(bound), .int4(clamping: limit + 1), timeout: .seconds(20))
+        var page: [Failure] = []
+        var end: Place?
+        var isCut = false
+        for row in result {
+            guard page.count < limit else { return (page, end) }
+            let at = try row.timestamp(0)
+            end = Place(at: at, row: try row.text(6))
+            isCut = try row.int8(8) >= Int64(bound)
+            guard try row.bool(7) else { continue }
+            page.append(
+                Failure(
+                    at: at,
+                    user: try row.text(1),
+                    notification: try row.optionalID(2),
+                    provider: try row.text(3),
+                    attempt: try row.int4(4),
+                    reason: try row.optionalText(5)
+                ))
         }
+        return (page, isCut ? end : nil)
     }
 }
 
@@ -196,11 +251,25 @@ enum StatisticsSQL {
         ) n GROUP BY n.type ORDER BY 2 DESC, 1 LIMIT $3
         """
 
+    /// The failures that match, and the last one that it looks at.
+    ///
     /// The literals let the index `delivery_attempts_failed` serve it.
     ///
-    /// $1: since, $2: limit.
+    /// $1: since, $2 and $3: the place after which it begins, null for the newest, $4: a prefix of
+    /// the reason, $5: provider, $6: failures to look at, $7: limit.
     static let failures = """
-        SELECT at, user_id, notification_id, provider, attempt, reason FROM carillon.delivery_attempts
-        WHERE at >= $1 AND outcome = 'failed' AND kind IN ('push', 'email') ORDER BY at DESC LIMIT $2
+        SELECT l.at, l.user_id, l.notification_id, l.provider, l.attempt, l.reason, l.place::text, l.matches, l.number
+        FROM (
+            SELECT a.at, a.user_id, a.notification_id, a.provider, a.attempt, a.reason, a.ctid AS place,
+                ($4::text IS NULL OR starts_with(coalesce(a.reason, ''), $4))
+                    AND ($5::text IS NULL OR a.provider = $5) AS matches,
+                row_number() OVER (ORDER BY a.at DESC, a.ctid DESC) AS number
+            FROM carillon.delivery_attempts a
+            WHERE a.at >= $1 AND a.at <= coalesce($2, 'infinity'::timestamptz)
+                AND (a.at, a.ctid) < (coalesce($2, 'infinity'::timestamptz), $3::tid)
+                AND a.outcome = 'failed' AND a.kind IN ('push', 'email')
+            ORDER BY a.at DESC, a.ctid DESC LIMIT $6
+        ) l
+        WHERE l.matches OR l.number = $6 ORDER BY l.at DESC, l.place DESC LIMIT $7
         """
 }

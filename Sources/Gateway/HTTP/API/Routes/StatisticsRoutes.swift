@@ -83,19 +83,33 @@ struct StatisticsRoutes {
 
     private static let failures = Operation(
         "listFailures",
-        "Lists the newest failed sends of the last 24 hours.",
+        "Lists the failed sends of the last 24 hours, newest first.",
+        "A page looks at up to 50,000 of them, so with a filter it may have fewer than `limit`.",
         scope: .admin,
-        query: ["limit?": .integer(1...100, default: 20)],
+        query: [
+            "reason?": .text(1024)("A prefix of the reason."),
+            "provider?": .text(64)("Only of this provider."),
+            "limit?": .integer(1...100, default: 20),
+            "cursor?": .text(64)("`next_cursor` of the previous page."),
+        ],
         answers: [
-            .ok("The failures, newest first.", .object(["failures": .list(of: .failure, max: 100)]))
+            .ok("A page.", .object(["failures": .list(of: .failure, max: 100), "next_cursor": .string.orNull]))
         ])
 
     private func failures(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.failures)
+        let reason = query.text("reason", limit: 1_024)
+        let provider = query.text("provider", limit: 64)
         let limit = query.limit()
+        var last: StatisticsStore.Place?
+        if let text = query.text("cursor", limit: 64) {
+            last = StatisticsStore.Place(text)
+            if last == nil { query.fault("cursor", "must be next_cursor of a page") }
+        }
         try query.finish()
         let since = self.base.now() - Self.span
-        let failures = try await self.base.database.statistics.failures(since: since, limit: limit)
+        let (failures, next) = try await self.base.database.statistics.failures(
+            since: since, reason: reason, provider: provider, after: last, limit: limit)
         return Response.object { writer in
             writer.array("failures", failures) { writer, failure in
                 writer.beginObject()
@@ -107,6 +121,7 @@ struct StatisticsRoutes {
                 writer.member("reason", failure.reason)
                 writer.endObject()
             }
+            writer.member("next_cursor", next?.text)
         }
     }
 

@@ -3,7 +3,7 @@
 
 import { compose } from "./admin-compose.js";
 import { address, Field, select } from "./admin-forms.js";
-import { arrange, card, confirm, fill, jobLink, number, pill, share, span, when } from "./admin-parts.js";
+import { arrange, card, confirm, fill, firstPages, jobLink, number, pill, share, span, when } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
 import { marked, unmarked } from "./marks.js";
 
@@ -45,14 +45,8 @@ function broadcastList(page, query) {
   async function update() {
     const asked = state.value;
     const begin = performance.now();
-    let found = [];
-    let cursor = null;
-    for (let index = 0; index < pages && (index === 0 || cursor); index += 1) {
-      const question = new URLSearchParams({ limit: pageSize, ...(asked ? { state: asked } : {}), ...(cursor ? { cursor } : {}) });
-      const next = await page.call("GET", `/v1/admin/broadcasts?${question}`);
-      found = [...found, ...next.broadcasts];
-      cursor = next.next_cursor;
-    }
+    const question = { limit: pageSize, ...(asked ? { state: asked } : {}) };
+    const { items: found, cursor } = await firstPages(page, "/v1/admin/broadcasts", "broadcasts", question, pages);
     pause = Math.max(3_000, Math.min(60_000, 20 * (performance.now() - begin)));
     // Another filter was faster.
     if (asked !== state.value) return;

@@ -44,16 +44,15 @@ class Reasons {
     const { values } = this.#filters;
     this.#all.href = address("dead-letters/letters", values);
     const query = new URLSearchParams(values).toString();
-    const found = await orFault(this.#page, this.#fault, async () => ({
-      answer: await this.#page.callIfThere(`/v1/admin/dead-letters/reasons${query ? `?${query}` : ""}`),
-    }));
+    const found = await orFault(this.#page, this.#fault, () =>
+      this.#page.call("GET", `/v1/admin/dead-letters/reasons${query ? `?${query}` : ""}`));
     if (values !== this.#filters.values) return;
     if (!found) return fill(this.#list, null, () => []);
-    const reasons = found.answer?.reasons ?? [];
-    fill(this.#list, [found.answer, Math.floor(Date.now() / 60_000)], () => {
+    const { reasons } = found;
+    fill(this.#list, [found, Math.floor(Date.now() / 60_000)], () => {
       const others = reasons.length < mostReasons ? [] : [h("p", { class: "hint" }, mostFrequent)];
       if (reasons.length) return [...reasons.map((one) => this.#row(one, values)), ...others];
-      return h("p", { class: "hint empty" }, found.answer ? "No dead letters." : "Not available from this gateway.");
+      return h("p", { class: "hint empty" }, "No dead letters.");
     });
   }
 

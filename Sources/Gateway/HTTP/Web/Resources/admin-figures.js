@@ -5,7 +5,8 @@ import { bar, dateTime, number, pill, share, span, table } from "./admin-parts.j
 import { commonVersion } from "./admin-outages.js";
 import { h } from "./dom.js";
 
-const none = (text = "Not available from this gateway.") => h("p", { class: "hint empty" }, text);
+/** Stands for figures that could not be read; the view says why above. */
+export const none = () => h("p", { class: "hint empty" }, "Could not be read.");
 
 /** A number with its name; `kind` colours it, `href` makes it a link, `note` says more. */
 export function tile(label, value, { kind = "", href = null, key = null, note = null } = {}) {

@@ -39,8 +39,9 @@ export class Filters {
       this.values = this.#read();
       changed();
     };
+    const isTyped = fields.some(({ input }) => input.localName !== "select");
     this.element = h("form", { class: "filters-form" }, fields.map(({ element }) => element),
-      h("button", { type: "submit", class: "plain" }, "Filter"), ...buttons);
+      isTyped ? h("button", { type: "submit", class: "plain" }, "Filter") : null, ...buttons);
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
       apply();
@@ -78,7 +79,7 @@ function valueOf({ type, value }) {
 }
 
 /** Returns a moment as an input of the type datetime-local takes it; empty if it is none. */
-function localTime(text) {
+export function localTime(text) {
   const date = new Date(text);
   if (Number.isNaN(date.getTime())) return "";
   return new Date(date.getTime() - 60_000 * date.getTimezoneOffset()).toISOString().slice(0, -1).replace(/(:00)?\.000$/, "");

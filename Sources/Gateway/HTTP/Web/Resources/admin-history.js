@@ -1,6 +1,8 @@
 // Carillon · admin-history.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { Filters, statusFilter } from "./admin-filters.js";
+import { Field } from "./admin-forms.js";
 import { dateTime, fill, jobAddress, number, personLink, pill, table, when } from "./admin-parts.js";
 import { Resend } from "./admin-resend.js";
 import { outcomeWords, statusKinds } from "./admin-words.js";
@@ -31,9 +33,8 @@ export class NotificationHistory {
   #rows = [];
   #cursor = null;
   #resends = new Map();
-  #status = h("select", { name: "status" },
-    option("", "Any status"), Object.keys(statusKinds).map((status) => option(status, readable(status))));
   #type = h("select", { name: "type" });
+  #filters;
   #list = h("div", { class: "notifications" });
   #count = h("p", { class: "hint", role: "status" });
   #more = h("button", { type: "button", class: "plain more", hidden: true, onclick: () => this.#loadMore() }, "Load more");
@@ -42,14 +43,10 @@ export class NotificationHistory {
   constructor(page, source, query) {
     this.#page = page;
     this.#source = source;
-    const type = source.user === undefined ? "" : query.get("type") ?? "";
-    this.#type.replaceChildren(...[...new Set(["", type])].map(typeOption));
-    this.#type.value = type;
-    if (query.get("status") in statusKinds) this.#status.value = query.get("status");
-    const field = (label, select) => h("label", { class: "field" }, h("span", null, label), select);
-    const form = h("form", { class: "filters-form history-filters", onchange: () => this.#filter() },
-      field("Status", this.#status), source.user === undefined ? null : field("Type", this.#type));
-    this.element = h("div", { class: "history" }, form, this.#list,
+    this.#type.replaceChildren(...[...new Set(["", query.get("type") ?? ""])].map(typeOption));
+    const fields = source.user === undefined ? [statusFilter()] : [statusFilter(), new Field("Type", this.#type)];
+    this.#filters = new Filters(query, fields, () => this.#filter());
+    this.element = h("div", { class: "history" }, this.#filters.element, this.#list,
       h("div", { class: "row history-end" }, this.#more, this.#count));
   }
 
@@ -59,10 +56,8 @@ export class NotificationHistory {
     return `${this.#source.address}${query ? `?${query}` : ""}`;
   }
 
-  get #isFiltered() { return Boolean(this.#status.value || this.#type.value); }
-
   get #query() {
-    const chosen = { org: this.#source.org, status: this.#status.value, type: this.#type.value };
+    const chosen = { org: this.#source.org, ...this.#filters.values };
     return new URLSearchParams(Object.entries(chosen).filter(([, value]) => value)).toString();
   }
 
@@ -127,7 +122,7 @@ export class NotificationHistory {
       h("bdi", { class: "title" }, unmarked(row.title) || "–"),
       [pill(row.status, statusKinds[row.status]), " ", h("span", { class: "outcome" }, outcomeWords(row))],
       seen(row), this.#actions(row),
-    ]), this.#isFiltered ? "No notification matches the filters." : "No notifications."));
+    ]), Object.keys(this.#filters.values).length ? "No notification matches the filters." : "No notifications."));
   }
 
   #actions(row) {
@@ -144,8 +139,7 @@ export class NotificationHistory {
   }
 }
 
-const option = (value, text) => h("option", { value }, text);
-const typeOption = (type) => option(type, type ? readable(type) : "Any type");
+const typeOption = (type) => h("option", { value: type }, type ? readable(type) : "Any type");
 
 function seen(row) {
   const moments = [["opened", row.opened_at], ["read", row.read_at], ["archived", row.archived_at], ["deleted", row.deleted_at]];

@@ -3,7 +3,7 @@
 
 import { address } from "./admin-forms.js";
 import { NotificationHistory, ofJob } from "./admin-history.js";
-import { card, confirm, facts, fill, number, orFault, pill, table, when } from "./admin-parts.js";
+import { card, confirm, facts, fill, number, orFault, pill, share, table, when } from "./admin-parts.js";
 import { JobResends } from "./admin-resend.js";
 import { statusKinds } from "./admin-words.js";
 import { h, readable } from "./dom.js";
@@ -141,7 +141,7 @@ export class Job {
         ];
       }), "No notification is stored."),
       ...(reach ? [h("h3", null, "How far it got"),
-        facts(Object.keys(reachNames).map((name) => [reachNames[name], number(reach[name])]), "facts reach")] : []),
+        facts(Object.entries(reachNames).map(([name, title]) => [title, partOf(reach, name)]), "facts reach")] : []),
     ];
   }
 
@@ -165,6 +165,12 @@ function cancellation({ status, cancelled, withdrawing, too_late: late, not_sent
     .filter(([, count]) => count !== null);
   return [h("p", { class: "counts" }, outcomes[status] ?? readable(status)),
     ...(counts.length ? [facts(counts.map(([name, count]) => [name, number(count)]), "facts")] : [])];
+}
+
+/** A count of a reach, with its share of all that is stored. */
+function partOf(reach, name) {
+  const isShare = name !== "stored" && reach.stored;
+  return `${number(reach[name])}${isShare ? ` (${share(reach[name], reach.stored)})` : ""}`;
 }
 
 function broadcastWords({ state, stored, audience }) {

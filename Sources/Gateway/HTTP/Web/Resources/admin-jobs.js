@@ -86,7 +86,7 @@ class JobList {
   async #offerTypes() {
     this.#hasTypes = true;
     try {
-      const { types } = await this.#page.callIfThere("/v1/admin/catalog") ?? { types: [] };
+      const { types } = await this.#page.call("GET", "/v1/admin/catalog");
       this.#filters.offer("type", types.map(({ name }) => name).sort());
     } catch {
       // The types are a mere help for typing.

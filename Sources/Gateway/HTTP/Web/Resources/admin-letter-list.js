@@ -5,7 +5,7 @@ import { Filters, momentFilter, textFilter } from "./admin-filters.js";
 import { address } from "./admin-forms.js";
 import { LetterView } from "./admin-letter.js";
 import { discardMany, replayMany } from "./admin-letter-bulk.js";
-import { arrange, card, orFault } from "./admin-parts.js";
+import { arrange, card, firstPages, orFault } from "./admin-parts.js";
 import { h } from "./dom.js";
 
 const pageSize = 25;
@@ -49,9 +49,10 @@ export class LetterList {
 
   async update() {
     const asked = this.#filters.values;
-    const found = await orFault(this.#page, this.#fault, () => this.#load(asked));
+    const found = await orFault(this.#page, this.#fault, () =>
+      firstPages(this.#page, "/v1/admin/dead-letters", "dead_letters", { ...asked, limit: pageSize }, this.#pages));
     if (asked !== this.#filters.values) return;
-    const letters = found?.letters ?? [];
+    const letters = found?.items ?? [];
     this.#none.hidden = !found || letters.length > 0;
     this.#more.hidden = !found?.cursor || this.#pages >= mostPages;
     this.#rest.hidden = !found?.cursor || this.#pages < mostPages;
@@ -68,18 +69,6 @@ export class LetterList {
     }
     this.#shown = [...this.#views.entries()].sort(([one], [other]) => other - one).map(([, view]) => view);
     arrange(this.#list, this.#shown.map(({ element }) => element));
-  }
-
-  async #load(filter) {
-    let letters = [];
-    let cursor = null;
-    for (let index = 0; index < this.#pages && (index === 0 || cursor); index += 1) {
-      const query = new URLSearchParams({ ...filter, limit: pageSize, ...(cursor ? { cursor } : {}) });
-      const next = await this.#page.call("GET", `/v1/admin/dead-letters?${query}`);
-      letters = [...letters, ...next.dead_letters];
-      cursor = next.next_cursor;
-    }
-    return { letters, cursor };
   }
 
   async #loadMore() {

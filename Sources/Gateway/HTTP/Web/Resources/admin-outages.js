@@ -72,7 +72,7 @@ function breakers(providers, streams) {
           waiting ? `${count(waiting, "delivery waits", "deliveries wait")}, the oldest for ${span(oldestIn(own))}. `
             : waiting === 0 ? "Nothing is waiting. " : "",
           ...(next ? ["Next attempt ", until(next), ". "] : ["Test calls are checking whether it is back. "]),
-          h("a", { href: "#deliveries" }, "Show failures"),
+          h("a", { href: `#deliveries?provider=${provider.provider}` }, "Show failures"),
         ],
       };
     });

@@ -3,7 +3,7 @@
 
 import { chart } from "./admin-charts.js";
 import {
-  countNote, countTiles, latencyTable, organisationTable, processesOf, processTable, tile, waitingTiles,
+  countNote, countTiles, latencyTable, none, organisationTable, processesOf, processTable, tile, waitingTiles,
 } from "./admin-figures.js";
 import { address, Field, segments } from "./admin-forms.js";
 import { bannerOf, deliveriesIn, isJobs, isLate, oldestIn, outages, streamsOf } from "./admin-outages.js";
@@ -12,7 +12,6 @@ import { channelIDs, channelName } from "./admin-words.js";
 import { h } from "./dom.js";
 
 const spans = [["1h", "1 h"], ["24h", "24 h"], ["7d", "7 d"]];
-const none = () => h("p", { class: "hint empty" }, "Not available from this gateway.");
 
 /** The overview, `#overview?span=…&org=…`: faults, counts, processes, providers, streams. */
 export function overview(page, _, query) {
@@ -94,10 +93,10 @@ export function overview(page, _, query) {
   return { element, update, get every() { return chosen.span === "1h" ? 5_000 : 15_000; } };
 }
 
-/** Reads from the gateway: the value, null if this gateway does not have it, or the error. */
+/** Reads from the gateway: the value, or the error if it refuses. */
 async function read(page, path) {
   try {
-    return { value: await page.callIfThere(path) };
+    return { value: await page.call("GET", path) };
   } catch (error) {
     if (error.kind !== "refused" || error.status === 403) throw error;
     return { value: null, error: { message: error.message, status: error.status, faults: error.faults } };

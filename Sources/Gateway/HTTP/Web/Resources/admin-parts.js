@@ -169,6 +169,21 @@ export function arrange(place, elements) {
   });
 }
 
+/**
+ * Loads the first `count` pages of a list: the `items` of its member `name`, and the `cursor` of
+ * the page after them.
+ */
+export async function firstPages(page, path, name, query, count) {
+  let items = [];
+  let cursor = null;
+  for (let index = 0; index < count && (index === 0 || cursor); index += 1) {
+    const next = await page.call("GET", `${path}?${new URLSearchParams({ ...query, ...(cursor ? { cursor } : {}) })}`);
+    items = [...items, ...next[name]];
+    cursor = next.next_cursor;
+  }
+  return { items, cursor };
+}
+
 /** Performs `work`. If the gateway refuses, shows why in `place` and returns null. */
 export async function orFault(page, place, work) {
   try {

@@ -45,9 +45,9 @@ export function people(page, [user = ""], query) {
     if (!text) return;
     const asked = text;
     let answer = null;
-    let fault = "Not available from this gateway.";
+    let fault = "";
     try {
-      answer = await page.callIfThere(`/v1/admin/users?${new URLSearchParams({ q: asked })}`);
+      answer = await page.call("GET", `/v1/admin/users?${new URLSearchParams({ q: asked })}`);
     } catch (error) {
       if (error.kind !== "refused" || error.status === 403) throw error;
       fault = page.explain(error);

@@ -1,6 +1,7 @@
 // Carillon · admin-simulate.js
 // SPDX-License-Identifier: Apache-2.0
 
+import { localTime } from "./admin-filters.js";
 import { address, Field, offer, select, showFaults, typeChoices } from "./admin-forms.js";
 import { card, dateTime, detailsOf, facts, number, pill, table, timeline } from "./admin-parts.js";
 import { channelName, stepName } from "./admin-words.js";
@@ -17,7 +18,7 @@ export function simulate(page, [name = ""], query) {
   const user = new Field("User", h("input", { name: "user", required: true, maxlength: 128, ...text }));
   const type = new Field("Type", h("select", { name: "type", required: true }));
   const title = new Field("Title", h("input", { name: "title", maxlength: 255 }));
-  const at = new Field("Time (your time zone; now if empty)", h("input", { name: "at", type: "datetime-local" }));
+  const at = new Field("Time (your time zone; now if empty)", h("input", { name: "at", type: "datetime-local", step: "any" }));
   const presence = new Field("The user is", select("presence", Object.entries(presences)));
   const proven = h("input", { name: "proven", type: "checkbox" });
   const more = new Field("More job fields, as JSON", h("textarea", {
@@ -38,7 +39,7 @@ export function simulate(page, [name = ""], query) {
   user.value = name;
   // A type with texts of its own has no title.
   title.value = query.get("title") ?? (query.has("type") ? "" : "A test");
-  at.value = localTime(query.get("at"));
+  at.value = localTime(query.get("at") ?? "");
   if (Object.hasOwn(presences, query.get("presence"))) presence.value = query.get("presence");
   proven.checked = query.get("proven") !== "false";
   more.value = query.get("more");
@@ -84,13 +85,6 @@ export function simulate(page, [name = ""], query) {
   }
 
   return { element: h("div", { class: "view" }, card("What would a user get?", form), result), update, get every() { return isLoaded ? null : 5_000; } };
-}
-
-/** Returns a moment as an input takes it, in the operator's zone; empty if it is none. */
-function localTime(text) {
-  const date = new Date(text ?? "");
-  if (Number.isNaN(date.getTime())) return "";
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
 function view(found) {

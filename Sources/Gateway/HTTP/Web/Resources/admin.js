@@ -42,7 +42,7 @@ const client = new Client(location.origin, (isRefused) => (isRefused ? null : se
 /** The services that views get. */
 const page = {
   call: (method, path, body) => client.call(method, path, body),
-  /** Returns the answer, or null if this gateway does not have the call. */
+  /** Returns the answer, or null if there is no such user, job or letter. */
   async callIfThere(path) {
     try {
       return await client.call("GET", path);
