@@ -60,8 +60,10 @@ struct KubernetesTests {
         #expect(secret["metadata"]?["name"]?.string == "carillon-secrets")
         variables.merge(try #require(secret["stringData"]).variables) { $1 }
         #expect(Set(variables.keys).subtracting(try Deployment.knownVariables()).isEmpty)
-        let faults = Deployment.faults(variables, of: "gateway")
-        #expect(faults.count == 1 && faults.first?.hasPrefix("AUTH_JWT_SECRET ") == true, "a placeholder is no secret")
+        for service in ["gateway", "dispatcher"] {
+            let faults = Deployment.faults(variables, of: service)
+            #expect(faults.count == 1 && faults.first?.hasPrefix("AUTH_JWT_SECRET ") == true, "\(service): \(faults)")
+        }
         variables["AUTH_JWT_SECRET"] = Deployment.secret
         for service in ["gateway", "dispatcher"] {
             #expect(Deployment.faults(variables, of: service) == [])

@@ -143,8 +143,11 @@ struct CatalogRegisterTests {
             try write(text)
             let lines = LogRecorder(from: .warning) { $0.metadata?["fault"]?.description ?? "-" }
             #expect(await faulty.newer(than: first, for: [job("b")], logger: lines.logger) == nil)
-            #expect(faulty.refusal == nil)
+            #expect(faulty.refusal?.faults.faults.map(\.description) == [fault])
             #expect(lines.all == [fault])
+            try write("types: {a: {}}")
+            #expect(try faulty.reload() == .unchanged)
+            #expect(faulty.refusal == nil)
         }
         // The first of several faults is logged with their number, until it changes.
         let seconds = Seconds()
@@ -161,6 +164,9 @@ struct CatalogRegisterTests {
         }
         #expect(
             warnings.all == ["\(file.path):1: type a: \(lane) of 2", "\(file.path):1: type b: \(lane) of 1"])
+        try write("types: {a: {}, b: {}}")
+        #expect(await look(waiting, than: first, for: "b") != nil)
+        #expect(waiting.refusal == nil)
         // A job that the files do not serve either is no news.
         try write("types: {b: {}}")
         let lines = LogRecorder { "\($0.message)" }

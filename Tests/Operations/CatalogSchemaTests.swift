@@ -53,6 +53,14 @@ struct CatalogSchemaTests {
         }
     }
 
+    @Test("allows a locale as long as the readers do")
+    func locales() throws {
+        let schema = try self.schema()
+        for part in [schema["$defs"]?["locale"], schema["properties"]?["default_locale"]] {
+            #expect(part?["maxLength"]?.integer == Int64(LocaleTag.longest))
+        }
+    }
+
     @Test("has every setting that the page about the catalog explains")
     func explained() throws {
         let page = try String(contentsOfFile: "docs/catalog.md", encoding: .utf8)

@@ -53,7 +53,8 @@ struct DoctorCommand: AsyncParsableCommand {
                 report.add(
                     settings.linkSecret == nil
                         ? Finding(
-                            .warn, "unsubscribe links", "PUBLIC_URL is set, AUTH_JWT_SECRET is not: mail has no links",
+                            .warn, "unsubscribe links",
+                            "PUBLIC_URL is set without a valid AUTH_JWT_SECRET: mail has no links",
                             fix: "give the dispatcher the gateway's AUTH_JWT_SECRET")
                         : Finding(.ok, "unsubscribe links", "lead to \(url)"))
             }

@@ -51,7 +51,8 @@ struct DoctorCommand: AsyncParsableCommand {
             report.add(self.certificate(settings))
             report.add(await self.keySet(settings.authentication))
             report.add(self.webPushKey(settings))
-            let files = [self.options.config, settings.tlsKey, settings.devices.webPushKey].compactMap(\.self)
+            let devices = settings.devices
+            let files = [self.options.config, settings.tlsKey, devices.webPushKey, devices.appsFile].compactMap(\.self)
             report.add(files.compactMap { FileFacts(path: $0).finding })
             try report.end(self.output)
         }

@@ -129,7 +129,7 @@ package final class CatalogRegister: Sendable {
     /// The current catalog and when it was loaded.
     package var entry: Entry { self.state.withLock { $0.entry } }
 
-    /// The faults of the last reload; nil if it succeeded.
+    /// The last refusal; nil once a later reload or look succeeds.
     package var refusal: Refusal? { self.state.withLock { $0.refusal } }
 
     /// Reloads the files, and logs a replaced or rejected catalog; a faulty one changes nothing.
@@ -206,13 +206,14 @@ package final class CatalogRegister: Sendable {
             do throws(CatalogFaults) {
                 newer = try CatalogLoader.load(path: path)
             } catch {
-                Self.refuse(error.faults.map(\.description), &last, logger)
+                self.refuse(error, &last, logger)
                 return nil
             }
             guard isWanted(newer) else { return nil }
             let missing = catalog.all.filter { newer[$0.name] == nil }
             guard missing.isEmpty else {
-                Self.refuse(missing.map { "type \($0.name) is missing; a reload removes it" }, &last, logger)
+                let faults = missing.map { CatalogFault("type \($0.name) is missing; a reload removes it") }
+                self.refuse(CatalogFaults(faults), &last, logger)
                 return nil
             }
             last.fault = nil
@@ -222,13 +223,16 @@ package final class CatalogRegister: Sendable {
         }
     }
 
-    /// Logs the first fault, unless it is the last one logged: jobs may cause a look each second.
-    private static func refuse(_ faults: [String], _ look: inout Look, _ logger: Logger) {
-        guard let fault = faults.first, fault != look.fault else { return }
+    /// Counts the refusal and logs its first fault, unless it is the last one logged.
+    ///
+    /// Jobs may cause a look each second.
+    private func refuse(_ faults: CatalogFaults, _ look: inout Look, _ logger: Logger) {
+        guard let fault = faults.faults.first?.description, fault != look.fault else { return }
         look.fault = fault
+        CatalogMetrics.count(self.take(.failure(faults)))
         logger.warning(
             "new catalog files have a fault and are not used",
-            metadata: ["fault": "\(fault)", "count": "\(faults.count)"])
+            metadata: ["fault": "\(fault)", "count": "\(faults.faults.count)"])
     }
 
     private static func log(_ catalog: Catalog, _ logger: Logger) {
@@ -275,7 +279,7 @@ package final class CatalogRegister: Sendable {
 enum CatalogMetrics {
     /// Types in the current catalog.
     static let types = Meter(label: "carillon.catalog.types")
-    /// 1 while the last reload was refused.
+    /// 1 from a refusal until a later reload or look succeeds.
     static let refusal = Meter(label: "carillon.catalog.refused")
     private static let replaced = Self.reloads(.replaced)
     private static let unchanged = Self.reloads(.unchanged)

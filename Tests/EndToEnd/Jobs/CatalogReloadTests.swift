@@ -128,6 +128,16 @@ struct CatalogReloadTests {
             }
             let later = try await gateway.call(.get, "/metrics", token: nil).response.body
             #expect(Self.sum(String(decoding: later, as: UTF8.self), "carillon_catalog_refused") == 0)
+            // A job of a new type makes the dispatcher read its files, too.
+            let address = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            func refused() async throws -> Double? {
+                try await MetricsText.page("\(address)/metrics", stack).samples["carillon_catalog_refused"]
+            }
+            let before = try await refused()
+            #expect(before == 0)
+            try stack.catalog("types:\n  bye: {lane: slow}\n")
+            try await stack.append([("user", "ada"), ("type", "bye"), ("title", "Bye")])
+            try await eventually("the dispatcher counts it") { try await refused() == 1 }
             let user = Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/admin/catalog", token: user).status == 403)
             #expect(try await gateway.call(.post, "/v1/admin/catalog/reload", token: user).status == 403)

@@ -307,6 +307,14 @@ struct DoctorTests {
             #expect(examined.outcome("secret files") == "warn")
             #expect(examined.found("secret files").contains(file))
 
+            // It may hold secrets of providers, which the gateway does not use.
+            let apps = stack.directory.file("apps.yaml")
+            try Data("apps: {news: {devices: 3}}".utf8).write(to: URL(filePath: apps))
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: apps)
+            let shared = try await Self.examine(stack, "gateway", ["APPS": apps])
+            #expect(shared.outcome("settings") == "ok", "\(shared.output)")
+            #expect(shared.found("secret files").contains("\(apps) is readable"), "\(shared.output)")
+
             let certificate = try await TestCertificate.make()
             let other = try await TestCertificate.make()
             let tls = ["GATEWAY_TLS_CERT": certificate.certificateFile, "GATEWAY_TLS_KEY": certificate.keyFile]
@@ -355,10 +363,10 @@ struct ConfigurationTests {
         )
         #expect(try await process.waitForExit() == .code(78))
         let errors = process.errors()
-        let shared = ["REDIS_URL", "DATABASE_URL", "CATALOG", "LOG_FORMAT", "DEFAULT_ZONE"]
+        let shared = ["REDIS_URL", "DATABASE_URL", "CATALOG", "LOG_FORMAT", "DEFAULT_ZONE", "AUTH_JWT_SECRET"]
         let own =
             program == "gateway"
-            ? ["GATEWAY_PORT", "AUTH_JWT_SECRET"] : ["METRICS_PORT", "FCM_CREDENTIALS", "PROVIDER_CA cannot be read"]
+            ? ["GATEWAY_PORT"] : ["METRICS_PORT", "FCM_CREDENTIALS", "PROVIDER_CA cannot be read"]
         for name in shared + own { #expect(errors.contains(name), "\(name) is not named") }
         #expect(!errors.contains("hunter2"))
     }

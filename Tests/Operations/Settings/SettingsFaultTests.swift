@@ -115,7 +115,12 @@ struct SettingsFaultTests {
         "each malformed dispatcher variable is reported with its rule",
         arguments: [
             (["METRICS_PORT": "no"], ["METRICS_PORT must be a whole number from 0 to 65535"]),
-            (["AUDIT_DAYS": "401"], ["AUDIT_DAYS must be a whole number from 1 to 400"]),
+            (
+                ["AUTH_JWT_SECRET": "0123456789"],
+                ["AUTH_JWT_SECRET must have at least 32 bytes (RFC 7518 section 3.2)"]
+            ),
+            (["AUDIT_DAYS": "7"], ["AUDIT_DAYS must be a whole number from 8 to 400"]),
+            (["AUDIT_DAYS": "401"], ["AUDIT_DAYS must be a whole number from 8 to 400"]),
             (
                 ["APNS_KEY": "k"],
                 ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"].map { "\($0) is required with APNS_KEY" }
@@ -160,7 +165,8 @@ struct SettingsFaultTests {
                 == Set(common + ["GATEWAY_PORT", "GATEWAY_TLS_CERT", "AUTH_JWT_SECRET", "APNS_ENVIRONMENT"]))
         #expect(
             Set(names(readings.dispatcherFaults).map(String.init))
-                == Set(common + ["METRICS_PORT", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]))
+                == Set(
+                    common + ["METRICS_PORT", "AUTH_JWT_SECRET", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]))
     }
 
     @Test(

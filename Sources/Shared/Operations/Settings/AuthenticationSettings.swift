@@ -5,8 +5,6 @@ import Core
 
 /// The settings that check tokens.
 package struct AuthenticationSettings: Sendable {
-    private static let shortestSecret = 32
-
     /// HS256 secrets: the current one, then the previous one.
     package let secrets: [String]
     /// The key set for RS256 and ES256.
@@ -28,10 +26,9 @@ package struct AuthenticationSettings: Sendable {
     ///
     /// - Parameter signs: whether tokens are signed, for which a key set is not enough.
     package init(_ reader: SettingsReader, signs: Bool = false) {
-        let secret = reader.text("AUTH_JWT_SECRET")
-        let previous = reader.text("AUTH_JWT_SECRET_PREVIOUS")
-        // A secret that is too short is a fault and is never used.
-        self.secrets = [secret, previous].compactMap { $0 }.filter { $0.utf8.count >= Self.shortestSecret }
+        let isSecretSet = reader.text("AUTH_JWT_SECRET") != nil
+        let isPreviousSet = reader.text("AUTH_JWT_SECRET_PREVIOUS") != nil
+        self.secrets = ["AUTH_JWT_SECRET", "AUTH_JWT_SECRET_PREVIOUS"].compactMap { reader.secret($0) }
         let isKeySetNamed = reader.text("AUTH_JWKS") != nil
         self.keySet = reader.value("AUTH_JWKS", default: nil) { try KeySetLocation($0) }
         self.keySetCertificateAuthority = reader.text("AUTH_JWKS_CA")
@@ -45,17 +42,13 @@ package struct AuthenticationSettings: Sendable {
             guard isName else { throw FieldFault("must be a cookie name") }
             return text
         }
-        if secret == nil, signs {
+        if !isSecretSet, signs {
             reader.fault("AUTH_JWT_SECRET", "is missing; it signs tokens")
-        } else if secret == nil, !isKeySetNamed {
+        } else if !isSecretSet, !isKeySetNamed {
             reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
         }
-        if secret == nil, previous != nil {
+        if !isSecretSet, isPreviousSet {
             reader.fault("AUTH_JWT_SECRET_PREVIOUS", "needs AUTH_JWT_SECRET, which is missing")
-        }
-        for (name, text) in [("AUTH_JWT_SECRET", secret), ("AUTH_JWT_SECRET_PREVIOUS", previous)] {
-            guard let text, text.utf8.count < Self.shortestSecret else { continue }
-            reader.fault(name, "must have at least \(Self.shortestSecret) bytes (RFC 7518 section 3.2)")
         }
     }
 }

@@ -88,7 +88,7 @@ package struct DeviceSettings: Sendable {
     /// The most active devices of a user per app, for apps without their own limit.
     private let perUser: Int
     /// A file of further apps with their own rules; nil for none.
-    let appsFile: String?
+    package let appsFile: String?
 
     /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {

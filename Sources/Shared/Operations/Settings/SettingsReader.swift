@@ -122,6 +122,14 @@ package final class SettingsReader {
         }
     }
 
+    /// Reads a secret that signs; nil if it is unset or too short to be used.
+    func secret(_ name: String) -> String? {
+        self.value(name, default: nil) { text -> String? in
+            guard text.utf8.count >= 32 else { throw FieldFault("must have at least 32 bytes (RFC 7518 section 3.2)") }
+            return text
+        }
+    }
+
     /// Reads a whole number in a range.
     func integer(_ name: String, default fallback: Int, in range: ClosedRange<Int>) -> Int {
         guard let text = self.text(name) else { return fallback }
