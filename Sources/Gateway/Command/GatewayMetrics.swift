@@ -38,12 +38,12 @@ enum GatewayMetrics {
                 "2xx, 3xx, 4xx, 5xx: calls of the API and of the paths of other systems"),
             MetricFamily("carillon_calls_duration", .histogram, "duration of a call in seconds"),
             MetricFamily(
-                "carillon_inbox_pages", .counter, by: ["from"],
+                "carillon_inbox_pages", .counter, by: ["from"], values: ["kept", "changed", "read"],
                 "newest pages of inboxes: kept from memory, changed and read again, read because none was in memory"),
             MetricFamily(
                 "carillon_inbox_pages_dropped", .counter, "pages evicted because INBOX_CACHE_MB was reached"),
             MetricFamily(
-                "carillon_standby_pages", .counter, by: ["outcome"],
+                "carillon_standby_pages", .counter, by: ["outcome"], values: ["served", "older", "failed"],
                 "pages asked of DATABASE_READ_URL: served, older than the primary's state, failed; the primary "
                     + "answered these two"),
             MetricFamily(
@@ -103,6 +103,7 @@ enum GatewayMetrics {
                     + "deliveries"),
             MetricFamily(
                 "carillon_door_refused", .counter, by: ["reason"],
+                values: ["origin", "head", "body", "address", "slow", "files", "pipeline", "memory"],
                 "origin, head, body, address, slow, files (no room for another connection), pipeline (too much behind an "
                     + "unanswered request), memory (no room for another body or unread answer): refusals of the "
                     + "listener"),

@@ -310,18 +310,19 @@ struct OperatorRestTests {
         }
     }
 
-    @Test("the overview's latencies leave out late proofs, and calls for attention after a proof")
+    @Test("the overview's latencies leave out late proofs, calls for attention after a proof, and deferred pushes")
     func waits() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            try await gateway.register(user: "cem", platform: "android", token: "cem-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
-            for user in ["ada", "ben"] {
+            for user in ["ada", "ben", "cem"] {
                 for title in ["one", "two"] {
                     try await stack.append([("user", user), ("type", "payment_received"), ("title", title)])
                 }
             }
-            for (user, status) in [("ada", "sent"), ("ben", "delivered")] {
+            for (user, status) in [("ada", "sent"), ("ben", "delivered"), ("cem", "sent")] {
                 try await eventually("\(user) has both") {
                     try await stack.statuses(user: user) == ["one": status, "two": status]
                 }
@@ -337,7 +338,14 @@ struct OperatorRestTests {
                 UPDATE carillon.notifications SET sent_via = 'socket', delivered_at = stored_at
                 WHERE user_id = 'ada' AND title = 'two'
                 """)
-            let found = try await gateway.call(.get, "/v1/admin/overview", token: try await Self.admin())
+            // Quiet hours deferred these before the span.
+            try await stack.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome)
+                SELECT now() - interval '9 hours', user_id, id, 'none', 'step', 0, 'deferred'
+                FROM carillon.notifications WHERE user_id = 'cem'
+                """)
+            let found = try await gateway.call(.get, "/v1/admin/overview?span=1h", token: try await Self.admin())
             #expect(found.body["delivered"]?.integer == 3)
             #expect(found.body["latency"]?["socket"]?["count"]?.integer == 2)
             #expect(found.body["latency"]?["push"]?["count"]?.integer == 1)

@@ -5,6 +5,7 @@ import Clients
 import Core
 import Foundation
 import Glibc
+import Storage
 import Support
 import Testing
 
@@ -195,8 +196,12 @@ struct SimulationTests {
                 return answer.body["channels"]?.array?.first { $0["channel"]?.string == "email" }?["reason"]?.string
             }
             // No dispatcher has announced its providers yet.
+            let board = Live(stack.connection).providerBoard
+            try await board.put([], dispatcher: "killed", now: Schedules.now() - .seconds(21))
             #expect(try await simulate()["reachable"]?.integer == 1)
             #expect(try await mail() == "no_address")
+            let announced = try await stack.connection.send("HKEYS", "carillon:providers").strings()
+            #expect(announced == ["killed"], "a simulation removes nothing")
             try await gateway.set(#"{"email":"ada@example.com"}"#, of: "ada")
             #expect(try await mail() == "due")
             _ = try await stack.startDispatcher(environment: environment)

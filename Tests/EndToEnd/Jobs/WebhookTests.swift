@@ -224,12 +224,19 @@ struct WebhookTests {
                 }
                 try await eventually("it waits for most of an hour") { try await delay() ?? 0 > 3_000 }
                 let token = Stack.token(user: "shop", scope: .service)
-                let renewed = try await gateway.call(
-                    .post, "/v1/webhooks", token: token, json: #"{"url":"\#(stub.url)"}"#)
-                #expect(renewed.status == 200)
+                func renew() async throws -> Int {
+                    let json = #"{"url":"\#(stub.url)"}"#
+                    return try await gateway.call(.post, "/v1/webhooks", token: token, json: json).status
+                }
+                let renewed = try await renew()
+                #expect(renewed == 200)
                 // The end of a claim made by now, although clocks differ.
                 let left = try #require(try await delay())
                 #expect(left < 80)
+                // Not a set, so Redis refuses to end the backoff.
+                try await stack.connection.send("SET", "carillon:{webhooks}:due", "broken")
+                let refused = try await renew()
+                #expect(refused == 503)
             }
         }
     }

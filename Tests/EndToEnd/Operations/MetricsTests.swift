@@ -45,11 +45,18 @@ struct MetricsTests {
                 }
             }
             // Otherwise `increase()` would miss the first event.
-            let samples = try await MetricsText.page("\(metrics)/metrics", stack).samples
-            for series in [
-                #"carillon_provider_misconfigured{provider="fcm",app="default"}"#,
-                #"carillon_webhooks_dropped{reason="full"}"#, #"carillon_catalog_reloads{outcome="refused"}"#,
-            ] { #expect(samples[series] == 0, "\(series)") }
+            for (service, series) in [
+                ("dispatcher", #"carillon_provider_misconfigured{provider="fcm",app="default"}"#),
+                ("dispatcher", #"carillon_webhooks_dropped{reason="full"}"#),
+                ("dispatcher", #"carillon_catalog_reloads{outcome="refused"}"#),
+                ("gateway", #"carillon_door_refused{reason="memory"}"#),
+                ("gateway", #"carillon_inbox_pages{from="kept"}"#),
+                ("gateway", #"carillon_standby_pages{outcome="failed"}"#),
+            ] {
+                let url = try #require(pages[service])
+                let samples = try await MetricsText.page(url, stack).samples
+                #expect(samples[series] == 0, "\(series)")
+            }
         }
     }
 

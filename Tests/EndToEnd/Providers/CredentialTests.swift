@@ -342,7 +342,7 @@ struct ProjectTests {
             try await eventually("the other project's go out") { stack.pushed()["reader"]?.count == 10 }
             let board = Live(stack.connection).providerBoard
             try await eventually("admins see which apps wait") {
-                let report = try await board.report(now: Timestamp(seconds: 0))
+                let report = try await board.report(now: Timestamp(seconds: 0), removesStale: false)
                 let states = report.states.filter { $0.provider == .fcm }
                 return states.count { $0.breaker == .open } == 6
                     && states.allSatisfy { ($0.breaker == .open) == ($0.app != "news") }

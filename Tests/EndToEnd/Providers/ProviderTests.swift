@@ -399,6 +399,35 @@ struct ProviderTests {
         }
     }
 
+    @Test("a test send reports an answer with more combining marks in a row than a request may have")
+    func markedAnswer() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let marks = "a" + String(repeating: "\u{300}", count: 65)
+            let sends = Live(stack.connection).testSends
+            // In place of a dispatcher.
+            func answerNext() async throws {
+                let request = try await eventualValue("a test send is requested") {
+                    try await sends.take(on: stack.connection, within: 1)
+                }
+                let id = try #require(try JSONParser.parse(request)["id"]?.string)
+                let answer = [JSONMember("outcome", .string("refused")), JSONMember("answer", .string(marks))]
+                try await sends.answer(id, JSONWriter.bytes(of: .object(answer)))
+            }
+            let service = Stack.token(user: "app", scope: .service)
+            async let called = gateway.call(.post, "/v1/test-sends", token: service, json: #"{"user":"ada"}"#)
+            try await answerNext()
+            let answer = try await called
+            let body = try JSONParser.parse(stored: answer.response.body)
+            #expect(body["outcome"]?.string == "refused" && body["answer"]?.string == marks)
+            let command = try await stack.spawn("dispatcher", ["send-test", "--user", "ada"], name: "send-marks")
+            try await answerNext()
+            #expect(try await command.waitForExit() == .code(1))
+            #expect(command.output().contains(#/outcome: +refused/#) && command.output().contains(marks))
+        }
+    }
+
     @Test("malformed answers are recorded by their status, and the pushes are retried")
     func nonsense() async throws {
         try await Stack.with { stack in

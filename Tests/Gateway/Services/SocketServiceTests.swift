@@ -296,34 +296,46 @@ struct SocketServiceTests {
         #expect(lines.all == ["lost events for upstream apps; check Redis 600"])
     }
 
-    @Test("awaits proofs of notifications that a device has failed to get, while others may still be tried")
-    func failedDevice() async throws {
+    @Test("awaits proofs of failed notifications that are still tried, and of others that sockets may still prove")
+    func awaitedProofs() async throws {
         try await TestDatabase.with { database in
-            let redis = try await TestRedis.connect()
-            let base = try Self.base(database.pool, redis)
-            let service = try Self.service(base)
-            let store = base.database.notifications
-            let (old, soon) = (Tokens.now - .seconds(3 * 86_400), Tokens.now + .seconds(60))
-            let cases: [(NotificationStatus, String, Dialect, createdAt: Timestamp, expiresAt: Timestamp?, Bool)] = [
-                (.failed, "UNREGISTERED", .native, Tokens.now, nil, true),
-                (.failed, "UNREGISTERED", .native, old, nil, false),
-                (.failed, "UNREGISTERED", .native, old, soon, true),
-                (.failed, "UNREGISTERED", .native, old, Tokens.now, false),
-                (.failed, "UNREGISTERED", .signalr, Tokens.now, nil, false),
-                (.sent, "no_device", .native, Tokens.now, nil, false),
-            ]
-            for (number, (status, reason, dialect, createdAt, expiresAt, isAwaited)) in cases.enumerated() {
-                let (user, id) = ("user-\(number)", NotificationID(high: 1, low: UInt64(number)))
-                var notification = Notification(id: id, user: user, type: "t", createdAt: createdAt)
-                notification.expiresAt = expiresAt
-                notification.jobEntry = "jobs/\(number)"
-                notification.channels = [.inApp, .push]
-                _ = try await store.store([notification], areRepeats: false)
-                try await store.mark([(user, id, status, reason, nil)])
-                let snapshots = try await service.changes([InboxQuestion(user: user, dialect: dialect, since: 0)])
-                #expect(snapshots.map { $0?.items.map(\.awaitsProof) } == [[isAwaited]])
+            try await TestRedis.with { redis, prefix in
+                let base = try GatewayBase.forTests(database.pool, redis, Keyspace(prefix: prefix))
+                let service = try Self.service(base)
+                let store = base.database.notifications
+                let (old, soon) = (Tokens.now - .seconds(3 * 86_400), Tokens.now + .seconds(60))
+                typealias Case = (NotificationStatus, String, Dialect, created: Timestamp, expires: Timestamp?, Bool)
+                let cases: [Case] = [
+                    (.failed, "UNREGISTERED", .native, Tokens.now, nil, true),
+                    (.failed, "UNREGISTERED", .native, old, nil, false),
+                    (.failed, "UNREGISTERED", .native, old, soon, true),
+                    (.failed, "UNREGISTERED", .native, old, Tokens.now, false),
+                    (.failed, "UNREGISTERED", .signalr, Tokens.now, nil, true),
+                    (.sent, "no_device", .native, Tokens.now, nil, false),
+                    (.sent, "unproven", .signalr, Tokens.now, nil, true),
+                    (.sent, "capped_by_user", .native, Tokens.now, nil, true),
+                    (.sent, "capped_by_user", .signalr, Tokens.now, nil, true),
+                ]
+                for (number, (status, reason, dialect, createdAt, expiresAt, isAwaited)) in cases.enumerated() {
+                    let (user, id) = ("user-\(number)", NotificationID(high: 1, low: UInt64(number)))
+                    var notification = Notification(id: id, user: user, type: "t", createdAt: createdAt)
+                    notification.expiresAt = expiresAt
+                    notification.jobEntry = "jobs/\(number)"
+                    notification.channels = [.inApp, .push]
+                    _ = try await store.store([notification], areRepeats: false)
+                    let isHeldBack = reason == "capped_by_user"
+                    try await store.mark(
+                        [(user, id, status, reason, nil)],
+                        notes: isHeldBack ? [(user: user, id: id, decision: reason)] : [])
+                    let changes = try await service.changes([InboxQuestion(user: user, dialect: dialect, since: 0)])
+                    #expect(changes.map { $0?.items.map(\.awaitsProof) } == [[isAwaited]])
+                    let opening = SocketOpening(user: user, connection: "c", dialect: dialect, since: nil)
+                    let start = try await service.open([opening])
+                    // A SignalR client that starts gets whatever awaits proof.
+                    let isFirst = isAwaited && (dialect != .signalr || reason == "unproven")
+                    #expect(start.map { $0?.items.map(\.awaitsProof) } == [[isFirst]], "\(dialect) \(reason)")
+                }
             }
-            await redis.close()
         }
     }
 }

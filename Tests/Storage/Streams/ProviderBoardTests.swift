@@ -31,7 +31,7 @@ struct ProviderBoardTests {
                 provider: .fcm, app: "my app", dispatcher: "d1", breaker: .closed, until: nil, inFlight: 1)
             try await board.put([state], counts: [one, other], dispatcher: "d1", now: Self.now)
             try await board.put([], counts: [two], dispatcher: "d2", now: Self.now)
-            let report = try await board.report(now: Self.now)
+            let report = try await board.report(now: Self.now, removesStale: false)
             #expect(report.states == [state])
             #expect(report.counts.map(\.app) == ["my app", "other"])
             let sums = try #require(report.counts.first)
@@ -41,16 +41,17 @@ struct ProviderBoardTests {
             #expect(report.counts.last == other)
             // Looking does not forget.
             #expect(try await board.report(now: Self.now + .seconds(30), removesStale: false).dispatchers.isEmpty)
-            #expect(try await board.report(now: Self.now).dispatchers == ["d1", "d2"])
+            #expect(try await board.report(now: Self.now, removesStale: false).dispatchers == ["d1", "d2"])
             // Only the second is recent enough.
             try await board.put([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
-            let later = try await board.report(now: Self.now + .seconds(30))
+            let later = try await board.report(now: Self.now + .seconds(30), removesStale: true)
             #expect(later.states.isEmpty && later.counts == [two])
             // A dispatcher without providers serves nothing; without a dispatcher, it is not known.
             #expect(report.serves(.fcm, app: "my app") && report.serves(.fcm))
             #expect(!report.serves(.fcm, app: "other") && !report.serves(.email))
             #expect(!later.serves(.fcm))
-            #expect(try await board.report(now: Self.now + .seconds(60)).serves(.fcm, app: "my app"))
+            let stale = try await board.report(now: Self.now + .seconds(60), removesStale: true)
+            #expect(stale.serves(.fcm, app: "my app"))
         }
     }
 
@@ -78,7 +79,7 @@ struct ProviderBoardTests {
             try await redis.send(
                 "HSET", .text("\(prefix)providers"), "d1",
                 .text("1 \(moment)\nfcm closed - 3 my app\n* something new\n+ fcm 1 1 0,1 - short\n+ fcm x 1 0 - a"))
-            let report = try await Live(redis, keys: keys).providerBoard.report(now: Self.now)
+            let report = try await Live(redis, keys: keys).providerBoard.report(now: Self.now, removesStale: false)
             #expect(report.states.map(\.app) == ["my app"])
             #expect(report.counts.isEmpty)
         }
@@ -99,7 +100,8 @@ struct ProviderBoardTests {
             ]
             let text = "1 \(Self.now.milliseconds)\n" + lines.joined(separator: "\n")
             try await redis.send("HSET", .text("\(prefix)providers"), "d1", .text(text))
-            let report = try await Live(redis, keys: Keyspace(prefix: prefix)).providerBoard.report(now: Self.now)
+            let board = Live(redis, keys: Keyspace(prefix: prefix)).providerBoard
+            let report = try await board.report(now: Self.now, removesStale: false)
             let counts = try #require(report.counts.first)
             #expect(report.counts.count == 1 && counts.sent == 3 && counts.failed == 2)
             #expect(counts.reasons == ["a": 2] && counts.latencies.first == 3)

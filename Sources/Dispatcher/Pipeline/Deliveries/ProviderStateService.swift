@@ -29,7 +29,7 @@ package struct ProviderStateService: Service {
     package func run() async throws {
         let board = self.dispatcher.live.providerBoard
         // Removes the states of killed dispatchers, which could not do it.
-        _ = try? await board.report(now: self.dispatcher.now())
+        _ = try? await board.report(now: self.dispatcher.now(), removesStale: true)
         var shown: Set<Key> = []
         var last: Timestamp?
         while isRunning {

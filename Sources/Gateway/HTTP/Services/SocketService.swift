@@ -365,7 +365,9 @@ package struct SocketService: SocketBackend {
         let newest = try await self.newest(of: ExactText.distinct(requests.map(\.user)))
         return requests.map { request -> InboxSnapshot in
             let (state, unread) = newest[ExactText(request.user)] ?? (state: InboxStore.State(), unread: [])
-            var snapshot = self.snapshot(state, unread, request.dialect.shape)
+            // A bookmark of a later version belongs to an inbox that was reset since.
+            let isStart = request.since.map { $0 > state.version } ?? true
+            var snapshot = self.snapshot(state, unread, request.dialect.shape, isStart: isStart)
             if request.isReturn, let since = request.since { return Self.missed(snapshot, since: since) }
             snapshot.isReset = request.since != nil
             return snapshot
@@ -410,7 +412,7 @@ package struct SocketService: SocketBackend {
             version: state.version,
             unread: state.unread,
             total: state.total,
-            items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape) },
+            items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape, isStart: false) },
             deleted: changed.filter { $0.deletedAt != nil }.map { .init(id: $0.id, version: $0.version) }
         )
     }
@@ -418,12 +420,13 @@ package struct SocketService: SocketBackend {
     private func snapshot(
         _ state: InboxStore.State,
         _ unread: [Notification],
-        _ shape: NotificationShape
+        _ shape: NotificationShape,
+        isStart: Bool
     ) -> InboxSnapshot {
         var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
         var bytes = 0
         for notification in unread {
-            let item = self.item(notification, shape)
+            let item = self.item(notification, shape, isStart: isStart)
             bytes += item.json.count
             guard bytes <= Self.syncBytes || snapshot.items.isEmpty else { break }
             snapshot.items.append(item)
@@ -432,7 +435,8 @@ package struct SocketService: SocketBackend {
         return snapshot
     }
 
-    private func item(_ notification: Notification, _ shape: NotificationShape) -> InboxSnapshot.Item {
+    /// - Parameter isStart: whether the client has nothing of the inbox yet.
+    private func item(_ notification: Notification, _ shape: NotificationShape, isStart: Bool) -> InboxSnapshot.Item {
         let json =
             switch shape {
             case .canonical: CanonicalShape.encode(notification)
@@ -443,22 +447,23 @@ package struct SocketService: SocketBackend {
                     now: self.now()
                 )
             }
-        // Notifications settled without a socket, or kept in the inbox instead of a push, can still
-        // be confirmed.
-        let isSettledUnproven =
-            notification.status == .sent
-            && (notification.statusReason == "unproven"
-                || notification.decision != nil && notification.statusReason == notification.decision)
-        // A notification fails with its first device, while other devices are still tried. SignalR
-        // replays whatever awaits proof, so it leaves these out.
+        // Notifications that no socket proved, or that were held back from a push, can still be
+        // confirmed.
+        let isUnproven = notification.status == .sent && notification.statusReason == "unproven"
+        let isHeldBack =
+            notification.status == .sent && notification.decision != nil
+            && notification.statusReason == notification.decision
+        // A notification fails with its first device, while other devices are still tried.
         let now = self.now()
         let isTried = notification.expiresAt.map { $0 > now } ?? (notification.createdAt > now - Self.longestTry)
-        let hasFailed = notification.status == .failed && isTried && shape == .canonical
+        let hasFailed = notification.status == .failed && isTried
+        // A SignalR client that starts gets whatever awaits proof, so leave these out for it.
+        let isConfirmable = (isHeldBack || hasFailed) && !(isStart && shape == .camelCase)
         return InboxSnapshot.Item(
             id: notification.id,
             version: notification.version,
             json: json,
-            awaitsProof: notification.status == .pending || isSettledUnproven || hasFailed,
+            awaitsProof: notification.status == .pending || isUnproven || isConfirmable,
             lane: notification.lane,
             isRead: notification.readAt != nil
         )

@@ -90,7 +90,7 @@ package struct JobSimulation: Sendable {
         }
         let arrival = question.at ?? now
         let active = try await self.database.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
-        let report = try await self.live.providerBoard.report(now: now)
+        let report = try await self.live.providerBoard.report(now: now, removesStale: false)
         let devices = active.map {
             SimulatedDevice(device: $0, isReachable: report.serves($0.provider, app: $0.app))
         }

@@ -227,7 +227,7 @@ extension MetricFamily {
             "1 while the files of the catalog are refused and the previous catalog stays in use, else 0"),
         MetricFamily(
             "carillon_catalog_reloads", .counter, by: ["outcome"], values: ["replaced", "unchanged", "refused"],
-            "replaced, unchanged, refused: reloads of the catalog"),
+            "replaced, unchanged, refused: reloads of the catalog, also those that a job causes"),
         MetricFamily("carillon_events_written", .counter, "events written to Redis"),
         MetricFamily("carillon_events_lost", .counter, "events that Redis refused or did not answer"),
         MetricFamily("carillon_spans_dropped", .counter, "spans dropped because 8,192 were waiting"),

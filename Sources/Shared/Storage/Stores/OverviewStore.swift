@@ -112,8 +112,8 @@ private enum OverviewSQL {
         ) n GROUP BY org_id ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// Accepted attempts, without those of broadcasts, those that quiet hours put off, and pushes
-    /// after a proof, which waited to call for attention.
+    /// Accepted attempts, without those of broadcasts, those that quiet hours put off, even before
+    /// the span, and pushes after a proof, which waited to call for attention.
     ///
     /// $1: since, $2: the most attempts that are looked at, $3: organisation or null, $4: the most
     /// accepted ones of the kind.
@@ -132,7 +132,8 @@ private enum OverviewSQL {
             WHERE ($3::text IS NULL OR n.org_id = $3) AND b.id IS NULL
                 AND (a.kind <> 'push' OR n.delivered_at IS NULL OR n.delivered_at >= a.at) AND NOT EXISTS (
                 SELECT FROM carillon.delivery_attempts s
-                WHERE s.notification_id = n.id AND s.kind = '\(AuditStep.kind)' AND s.at >= $1
+                WHERE s.notification_id = n.id AND s.kind = '\(AuditStep.kind)'
+                    AND s.at >= $1::timestamptz - interval '7 days'
                     AND s.outcome = '\(AuditStep.deferred.rawValue)')
             """
     }

@@ -97,7 +97,7 @@ package struct ProviderBoard: Sendable {
     /// Returns the report of all live dispatchers.
     ///
     /// - Parameter removesStale: whether to remove stale fields.
-    package func report(now: Timestamp, removesStale: Bool = true) async throws(RedisError) -> ProviderReport {
+    package func report(now: Timestamp, removesStale: Bool) async throws(RedisError) -> ProviderReport {
         let fields = try await self.live.connection.send("HGETALL", .text(self.live.keys.providers)).strings()
         var report = ProviderReport()
         var sums: [String: ProviderCounts] = [:]

@@ -65,7 +65,7 @@ struct ProviderRoutes {
         ])
 
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
-        let report = try await self.base.live.providerBoard.report(now: self.base.now())
+        let report = try await self.base.live.providerBoard.report(now: self.base.now(), removesStale: true)
         return Response.object { writer in
             writer.array("providers", Provider.wellKnown) { writer, provider in
                 writer.beginObject()
@@ -229,7 +229,8 @@ struct ProviderRoutes {
     private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
         do {
             let answer = try await self.base.live.testSends.send(content)
-            return (try? JSONParser.parse(answer))?.object ?? []
+            // It quotes the provider, who may use any number of combining marks.
+            return (try? JSONParser.parse(stored: answer))?.object ?? []
         } catch let failure as TestSends.Failure {
             guard failure == .tooMany else { throw Problem(.gatewayTimeout, failure.rawValue) }
             throw Problem(.serviceUnavailable, failure.rawValue, retryAfter: 5)

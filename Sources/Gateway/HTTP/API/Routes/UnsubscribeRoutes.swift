@@ -103,25 +103,12 @@ struct UnsubscribeRoutes {
         return MailTexts(languages: wanted.map { String($0.drop { $0 == " " }) })
     }
 
-    /// Returns a type's title in the catalog, or its name for people.
+    /// Returns a type's title in the catalog, or its name for people: `invoice_created` and
+    /// `InvoiceCreated` become `Invoice created`.
     private func name(of type: String, _ language: String) -> String {
-        TypeWords(self.users.base.catalog, locales: [language]).title(ofType: type) ?? Self.readable(type)
-    }
-
-    /// Returns a type's name for people: `invoice_created` and `InvoiceCreated` become `Invoice
-    /// created`.
-    private static func readable(_ type: String) -> String {
-        var text = ""
-        var wasLowercase = false
-        for character in type {
-            let isSeparator = !(character.isLetter || character.isNumber)
-            if isSeparator || character.isUppercase && wasLowercase, !text.isEmpty, text.last != " " {
-                text.append(" ")
-            }
-            if !isSeparator { text += text.isEmpty ? character.uppercased() : character.lowercased() }
-            wasLowercase = character.isLowercase || character.isNumber
-        }
-        return text.isEmpty ? type : text
+        if let title = TypeWords(self.users.base.catalog, locales: [language]).title(ofType: type) { return title }
+        let words = TypeTitle.text(type)
+        return words.isEmpty ? type : String(words.prefix(1)) + words.dropFirst().lowercased()
     }
 
     /// Reads the form; true if the user stops all e-mail.

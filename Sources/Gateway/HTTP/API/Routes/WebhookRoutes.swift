@@ -3,7 +3,6 @@
 
 import Core
 import Hummingbird
-import Logging
 import Storage
 
 /// Webhooks for events of notifications: `/v1/webhooks`.
@@ -60,13 +59,7 @@ struct WebhookRoutes {
         switch try await self.base.database.webhooks.register(webhook) {
         case .made: return Self.answer(webhook, secret: webhook.secret, status: .created)
         case .renewed(let known):
-            do {
-                try await self.base.live.webhookQueues.endBackoff(of: known.id, now: self.base.now())
-            } catch {
-                self.base.logger.warning(
-                    "cannot end a renewed webhook's backoff; its events may wait up to an hour",
-                    metadata: ["webhook": "\(known.id)", "error": "\(error)"])
-            }
+            try await self.base.live.webhookQueues.endBackoff(of: known.id, now: self.base.now())
             return Self.answer(known)
         case .tooMany:
             let reason =

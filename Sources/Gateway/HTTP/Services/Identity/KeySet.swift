@@ -9,17 +9,16 @@ import _CryptoExtras
 
 /// The keys of a JWKS document (RFC 7517 section 5) that can verify tokens.
 package struct KeySet: Sendable {
-    /// The most keys in a document: a token without `kid` is tried with all keys of its algorithm.
+    /// The most keys of a set: a token without `kid` is tried with all keys of its algorithm.
     private static let most = 64
 
     private let keys: [VerificationKey]
-    /// The reasons why other keys of the document are not used, by index.
+    /// The reasons why other keys of the document are not used, with their index; at most 64.
     package let skipped: [String]
 
-    /// Parses a document; skips keys that are too weak or not for RS256 or ES256.
+    /// Parses a document; uses the first 64 keys that are strong enough and for RS256 or ES256.
     ///
-    /// - Throws: ``KeySetFault`` if the document is not a JWKS, has no usable key, or repeats a
-    ///   `kid`.
+    /// - Throws: ``KeySetFault`` if the document is not a JWKS or has no usable key.
     package init(_ document: [UInt8]) throws(KeySetFault) {
         let value: JSONValue
         do throws(JSONFault) {
@@ -28,19 +27,22 @@ package struct KeySet: Sendable {
             throw KeySetFault("the document is \(error)")
         }
         guard let members = value["keys"]?.array else { throw KeySetFault("the document has no array `keys`") }
-        guard members.count <= Self.most else { throw KeySetFault("the document has more than \(Self.most) keys") }
         var keys: [VerificationKey] = []
         var skipped: [String] = []
         var names: Set<ExactText> = []
         for (place, member) in members.enumerated() {
             do throws(VerificationKey.Unfit) {
                 let key = try VerificationKey(member)
+                guard keys.count < Self.most else {
+                    throw VerificationKey.Unfit("comes after \(Self.most) usable keys")
+                }
                 if let kid = key.kid, !names.insert(ExactText(kid)).inserted {
                     throw VerificationKey.Unfit("has the kid of another key")
                 }
                 keys.append(key)
             } catch {
-                skipped.append("key \(place) \(error.reason)")
+                // Each is logged.
+                if skipped.count < Self.most { skipped.append("key \(place) \(error.reason)") }
             }
         }
         guard !keys.isEmpty else {
