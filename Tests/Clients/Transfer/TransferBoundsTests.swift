@@ -74,6 +74,36 @@ struct TransferBoundsTests {
         }
     }
 
+    @Test("answers that arrive while the thread stalls count, although their time limit passes")
+    func stall() async throws {
+        let bell = try #require(Doorbell())
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            #expect(await client.perform(sandbox.push()).response?.status == 200, "the connection is open")
+            let devices = try await valueInTime("the answers arrive while the thread stalls") { limit -> [String]? in
+                // The sandbox answers them after two seconds.
+                let pushes = (0..<20).map { _ in sandbox.push("deade100", timeout: limit) }
+                let devices = pushes.map { String($0.url.suffix(64)) }
+                let calls = pushes.map { push in Task { await client.perform(push) } }
+                try? await eventually("the sandbox has the pushes", within: limit) {
+                    let attempts = sandbox.faultAttempts()
+                    return devices.allSatisfy { attempts[$0] != nil }
+                }
+                let stall = sandbox.push {
+                    _ = bell.wait(milliseconds: (limit + .seconds(3)).milliseconds)
+                    return false
+                }
+                #expect(await client.perform(stall).failure == TransferFailure(.fenced))
+                let statuses = await calls.asyncMap { await $0.value.response?.status }
+                return statuses.allSatisfy { $0 == 200 } ? devices : nil
+            }
+            let attempts = sandbox.faultAttempts()
+            #expect(devices.allSatisfy { attempts[$0] == 1 })
+            #expect(client.snapshot() == TransferSnapshot())
+        }
+    }
+
     @Test("a request waits for half of its time at most; the other half is for the call")
     func half() {
         let start = ContinuousClock.now
@@ -146,7 +176,7 @@ struct TransferBoundsTests {
         // The sandbox's certificate has none of these names.
         let reason: TransferFailure.Reason = refusesPrivateAddresses ? .privateAddress : .tls
         try await TransferScope.withClient {
-            $0.areURLsGiven = true
+            $0.strangersChooseURLs = true
             $0.refusesPrivateAddresses = refusesPrivateAddresses
             $0.proxy = ""
             // No name below "invalid" exists (RFC 6761), so libcurl itself would find none.

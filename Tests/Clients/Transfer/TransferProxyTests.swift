@@ -88,7 +88,7 @@ struct TransferProxyTests {
         try await HTTPStub.with(HTTPStub.Answer(status: 502, body: "no")) { proxy in
             try await TransferScope.withClient {
                 $0.proxy = proxy.url
-                $0.areURLsGiven = true
+                $0.strangersChooseURLs = true
                 $0.lookUp = { _ in [] }
             } _: { client, _ in
                 let request = TransferRequest(.get, url: "https://name.invalid/", timeout: .seconds(600))

@@ -301,6 +301,25 @@ struct AwayTests {
         #expect(directory.entry(connection.id, owner: "ada") == nil)
     }
 
+    @Test("after a stall, ends a silent connection only once the input that arrived meanwhile is read")
+    func stall() {
+        let clock = ManualClock(1_000)
+        let now: @Sendable () -> Int64 = { clock.now.milliseconds }
+        let (silent, silentApplication) = Self.connection(.webSockets, version: 1, now: now)
+        let (heard, heardApplication) = Self.connection(.webSockets, version: 1, now: now)
+        let loop = SignalRLoop()
+        for connection in [silent, heard] { loop.add(connection) }
+        #expect(loop.tick(now: now()))
+        clock.set(1_031)
+        #expect(!loop.tick(now: now()))
+        #expect(silentApplication.ends == 0 && heardApplication.ends == 0)
+        heard.receive(Array(#"{"type":6}"#.utf8) + [0x1E])
+        clock.set(1_032)
+        #expect(loop.tick(now: now()))
+        #expect(silentApplication.ends == 1 && heardApplication.ends == 0)
+        heard.drop()
+    }
+
     /// Returns how often ada has left so far.
     ///
     /// Bookmarks are noted in order, so the end of a connection of `other` comes after all of them.

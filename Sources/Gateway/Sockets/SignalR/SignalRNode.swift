@@ -42,8 +42,9 @@ final class SignalRNode: Sendable {
         let tick = self.configuration.tick
         eventLoop.scheduleRepeatedTask(initialDelay: tick, delay: tick) { [weak self] task in
             guard let self else { return task.cancel() }
-            self.directory.sweep(now: self.now())
-            bound.value.tick()
+            let now = self.now()
+            guard bound.value.tick(now: now) else { return }
+            self.directory.sweep(now: now)
         }
         return bound.value
     }
@@ -86,7 +87,12 @@ final class SignalRNode: Sendable {
 
 /// The connections of a hub on one event loop, and their one timer; confined to it.
 final class SignalRLoop {
+    /// A longer time between two rounds means that the process stalled, in milliseconds.
+    private static let stall: Int64 = 5_000
+
     private var connections: [ObjectIdentifier: SignalRConnection] = [:]
+    /// When the last round ran; nil after one that was left out.
+    private var lastTick: Int64?
 
     func add(_ connection: SignalRConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
@@ -96,8 +102,18 @@ final class SignalRLoop {
         self.connections[ObjectIdentifier(connection)] = nil
     }
 
-    func tick() {
+    /// Runs what is due on the connections.
+    ///
+    /// - Returns: false if it left that to the next round: the input that arrived during a stall
+    ///   must be read before clients count as silent.
+    func tick(now: Int64) -> Bool {
+        if let last = self.lastTick, now - last > Self.stall {
+            self.lastTick = nil
+            return false
+        }
+        self.lastTick = now
         for connection in self.connections.values { connection.tick() }
+        return true
     }
 }
 

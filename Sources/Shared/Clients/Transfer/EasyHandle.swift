@@ -59,7 +59,7 @@ final class EasyHandle {
     // MARK: Request
 
     /// Prepares the handle for a request; returns the failure if the request cannot be sent.
-    func load(_ ticket: TransferTicket, round: Int, remaining: Duration) -> TransferFailure? {
+    func load(_ ticket: TransferTicket, round: Int) -> TransferFailure? {
         let request = ticket.request
         guard self.headers.fill(request.headers) else { return TransferFailure(.invalidRequest) }
         self.response.clear(maximumBody: request.maximumResponseBytes)
@@ -71,7 +71,6 @@ final class EasyHandle {
         var isSet = self.setMethod(request.method)
         isSet = isSet && self.set(CURLOPT_URL, request.url)
         isSet = isSet && self.setResolution(request.resolution)
-        isSet = isSet && self.set(CURLOPT_TIMEOUT_MS, max(1, remaining.milliseconds))
         isSet = isSet && carillon_easy_set_list(self.pointer, CURLOPT_HTTPHEADER, self.headers.first) == CURLE_OK
         if request.method != .get {
             isSet = isSet && self.set(CURLOPT_POSTFIELDSIZE, request.body.count)
@@ -182,7 +181,7 @@ final class EasyHandle {
             && carillon_easy_get_offset(self.pointer, CURLINFO_PRETRANSFER_TIME_T) > 0
     }
 
-    /// Returns the outcome of a transfer that libcurl ended with `result`.
+    /// Returns the outcome of a transfer that ended with `result`.
     func outcome(_ result: CURLcode) -> TransferOutcome {
         if self.isFenced { return .unanswered(TransferFailure(.fenced)) }
         let wasSent = self.wasSent

@@ -41,7 +41,7 @@ package struct TransferConfiguration: Sendable {
     /// hosts.
     ///
     /// ``NameResolver`` looks the names up then, unless there is a proxy, which does so itself.
-    package var areURLsGiven = false
+    package var strangersChooseURLs = false
     /// The lookup of names by ``NameResolver``; tests inject one.
     var lookUp: NameResolver.LookUp = { NameResolver.lookUp($0) }
 
@@ -52,7 +52,7 @@ package struct TransferConfiguration: Sendable {
     /// Whether ``NameResolver`` looks names up.
     var resolvesNames: Bool {
         if self.refusesPrivateAddresses { return true }
-        guard self.areURLsGiven else { return false }
+        guard self.strangersChooseURLs else { return false }
         if let proxy { return proxy.isEmpty }
         return !Self.namesProxy { name in getenv(name).map { String(cString: $0) } }
     }

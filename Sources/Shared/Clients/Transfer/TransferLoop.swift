@@ -14,6 +14,11 @@ final class TransferLoop {
     /// The shortest pause, and its length for each transfer in flight, in microseconds.
     private static let shortestPause = 2_000
     private static let pausePerTransfer = 10
+    /// A longer time between two turns means that the process stalled; a turn polls for a second at
+    /// most.
+    private static let stall: Duration = .seconds(2)
+    /// The time to read what arrived during a stall.
+    private static let catchUp: Duration = .seconds(1)
 
     private let configuration: TransferConfiguration
     private let multi: MultiHandle
@@ -21,8 +26,12 @@ final class TransferLoop {
     private let logger: Logger
 
     private var queue: FairQueue<TransferTicket>
-    /// A lower bound of the waiting tickets' turn deadlines.
+    /// A lower bound of the turn deadlines of waiting tickets and the deadlines of those in flight.
     private var nextExpiry: Instant?
+    /// The earliest next check of deadlines.
+    private var nextCheck = Instant.now
+    /// The time of the last turn; nil after one that put the check off.
+    private var lastTurn: Instant?
     /// All handles ever needed at once, kept for the next burst.
     private var handles: [EasyHandle] = []
     private var idle: [EasyHandle] = []
@@ -73,7 +82,6 @@ final class TransferLoop {
             self.abandonTransfers(.cancelled) { $0.isCancelled }
             self.abandonWaiting(.cancelled) { $0.isCancelled }
         }
-        self.expireWaiting()
         self.fenceUnsent()
         self.fill()
         self.rounds += 1
@@ -85,6 +93,7 @@ final class TransferLoop {
         }
         self.unsent.removeAll { $0.ticket == nil || $0.wasSent }
         self.collect()
+        self.expire()
         self.fill()
         moved += self.results.count
         self.publish()
@@ -120,7 +129,6 @@ final class TransferLoop {
                 self.results.append((ticket, .unanswered(failure)))
             }
         }
-        if self.queue.count == 0 { self.nextExpiry = nil }
     }
 
     private func start(_ ticket: TransferTicket, now: Instant) -> TransferFailure? {
@@ -128,8 +136,7 @@ final class TransferLoop {
         guard now < ticket.turnDeadline else { return TransferFailure(.noTurn) }
         guard ticket.request.mayStart?() ?? true else { return TransferFailure(.fenced) }
         guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
-        let remaining = now.duration(to: ticket.deadline)
-        if let failure = handle.load(ticket, round: self.rounds, remaining: remaining) {
+        if let failure = handle.load(ticket, round: self.rounds) {
             self.idle.append(handle)
             return failure
         }
@@ -160,13 +167,17 @@ final class TransferLoop {
 
     private func collect() {
         while let end = self.multi.nextEnd() {
-            guard let handle = EasyHandle.owner(of: end.easy) else { continue }
-            let outcome = handle.outcome(end.result)
-            if case .answered(let response) = outcome, let ticket = handle.ticket {
-                self.note(response.version, origin: ticket.origin)
-            }
-            self.finish(handle, outcome)
+            if let handle = EasyHandle.owner(of: end.easy) { self.end(handle, end.result) }
         }
+    }
+
+    /// Ends a transfer that libcurl has worked on.
+    private func end(_ handle: EasyHandle, _ result: CURLcode) {
+        let outcome = handle.outcome(result)
+        if case .answered(let response) = outcome, let ticket = handle.ticket {
+            self.note(response.version, origin: ticket.origin)
+        }
+        self.finish(handle, outcome)
     }
 
     /// Lets a host have as many requests at a time as its connections take.
@@ -210,18 +221,34 @@ final class TransferLoop {
         }
     }
 
-    private func expireWaiting() {
-        guard let expiry = self.nextExpiry else { return }
+    /// Ends waiting requests and transfers whose time is over; call it when libcurl has read.
+    ///
+    /// libcurl's own time limit would end a transfer before its answer is read, even if the answer
+    /// arrived in time, while the process stalled. After a stall, libcurl needs several rounds to
+    /// read all answers.
+    private func expire() {
         let now = Instant.now
-        guard now >= expiry else { return }
+        if let last = self.lastTurn, last.duration(to: now) > Self.stall {
+            // Nil, so that turns that are always slow do not put the check off again and again.
+            self.lastTurn = nil
+            self.nextCheck = now.advanced(by: Self.catchUp)
+        } else {
+            self.lastTurn = now
+        }
+        guard let expiry = self.nextExpiry, now >= max(expiry, self.nextCheck) else { return }
+        // Walk all of them at most a hundred times a second.
+        self.nextCheck = now.advanced(by: .milliseconds(10))
         var next: Instant?
-        self.abandonWaiting(.noTurn) { ticket in
-            guard now < ticket.turnDeadline else { return true }
-            next = min(next ?? ticket.turnDeadline, ticket.turnDeadline)
+        func isOver(_ deadline: Instant) -> Bool {
+            guard now < deadline else { return true }
+            next = min(next ?? deadline, deadline)
             return false
         }
-        // Walk the queue at most a hundred times a second.
-        self.nextExpiry = next.map { max($0, now.advanced(by: .milliseconds(10))) }
+        self.abandonWaiting(.noTurn) { isOver($0.turnDeadline) }
+        for handle in self.handles {
+            if let ticket = handle.ticket, isOver(ticket.deadline) { self.end(handle, CURLE_OPERATION_TIMEDOUT) }
+        }
+        self.nextExpiry = next
     }
 
     /// Answers the callers; frees their places first, so that an immediate next request finds room.
@@ -235,6 +262,7 @@ final class TransferLoop {
     /// Returns the longest sleep in milliseconds.
     private func pollTime() -> Int {
         guard let nextExpiry else { return 1_000 }
-        return min(1_000, max(0, Instant.now.duration(to: nextExpiry).milliseconds + 1))
+        let next = max(nextExpiry, self.nextCheck)
+        return min(1_000, max(0, Instant.now.duration(to: next).milliseconds + 1))
     }
 }
