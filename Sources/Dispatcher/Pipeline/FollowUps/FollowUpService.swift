@@ -51,7 +51,6 @@ package struct FollowUpService: Service {
             // tell.
             RoutedNotification(stand.notification, .due(item.kind), unread: stand.unread, isRepeat: true)
         }
-        let router = Router(dispatcher: self.dispatcher)
         let catalog = await self.dispatcher.catalog(forTypes: items.map(\.notification.type))
         var facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
         // Count only what would be pushed, because caps are scarce.
@@ -61,7 +60,7 @@ package struct FollowUpService: Service {
             guard self.refusal(item, present[index].1, known) == nil, decide(known) == [.push] else { continue }
             interrupting.append(item)
         }
-        try await facts.count(releases: interrupting)
+        try await facts.countAgainstCaps(interrupting)
         var plan = RoutePlan(for: self.dispatcher)
         plan.recorded = try await self.recorded(items, facts)
         var releases: [ReleaseSummary.Release] = []
@@ -80,7 +79,7 @@ package struct FollowUpService: Service {
                 releases.append(ReleaseSummary.Release(item: item, facts: known, devices: devices))
             } else {
                 let before = plan.deliveries.count
-                router.add(steps, item, known, devices: devices, to: &plan)
+                plan.add(steps, item, known, devices)
                 // A released notification's status already says that it waits for its provider.
                 if kind != .release, plan.deliveries.count > before { handedOn.append(present[index].item) }
             }
@@ -92,7 +91,7 @@ package struct FollowUpService: Service {
             return taken.count
         }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
-        try await router.carryOut(plan)
+        try await Router(dispatcher: self.dispatcher).carryOut(plan)
         await self.dispatcher.report(plan.lifecycle)
         try await self.dispatcher.database.followUps.remember(
             handedOn, takenUntil: until, now: self.dispatcher.now())

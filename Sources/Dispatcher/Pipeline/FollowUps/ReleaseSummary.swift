@@ -3,7 +3,6 @@
 
 import Clients
 import Core
-import Providers
 import Storage
 
 /// Pushes what quiet hours held back: one by one, or as one summary if a user would get more than
@@ -27,7 +26,7 @@ struct ReleaseSummary: Sendable {
     struct Release: Sendable {
         let item: RoutedNotification
         let facts: DecisionFacts
-        let devices: [Device]
+        let devices: UserDevices
     }
 
     let dispatcher: Dispatcher
@@ -36,7 +35,6 @@ struct ReleaseSummary: Sendable {
     ///
     /// If the dispatcher dies before it pushes a summary, the sweeper finds it without an owner.
     func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
-        let router = Router(dispatcher: self.dispatcher)
         var single: [Release] = []
         var many: [[Release]] = []
         for group in Dictionary(grouping: releases, by: { ExactText($0.item.notification.user) }).values {
@@ -54,9 +52,7 @@ struct ReleaseSummary: Sendable {
         }
         let areWanted = zip(all, preferences).map { self.isWanted($0.summary, $1) }
         single += zip(many, areWanted).flatMap { group, isWanted in isWanted ? [] : group }
-        for one in single {
-            router.add([.push], one.item, one.facts, devices: one.devices, to: &plan)
-        }
+        for one in single { plan.add([.push], one.item, one.facts, one.devices) }
         let wanted = zip(all, areWanted).filter { $1 }.map(\.0)
         guard !wanted.isEmpty else { return }
         let summaries = wanted.map(\.summary)
@@ -68,8 +64,9 @@ struct ReleaseSummary: Sendable {
             summaries, of: items, at: self.dispatcher.now())
         for ((summary, group), outcome) in zip(wanted, outcomes) {
             if Self.isOpen(outcome) {
-                let devices = group[0].devices.filter { self.dispatcher.channels.serves($0) }
-                for device in devices { plan.deliver(summary, to: device, isRepeat: true) }
+                for device in group[0].devices.served {
+                    plan.deliver(summary, to: device.id, via: device.provider, isRepeat: true)
+                }
                 plan.markQueued(summary)
             }
             for one in group {

@@ -11,9 +11,8 @@ import Storage
 struct RouteFacts: Sendable {
     private let dispatcher: Dispatcher
     private let catalog: Catalog
-    /// The presence of each item's user, in order.
-    private var presence: [Presence] = []
-    private var devices: [ExactText: [Device]] = [:]
+    private var presence: [ExactText: Presence] = [:]
+    private var devices: [ExactText: UserDevices] = [:]
     private var preferences: [RecipientStore.Preferences] = []
     private var caps: [NotificationID: CapScope] = [:]
 
@@ -21,52 +20,43 @@ struct RouteFacts: Sendable {
         self.dispatcher = dispatcher
         self.catalog = catalog
         let stored = items.filter { $0.progress == .stored }
-        var found = try await Self.presence(of: stored.map(\.notification.user), dispatcher)[...]
-        let presence: [Presence] = items.map { $0.progress == .stored ? found.popFirst() ?? .unknown : .unknown }
-        let mayNeedPush = zip(items, presence).filter { item, presence in
+        self.presence = try await Self.presence(of: stored.map(\.notification.user), dispatcher)
+        let mayNeedPush = items.filter { item in
             guard item.notification.channels.contains(.push) else { return false }
-            guard case .online = presence else { return true }
+            guard case .online = self.presence(of: item) else { return true }
             return !item.notification.channels.contains(.inApp)
         }
-        self.presence = presence
-        self.devices = try await Self.devices(of: mayNeedPush.map(\.0.notification.user), dispatcher)
+        self.devices = try await Self.devices(of: mayNeedPush.map(\.notification.user), dispatcher)
         self.preferences = try await self.preferences(of: items)
-        self.caps = try await self.caps(reachedBy: items)
+        self.caps = try await self.countedCaps(items)
     }
 
-    /// Returns the presence of each user, in order; unknown if Redis answers with an error.
-    static func presence(of users: [String], _ dispatcher: Dispatcher) async throws -> [Presence] {
-        guard !users.isEmpty else { return [] }
-        var distinct: [String] = []
-        var known: [ExactText: Int] = [:]
-        let places = users.map { user -> Int in
-            let place = known[ExactText(user)] ?? distinct.count
-            if place == distinct.count {
-                known[ExactText(user)] = place
-                distinct.append(user)
-            }
-            return place
-        }
+    /// Returns the presence by user; empty, and so unknown, if Redis answers with an error.
+    static func presence(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: Presence] {
+        guard !users.isEmpty else { return [:] }
+        let distinct = Set(users.lazy.map { ExactText($0) })
+        let texts = distinct.map(\.text)
         do {
             let found = try await dispatcher.untilDone(
                 "look up presence",
                 isFinal: { ($0 as? RedisError)?.code == .server }
             ) {
-                try await dispatcher.presence.lookUp(distinct)
+                try await dispatcher.presence.lookUp(texts)
             }
-            return places.map { found[$0] }
+            return Dictionary(uniqueKeysWithValues: zip(distinct, found))
         } catch let error as RedisError where error.code == .server {
             dispatcher.logger.error("presence unknown; notifications go out as push", metadata: ["error": "\(error)"])
-            return Array(repeating: .unknown, count: users.count)
+            return [:]
         }
     }
 
-    private static func devices(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: [Device]] {
+    private static func devices(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: UserDevices] {
         guard !users.isEmpty else { return [:] }
         let distinct = ExactText.distinct(users)
-        return try await dispatcher.untilDone("look up devices") {
+        let found = try await dispatcher.untilDone("look up devices") {
             try await dispatcher.database.recipients.activeDevices(distinct)
         }
+        return found.mapValues { UserDevices($0, servedBy: dispatcher.channels) }
     }
 
     private func preferences(of items: [RoutedNotification]) async throws -> [RecipientStore.Preferences] {
@@ -80,8 +70,8 @@ struct RouteFacts: Sendable {
     }
 
     /// Counts releases against the caps as of now, because they may have been stored long ago.
-    mutating func count(releases: [RoutedNotification]) async throws {
-        let reached = try await self.caps(reachedBy: releases, recounts: true)
+    mutating func countAgainstCaps(_ releases: [RoutedNotification]) async throws {
+        let reached = try await self.countedCaps(releases, recounts: true)
         self.caps.merge(reached) { $1 }
     }
 
@@ -92,8 +82,8 @@ struct RouteFacts: Sendable {
     ///   - items: releases, or a batch: its new notifications count unless quiet hours hold them
     ///     or their users have neither a socket nor a device.
     ///   - recounts: whether the items are releases, which all count as of now.
-    private func caps(
-        reachedBy items: [RoutedNotification],
+    private func countedCaps(
+        _ items: [RoutedNotification],
         recounts: Bool = false
     ) async throws -> [NotificationID: CapScope] {
         var uses: [UsageCaps.Use] = []
@@ -126,8 +116,13 @@ struct RouteFacts: Sendable {
 
     private static func interruptsNow(_ facts: DecisionFacts) -> Bool { facts.canInterrupt && facts.quietEnd == nil }
 
-    /// Returns the devices of an item's user, including those that no provider serves.
-    func devices(of item: RoutedNotification) -> [Device] { self.devices[ExactText(item.notification.user)] ?? [] }
+    private func presence(of item: RoutedNotification) -> Presence {
+        self.presence[ExactText(item.notification.user), default: .unknown]
+    }
+
+    func devices(of item: RoutedNotification) -> UserDevices {
+        self.devices[ExactText(item.notification.user)] ?? UserDevices([], servedBy: self.dispatcher.channels)
+    }
 
     /// Returns the facts for the decision about the item at `index`.
     func facts(_ item: RoutedNotification, at index: Int, now: Timestamp) -> DecisionFacts {
@@ -135,11 +130,27 @@ struct RouteFacts: Sendable {
             item.notification, self.catalog[item.notification.type], self.preferences[index], progress: item.progress,
             now: now)
         facts.isRepeat = item.isRepeat
-        facts.presence = self.presence[index]
-        facts.deviceCount = self.devices(of: item).count { self.dispatcher.channels.serves($0) }
+        facts.presence = self.presence(of: item)
+        facts.deviceCount = self.devices(of: item).served.count
         facts.cap = self.caps[item.notification.id]
         return facts
     }
+}
+
+/// A user's active devices.
+struct UserDevices: Sendable {
+    /// Those that a provider serves.
+    let served: [Device]
+    let unserved: [Device]
+
+    init(_ all: [Device], servedBy channels: ChannelDirectory) {
+        let unserved = all.filter { !channels.serves($0) }
+        self.unserved = unserved
+        // The channels may have changed since, so do not look again.
+        self.served = unserved.isEmpty ? all : all.filter { device in !unserved.contains { $0.id == device.id } }
+    }
+
+    var isEmpty: Bool { self.served.isEmpty && self.unserved.isEmpty }
 }
 
 extension Catalog {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Providers
 import Storage
 
 /// The result of a batch of decisions: one list per kind of action, each done in one step.
@@ -27,7 +28,7 @@ struct RoutePlan {
     private(set) var releases: [NotificationStore.Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [Postponement] = []
-    /// Notifications that are postponed to the same moment again, as audit and events have it.
+    /// Notifications whose postponement the audit and the events already have.
     var recorded: Set<NotificationID> = []
     /// Mail whose loss the notification's status would not show.
     private(set) var remembered: [FollowUpStore.Item] = []
@@ -35,10 +36,130 @@ struct RoutePlan {
     private(set) var settlement = DeliveryStore.Settlement()
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var messages: NodeMessages
+    /// Whether any app has a mail relay.
+    private let hasRelay: Bool
 
     init(for dispatcher: Dispatcher) {
         self.messages = NodeMessages(dispatcher.keys)
+        self.hasRelay = dispatcher.channels.has(.email)
     }
+
+    // MARK: Steps
+
+    /// Adds the steps of one notification.
+    mutating func add(_ steps: [Step], _ item: RoutedNotification, _ facts: DecisionFacts, _ devices: UserDevices) {
+        let notification = item.notification
+        for step in steps {
+            switch step {
+            case .publish(let isSilent):
+                self.publish(
+                    notification, unread: item.unread, code: facts.type.code, isSilent: isSilent, now: facts.now,
+                    to: facts.presence)
+            case .awaitProof(let time): self.awaitProof(notification, within: time)
+            case .push: self.push(item, to: devices.served)
+            case .email: self.mail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps))
+            case .postpone(let kind, let until, let reason):
+                self.postpone(notification, kind, until: until, reason: reason, at: facts.now)
+                // Gives it an owner, so that the sweeper leaves it alone.
+                if kind == .email, Self.isLeftToMail(item, steps) {
+                    self.mark(notification, .pending, reason: reason.rawValue, via: nil)
+                }
+            case .note(let reason): self.notes.append((notification.user, notification.id, reason.rawValue))
+            case .settle(_, let reason, Provider.email.rawValue):
+                self.leaveToMail(notification, reason: reason.rawValue)
+            case .settle(let status, let reason, let via):
+                self.end(notification, status, reason: reason.rawValue, via: via, at: facts.now)
+            case .wait, .store: break
+            }
+        }
+        if Self.isPushDue(item, steps) { self.skipUnserved(notification, devices.unserved, at: facts.now) }
+    }
+
+    private mutating func push(_ item: RoutedNotification, to devices: [Device]) {
+        let notification = item.notification
+        let callsForAttention = item.progress == .due(.attention)
+        for device in devices {
+            self.deliver(
+                notification, to: device.id, via: device.provider, isRepeat: item.isRepeat,
+                callsForAttention: callsForAttention, mayWait: item.mayWait)
+        }
+        if callsForAttention { return }
+        if notification.status == .deferred {
+            // Its follow-up stays until the push is in its stream.
+            self.releases.append((notification.user, notification.id, .pending, Notification.queued, nil))
+        } else {
+            self.markQueued(notification)
+        }
+    }
+
+    /// Adds an e-mail delivery, or records why there is none.
+    ///
+    /// - Parameter isAllThereIs: whether no other channel has the notification.
+    private mutating func mail(_ item: RoutedNotification, _ facts: DecisionFacts, isAllThereIs: Bool) {
+        let notification = item.notification
+        guard let obstacle = facts.mailObstacle(hasRelay: self.hasRelay) else {
+            self.deliver(
+                notification, to: Device.emailAddress, via: .email, isRepeat: item.isRepeat, mayWait: item.mayWait)
+            if isAllThereIs { self.markQueued(notification) }
+            if item.progress == .stored {
+                self.remembered.append(
+                    FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))
+            }
+            return
+        }
+        if item.progress == .due(.email), !isAllThereIs {
+            self.skipMail(notification, reason: obstacle, hasFailed: true, at: facts.now)
+        } else {
+            self.skip(notification, device: nil, reason: obstacle, at: facts.now)
+        }
+        guard isAllThereIs else { return }
+        self.mark(notification, .failed, reason: obstacle, via: nil)
+        self.addEvent(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
+    }
+
+    /// Whether no other channel has the notification or will get it.
+    private static func isLeftToMail(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
+        let notification = item.notification
+        // A queued push that waits for its provider is another channel, even when the mail is due
+        // again.
+        let mayBeQueued = item.progress == .stored || !notification.channels.contains(.push)
+        guard !notification.channels.contains(.inApp), notification.status == .pending,
+            mayBeQueued || !notification.isQueued
+        else { return false }
+        return !steps.contains { step in
+            switch step {
+            case .push, .awaitProof: true
+            case .postpone(let kind, _, _): kind != .email
+            default: false
+            }
+        }
+    }
+
+    /// Whether its push goes out now, or would if a provider served one of its user's devices.
+    private static func isPushDue(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
+        guard item.notification.channels.contains(.push), item.progress != .due(.email) else { return false }
+        if item.progress == .due(.attention), steps.isEmpty { return false }
+        return !steps.contains { step in
+            switch step {
+            case .awaitProof, .note, .wait: true
+            case .postpone(let kind, _, _): kind != .email
+            case .settle(_, let reason, _): reason != .noDevice
+            case .store, .publish, .push, .email: false
+            }
+        }
+    }
+
+    /// Records that no provider serves the devices.
+    private mutating func skipUnserved(_ notification: Notification, _ devices: [Device], at now: Timestamp) {
+        let reason = RecordedReason.noProvider.rawValue
+        // A row each: a notification stays open while one of its devices has none.
+        for device in devices { self.skip(notification, device: device, reason: reason, at: now) }
+        // One event for all: users may invent the apps of a hundred devices.
+        guard let device = devices.first else { return }
+        self.addEvent(.failed, notification, at: now, channel: .push, device: device, reason: reason)
+    }
+
+    // MARK: Actions
 
     /// - Parameters:
     ///   - isSilent: whether clients should not ring.
@@ -77,7 +198,7 @@ struct RoutePlan {
         self.messages.append(frame, to: presence)
     }
 
-    mutating func awaitProof(_ notification: Notification, within time: Duration) {
+    private mutating func awaitProof(_ notification: Notification, within time: Duration) {
         let waiting = AwaitedProof(id: notification.id, user: notification.user, lane: notification.lane)
         self.awaited.append((waiting, time))
     }
@@ -89,47 +210,22 @@ struct RoutePlan {
 
     mutating func deliver(
         _ notification: Notification,
-        to device: Device,
+        to device: NotificationID,
+        via provider: Provider,
         isRepeat: Bool,
         callsForAttention: Bool = false,
         mayWait: Bool = false
     ) {
         let work = DeliveryWork(
             notification: notification.id,
-            device: device.id,
+            device: device,
             user: notification.user,
             attempt: 0,
             isRepeat: isRepeat,
             callsForAttention: callsForAttention
         )
         self.deliveries.append(
-            Delivery(provider: device.provider, lane: notification.lane, work: work, mayWait: mayWait))
-    }
-
-    /// Adds a delivery to the user's e-mail address.
-    mutating func mail(_ notification: Notification, isRepeat: Bool, mayWait: Bool) {
-        let work = DeliveryWork(
-            notification: notification.id,
-            device: Device.emailAddress,
-            user: notification.user,
-            attempt: 0,
-            isRepeat: isRepeat
-        )
-        self.deliveries.append(
-            Delivery(provider: .email, lane: notification.lane, work: work, mayWait: mayWait))
-    }
-
-    /// Records mail as a follow-up until it has ended.
-    mutating func remember(_ notification: Notification) {
-        self.remembered.append(
-            FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))
-    }
-
-    /// Ends a notification's deferral.
-    ///
-    /// Its follow-up stays until the push is in its stream.
-    mutating func release(_ notification: Notification) {
-        self.releases.append((notification.user, notification.id, .pending, Notification.queued, nil))
+            Delivery(provider: provider, lane: notification.lane, work: work, mayWait: mayWait))
     }
 
     /// Marks a notification whose delivery goes into its provider's stream.
@@ -137,7 +233,12 @@ struct RoutePlan {
         self.mark(notification, .pending, reason: Notification.queued, via: nil)
     }
 
-    mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
+    private mutating func mark(
+        _ notification: Notification,
+        _ status: NotificationStatus,
+        reason: String?,
+        via: String?
+    ) {
         self.marks.append((notification.user, notification.id, status, reason, via))
     }
 
@@ -179,13 +280,17 @@ struct RoutePlan {
         )
     }
 
-    mutating func note(_ notification: Notification, _ reason: Reason) {
-        self.notes.append((notification.user, notification.id, reason.rawValue))
-    }
-
-    mutating func postpone(_ notification: Notification, _ kind: FollowUp, until: Timestamp, reason: Reason) {
+    private mutating func postpone(
+        _ notification: Notification,
+        _ kind: FollowUp,
+        until: Timestamp,
+        reason: Reason,
+        at: Timestamp
+    ) {
         self.postponed.append(
             Postponement(notification: notification, kind: kind, due: until, reason: reason.rawValue))
+        guard kind == .release, !self.recorded.contains(notification.id) else { return }
+        self.addEvent(.deferred, notification, at: at, channel: .push, reason: reason.rawValue)
     }
 
     /// Records that a follow-up's mail does not go out, which ends a notification that waited only
@@ -197,7 +302,7 @@ struct RoutePlan {
     }
 
     /// - Parameter device: nil for e-mail.
-    mutating func skip(_ notification: Notification, device: Device?, reason: String, at: Timestamp) {
+    private mutating func skip(_ notification: Notification, device: Device?, reason: String, at: Timestamp) {
         self.settlement.attempts.append(
             DeliveryStore.Attempt(
                 at: at,

@@ -40,7 +40,7 @@ struct Router: Sendable {
     func route(_ batch: StoredBatch) async throws -> StoredBatch {
         var batch = try await self.owned(batch)
         let unowned = try await self.unowned(among: batch.unowned)
-        // First, as they were stored before the others.
+        // They come first, because they were stored before the others.
         if !unowned.isEmpty { batch.toRoute = unowned + batch.toRoute }
         batch.lifecycle += try await self.advance(batch.toRoute, batch.catalog, within: batch.fence)
         try await self.redo(batch.toRedo)
@@ -106,7 +106,7 @@ struct Router: Sendable {
         let now = self.dispatcher.now()
         for (index, item) in items.enumerated() where open?.contains(item.notification.id) ?? true {
             let known = facts.facts(item, at: index, now: now)
-            self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
+            plan.add(decide(known), item, known, facts.devices(of: item))
         }
         try await self.carryOut(plan, within: fence)
         return plan.lifecycle
@@ -114,8 +114,8 @@ struct Router: Sendable {
 
     /// Returns those that still have a row without an owner; nil if the fence holds, and all do.
     ///
-    /// After it, others may have routed some, or erased their users. A late decision could
-    /// contradict what those have sent and reported.
+    /// After the fence has ended, other dispatchers may have routed some, or users may have been
+    /// erased. A late decision could contradict what was sent and reported.
     private func stillOpen(
         _ items: [RoutedNotification],
         within fence: Fence?
@@ -125,127 +125,6 @@ struct Router: Sendable {
             try await self.dispatcher.database.notifications.unowned(among: items.map(\.notification))
         }
         return Set(open.map(\.notification.id))
-    }
-
-    // MARK: Planning
-
-    /// Adds the steps of one notification to a plan.
-    func add(
-        _ steps: [Step],
-        _ item: RoutedNotification,
-        _ facts: DecisionFacts,
-        devices: [Device],
-        to plan: inout RoutePlan
-    ) {
-        let notification = item.notification
-        for step in steps {
-            switch step {
-            case .publish(let isSilent):
-                plan.publish(
-                    notification, unread: item.unread, code: facts.type.code, isSilent: isSilent, now: facts.now,
-                    to: facts.presence)
-            case .awaitProof(let time):
-                plan.awaitProof(notification, within: time)
-            case .push:
-                let callsForAttention = item.progress == .due(.attention)
-                for device in devices where self.dispatcher.channels.serves(device) {
-                    plan.deliver(
-                        notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention,
-                        mayWait: item.mayWait)
-                }
-                if callsForAttention { continue }
-                if notification.status == .deferred {
-                    plan.release(notification)
-                } else {
-                    plan.markQueued(notification)
-                }
-            case .email:
-                self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps), to: &plan)
-            case .postpone(let kind, let until, let reason):
-                plan.postpone(notification, kind, until: until, reason: reason)
-                // Gives it an owner, so that the sweeper leaves it alone.
-                if kind == .email, Self.isLeftToMail(item, steps) {
-                    plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
-                }
-                guard kind == .release, !plan.recorded.contains(notification.id) else { continue }
-                plan.addEvent(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
-            case .note(let reason):
-                plan.note(notification, reason)
-            case .settle(_, let reason, Provider.email.rawValue):
-                plan.leaveToMail(notification, reason: reason.rawValue)
-            case .settle(let status, let reason, let via):
-                plan.end(notification, status, reason: reason.rawValue, via: via, at: facts.now)
-            case .wait, .store:
-                break
-            }
-        }
-        guard notification.channels.contains(.push), item.progress != .due(.email),
-            Self.isPushDue(item, steps)
-        else { return }
-        let unserved = devices.filter { !self.dispatcher.channels.serves($0) }
-        let reason = RecordedReason.noProvider.rawValue
-        // A row each: a notification stays open while one of its devices has none.
-        for device in unserved { plan.skip(notification, device: device, reason: reason, at: facts.now) }
-        // One event for all: users may invent the apps of a hundred devices.
-        guard let device = unserved.first else { return }
-        plan.addEvent(.failed, notification, at: facts.now, channel: .push, device: device, reason: reason)
-    }
-
-    /// Whether its push goes out now, or would if a provider served one of its user's devices.
-    private static func isPushDue(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
-        if item.progress == .due(.attention), steps.isEmpty { return false }
-        return !steps.contains { step in
-            switch step {
-            case .awaitProof, .note, .wait: true
-            case .postpone(let kind, _, _): kind != .email
-            case .settle(_, let reason, _): reason != .noDevice
-            case .store, .publish, .push, .email: false
-            }
-        }
-    }
-
-    /// Adds an e-mail delivery, or records why there is none.
-    ///
-    /// - Parameter isAllThereIs: whether no other channel has the notification.
-    private func addMail(
-        _ item: RoutedNotification,
-        _ facts: DecisionFacts,
-        isAllThereIs: Bool,
-        to plan: inout RoutePlan
-    ) {
-        let notification = item.notification
-        guard let obstacle = facts.mailObstacle(hasRelay: self.dispatcher.channels.has(.email)) else {
-            plan.mail(notification, isRepeat: item.isRepeat, mayWait: item.mayWait)
-            if isAllThereIs { plan.markQueued(notification) }
-            if item.progress == .stored { plan.remember(notification) }
-            return
-        }
-        if item.progress == .due(.email), !isAllThereIs {
-            plan.skipMail(notification, reason: obstacle, hasFailed: true, at: facts.now)
-        } else {
-            plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
-        }
-        guard isAllThereIs else { return }
-        plan.mark(notification, .failed, reason: obstacle, via: nil)
-        plan.addEvent(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
-    }
-
-    /// Whether no other channel has the notification or will get it.
-    private static func isLeftToMail(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
-        let notification = item.notification
-        // A queued push that waits for its provider is another channel, even when the mail is due
-        // again.
-        let mayBeQueued = item.progress == .stored || !notification.channels.contains(.push)
-        guard !notification.channels.contains(.inApp), notification.status == .pending,
-            mayBeQueued || !notification.isQueued
-        else { return false }
-        return !steps.contains { step in
-            switch step {
-            case .push, .awaitProof: true
-            case .postpone(let kind, _, _): kind != .email
-            default: false
-            }
-        }
     }
 
     // MARK: Doing
@@ -332,7 +211,7 @@ struct Router: Sendable {
 
     /// Gives sockets the full time for proofs after frames that waited for Redis.
     ///
-    /// Redis may have run a try that failed here, late, and the deadlines of the first one stay.
+    /// A try that failed here may still have run in Redis, and its earlier deadlines stay.
     ///
     /// - Parameter end: when the frames were out.
     private func extendDeadlines(of plan: RoutePlan, from end: Timestamp) async throws {
@@ -458,12 +337,13 @@ struct Router: Sendable {
     private func publishAgain(_ repeated: [RoutedNotification]) async throws {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
-        let presences = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
+        let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
         var plan = RoutePlan(for: self.dispatcher)
-        for (item, presence) in zip(shown, presences) {
+        for item in shown {
             plan.publish(
                 item.notification, unread: item.unread, code: self.dispatcher.catalog[item.notification.type]?.code,
-                isSilent: true, now: self.dispatcher.now(), to: presence)
+                isSilent: true, now: self.dispatcher.now(),
+                to: presence[ExactText(item.notification.user), default: .unknown])
         }
         try await self.publish(plan)
     }
@@ -490,9 +370,9 @@ struct Router: Sendable {
     func publish(_ frames: [NodeFrame]) async throws {
         let own = frames.filter { $0.everyoneBut == nil }
         if !own.isEmpty {
-            let presences = try await RouteFacts.presence(of: own.map(\.user.text), self.dispatcher)
+            let presence = try await RouteFacts.presence(of: own.map(\.user.text), self.dispatcher)
             var plan = RoutePlan(for: self.dispatcher)
-            for (frame, presence) in zip(own, presences) { plan.publish(frame, to: presence) }
+            for frame in own { plan.publish(frame, to: presence[frame.user, default: .unknown]) }
             try await self.publish(plan)
         }
         try await self.publishToAllNodes(frames.filter { $0.everyoneBut != nil })

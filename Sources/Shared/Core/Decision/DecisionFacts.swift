@@ -115,7 +115,7 @@ package struct DecisionFacts: Sendable {
     /// The quiet hours that apply to this notification; nil for none.
     private var quietHours: QuietHours? {
         if self.type.quietHours == .ignore, self.notification.severity == .alert { return nil }
-        // The type's own may be from before it became required; the user cannot remove them.
+        // Quiet hours for this type may predate its becoming required, and cannot be removed.
         if self.type.isRequired { return self.settings.quietHours }
         switch self.preference.quietHours {
         case .some(QuietOverride.none): return nil
