@@ -39,7 +39,7 @@ package struct DeliveriesService: Service {
 
     package func run() async throws {
         let outcomes = BatchQueue<DeliveryOutcome>(capacity: 2 * self.calls)
-        // Room for all of these, so that calls are on record soon although Redis is away.
+        // Has room for all outcomes, so that calls are recorded while Redis is away.
         let recorded = BatchQueue<DeliverySettler.Recorded>(capacity: 2 * self.calls)
         let permits = LanePermits(self.calls)
         try await withThrowingDiscardingTaskGroup { group in

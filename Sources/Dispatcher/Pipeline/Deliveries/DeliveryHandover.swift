@@ -62,7 +62,7 @@ struct DeliveryHandover: Sendable {
             var session: Int
             repeat {
                 session = self.dispatcher.redis.session
-                // Once, because a retry that is due leaves its set, and would be added again.
+                // Once a session: a due retry leaves its set, so a second call would add it again.
                 if scheduledIn != session {
                     try await self.schedule(waiting)
                     scheduledIn = session

@@ -66,6 +66,16 @@ final class DeliverySender: Sendable {
         }
     }
 
+    /// A call that the breaker admits; it must be noted or withdrawn.
+    private struct Call {
+        let entry: ChannelDirectory.Entry
+        let service: String?
+        let lane: Lane
+        let admittedAt: Timestamp
+
+        var app: String { self.entry.channel.app }
+    }
+
     /// Claims the deliveries of a batch that belong to this process, and looks up their facts.
     func prepare(_ batch: LaneBatch) async throws -> Prepared {
         try await self.prepareOwned(try await self.dispatcher.owned(batch))
@@ -149,8 +159,8 @@ final class DeliverySender: Sendable {
                 ended.append(self.outcome(entry, batch, .malformed))
             }
         }
-        // Skips the lookup when no provider can serve the deliveries, unless it tells whose they
-        // are. A delivery that has waited before may have expired since.
+        // If the only app's breaker is open, holds deliveries back without a lookup. One that has
+        // waited before is looked up, because it may have expired.
         let apps = self.dispatcher.channels.apps(of: self.provider)
         if apps.count == 1, let app = apps.first,
             case .open(let until) = self.health.state(of: apps, now: self.dispatcher.now())
@@ -304,85 +314,69 @@ final class DeliverySender: Sendable {
             if let refusal = self.refusal(facts, item.work, now: now) {
                 return self.outcome(item, refusal)
             }
-            guard let found = self.dispatcher.channels.entry(for: facts.device) else {
+            guard let entry = self.dispatcher.channels.entry(for: facts.device) else {
                 return self.outcome(item, .noProvider)
             }
-            let service = found.channel.service(of: facts.device)
-            if let held = await self.hold(found, service, item.lane, now: now) {
-                return self.outcome(item, held)
-            }
+            let call = Call(
+                entry: entry, service: entry.channel.service(of: facts.device), lane: item.lane, admittedAt: now)
+            if let held = await self.hold(call) { return self.outcome(item, held) }
             // Waiting for the rate limit may have outlasted the lease.
             guard self.dispatcher.leaseClock.holds(item.term) else {
-                self.health.withdraw(found.channel.app, service: service, since: now)
+                self.health.withdraw(call.app, service: call.service, since: call.admittedAt)
                 continue
             }
-            let outcome = await self.call(item, facts, found, service, since: now)
-            if let outcome { return outcome }
+            if let outcome = await self.make(call, item, facts) { return outcome }
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
             // An open breaker holds it back without another lookup of its facts.
-            if let held = self.admit(found.channel.app, service, item.lane, now: self.dispatcher.now()) {
-                return self.outcome(item, held)
-            }
-            self.health.withdraw(found.channel.app, service: service)
+            if let held = self.admit(call, now: self.dispatcher.now()) { return self.outcome(item, held) }
+            self.health.withdraw(call.app, service: call.service)
         }
     }
 
-    /// Calls the provider after the call was admitted.
+    /// Makes an admitted call.
     ///
     /// - Returns: nil if the lease expired or the breaker opened while the call waited for its turn
     ///   in our own queue; it was not made.
-    private func call(
-        _ item: Item,
-        _ facts: DeliveryStore.Facts,
-        _ entry: ChannelDirectory.Entry,
-        _ service: String?,
-        since now: Timestamp
-    ) async -> DeliveryOutcome? {
-        let channel = entry.channel
-        let (leaseClock, health, term, app) = (self.dispatcher.leaseClock, self.health, item.term, channel.app)
-        var message = self.message(facts, item.work, item.lane, by: channel, now: now)
-        message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: now) }
+    private func make(_ call: Call, _ item: Item, _ facts: DeliveryStore.Facts) async -> DeliveryOutcome? {
+        let channel = call.entry.channel
+        let (app, service, admittedAt) = (channel.app, call.service, call.admittedAt)
+        let (leaseClock, health, term) = (self.dispatcher.leaseClock, self.health, item.term)
+        var message = self.message(facts, item.work, item.lane, by: channel, now: admittedAt)
+        message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: admittedAt) }
         let start = ContinuousClock.now
-        let reply = entry.judged(
+        let reply = call.entry.judged(
             await DeliverySpan.send(message, to: facts.device, by: channel, attempt: item.work.attempt),
             of: facts.device)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
-        self.health.note(reply, app: channel.app, service: service, since: now, now: end)
+        self.health.note(reply, app: app, service: service, since: admittedAt, now: end)
         if case .answered(.slowDown(_, let after)) = reply.result {
             await self.slowDown(channel.account, service, until: end + after, now: end)
         }
         // Held back by this dispatcher, it would compete with the one that took the entry over.
         if case .noTurn = reply.result, !leaseClock.holds(term) { return nil }
-        guard let result = DeliveryOutcome.Result(reply, app: channel.app, again: end + Self.queuePause) else {
-            return nil
-        }
+        guard let result = DeliveryOutcome.Result(reply, app: app, again: end + Self.queuePause) else { return nil }
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
-        return self.outcome(item, result, app: channel.app, sentAt: now, duration: duration)
+        return self.outcome(item, result, app: app, sentAt: admittedAt, duration: duration)
     }
 
     /// Returns why a call must wait; nil if it was admitted and is in flight.
-    private func hold(
-        _ entry: ChannelDirectory.Entry,
-        _ service: String?,
-        _ lane: Lane,
-        now: Timestamp
-    ) async -> DeliveryOutcome.Result? {
-        let app = entry.channel.app
-        if let held = self.admit(app, service, lane, now: now) { return held }
-        guard let rate = self.dispatcher.channels.messagesPerSecond(of: entry),
-            let wait = await self.rateLimiter.take(entry.channel.account, perSecond: rate, lane: lane)
+    private func hold(_ call: Call) async -> DeliveryOutcome.Result? {
+        if let held = self.admit(call, now: call.admittedAt) { return held }
+        guard let rate = self.dispatcher.channels.messagesPerSecond(of: call.entry),
+            let wait = await self.rateLimiter.take(call.entry.channel.account, perSecond: rate, lane: call.lane)
         else { return nil }
-        self.health.withdraw(app, service: service, since: now)
-        return .heldBack(until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue, app: app)
+        self.health.withdraw(call.app, service: call.service, since: call.admittedAt)
+        return .heldBack(until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue, app: call.app)
     }
 
     /// Returns why a breaker holds a call back; nil if it admitted the call, which is in flight.
-    private func admit(_ app: String, _ service: String?, _ lane: Lane, now: Timestamp) -> DeliveryOutcome.Result? {
+    private func admit(_ call: Call, now: Timestamp) -> DeliveryOutcome.Result? {
         let isShared = self.dispatcher.channels.isShared(self.provider)
-        let admission = self.health.admit(app, service: service, lane: lane, isShared: isShared, now: now)
+        let admission = self.health.admit(
+            call.app, service: call.service, lane: call.lane, isShared: isShared, now: now)
         guard case .no(let until) = admission else { return nil }
-        return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, app: app)
+        return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, app: call.app)
     }
 
     /// Pauses an account here and, unless they know, in the other dispatchers.
@@ -436,7 +430,7 @@ final class DeliverySender: Sendable {
             let hasCount = (!work.isRetraction || channel.retractionsHaveBadge) && !facts.device.isTopic
             let user = facts.notification.user
             let isNewest =
-                hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, of: user, for: facts.device.id)
+                hasCount && self.dispatcher.badges.record(facts.inboxVersion, of: user, for: facts.device.id)
             if isNewest, own == nil {
                 message.badge = Int64(facts.unseen)
                 message.badgeVersion = facts.inboxVersion
@@ -509,7 +503,9 @@ final class BadgeBoard: Sendable {
     private let sent = Mutex<[NotificationID: (user: ExactText, version: Int64)]>([:])
 
     /// Records a count, unless a newer one was sent.
-    func isNewest(_ version: Int64, of user: String, for device: NotificationID) -> Bool {
+    ///
+    /// - Returns: whether it was recorded.
+    func record(_ version: Int64, of user: String, for device: NotificationID) -> Bool {
         let user = ExactText(user)
         return self.sent.withLock { sent in
             if let last = sent[device], last.user == user, last.version > version { return false }

@@ -10,13 +10,18 @@ import Storage
 
 /// Settles outcomes in batches: records them in PostgreSQL, then hands them over in Redis.
 struct DeliverySettler: Sendable {
-    private static let configurationDelay: Duration = .seconds(60)
-    /// A token that is rejected this long after its registration is dead, however old the evidence:
-    /// an imported token may have died before the import.
-    private static let registrationDelay: Duration = .seconds(24 * 3_600)
-
-    /// The changes that a batch of outcomes makes.
+    /// Decides which changes outcomes make in PostgreSQL and Redis; the settler makes them.
     fileprivate struct Ledger {
+        private static let configurationDelay: Duration = .seconds(60)
+        /// A token that is rejected this long after its registration is dead, however old the
+        /// evidence: an imported token may have died before the import.
+        private static let registrationDelay: Duration = .seconds(24 * 3_600)
+
+        let provider: Provider
+        let metrics: PipelineMetrics.Deliveries
+        let logger: Logger
+        let now: Timestamp
+        let spread: @Sendable () -> Duration
         var settlement = DeliveryStore.Settlement()
         var postponed: [(place: DeliveryOutcome.Place, item: Postponement)] = []
         var waiting: [DeliveryHandover.Waiting] = []
@@ -31,7 +36,7 @@ struct DeliverySettler: Sendable {
             self.lifecycle += other.lifecycle
         }
 
-        /// Drops the steps of other entries than these, but for dead letters: nobody else may write
+        /// Drops the steps of all other entries, except dead letters: no other dispatcher writes
         /// those of deliveries that have ended.
         mutating func keep(_ places: Set<DeliveryOutcome.Place>) {
             self.postponed.removeAll { !places.contains($0.place) }
@@ -54,8 +59,6 @@ struct DeliverySettler: Sendable {
     let tally: ProviderTally
     /// Jitter for deliveries that were held back together.
     var spread: @Sendable () -> Duration = { .milliseconds(Int.random(in: 0...1_000)) }
-
-    private var isMail: Bool { self.provider == .email }
 
     init(dispatcher: Dispatcher, provider: Provider, metrics: PipelineMetrics.Deliveries) {
         self.dispatcher = dispatcher
@@ -96,23 +99,24 @@ struct DeliverySettler: Sendable {
         // Almost always none, so the batch is not copied.
         let lapsed = outcomes.filter { $0.term != term }
         let held = lapsed.isEmpty ? outcomes : outcomes.filter { $0.term == term }
-        var ledger = Ledger()
-        for outcome in held { self.note(outcome, in: &ledger) }
+        let empty = self.emptyLedger()
+        var ledger = empty
+        for outcome in held { ledger.add(outcome) }
         var rest: [DeliveryOutcome.Place: Ledger] = [:]
         for outcome in lapsed {
-            var own = Ledger()
-            self.note(outcome, in: &own)
+            var own = empty
+            own.add(outcome)
             if outcome.result.isCall {
                 ledger.settlement.attempts += own.settlement.attempts
                 own.settlement.attempts = []
             }
             if case .answered(.accepted) = outcome.result {
                 ledger.add(own)
-                own = Ledger()
+                own = empty
             }
             rest[outcome.place] = own
         }
-        let effects = try await self.record(ledger.settlement)
+        let effects = try await self.save(ledger.settlement)
         return Recorded(held: held, ledger: ledger, effects: effects, lapsed: lapsed, rest: rest)
     }
 
@@ -120,22 +124,28 @@ struct DeliverySettler: Sendable {
     func finish(_ batches: [Recorded]) async throws {
         guard var recorded = batches.first else { return }
         for batch in batches.dropFirst() { recorded.add(batch) }
-        try await self.finish(recorded.held, recorded.ledger, recorded.effects)
+        try await self.handOver(recorded.held, recorded.ledger, recorded.effects)
         guard !recorded.lapsed.isEmpty else { return }
         let owned = try await self.handover.owned(recorded.lapsed)
         guard !owned.isEmpty else { return }
-        var ledger = Ledger()
+        var ledger = self.emptyLedger()
         for outcome in owned { if let own = recorded.rest[outcome.place] { ledger.add(own) } }
-        try await self.finish(owned, ledger, try await self.record(ledger.settlement))
+        try await self.handOver(owned, ledger, try await self.save(ledger.settlement))
     }
 
-    private func record(_ settlement: DeliveryStore.Settlement) async throws -> DeliveryStore.Effects {
+    private func emptyLedger() -> Ledger {
+        Ledger(
+            provider: self.provider, metrics: self.metrics, logger: self.dispatcher.logger, now: self.dispatcher.now(),
+            spread: self.spread)
+    }
+
+    private func save(_ settlement: DeliveryStore.Settlement) async throws -> DeliveryStore.Effects {
         try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.database.deliveries.settle(settlement)
         }
     }
 
-    private func finish(
+    private func handOver(
         _ outcomes: [DeliveryOutcome],
         _ ledger: Ledger,
         _ effects: DeliveryStore.Effects
@@ -143,25 +153,28 @@ struct DeliverySettler: Sendable {
         var ledger = ledger
         let owned = try await self.handover.owned(outcomes)
         if owned.count < outcomes.count { ledger.keep(Set(owned.map(\.place))) }
-        try await self.postpone(ledger.distinctPostponements(), in: &ledger)
+        let deferred = try await self.postpone(ledger.distinctPostponements())
+        ledger.lifecycle += deferred
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.handover.finish(
             owned, waiting: ledger.waiting,
             reporting: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
     }
 
-    /// Postpones notifications, with an event for each that another provider has not postponed yet.
-    private func postpone(_ postponements: [Postponement], in ledger: inout Ledger) async throws {
-        guard !postponements.isEmpty else { return }
+    /// Postpones notifications.
+    ///
+    /// - Returns: an event for each that another provider has not postponed yet.
+    private func postpone(_ postponements: [Postponement]) async throws -> [LifecycleEvent] {
+        guard !postponements.isEmpty else { return [] }
         let now = self.dispatcher.now()
         let recorded = try await self.dispatcher.untilDone("look up postponements") {
             try await self.dispatcher.database.followUps.recorded(
                 postponements.map { ($0.item, $0.due) }, now: now)
         }
         try await self.dispatcher.postpone(postponements, recorded: recorded)
-        for one in postponements where one.kind == .release && !recorded.contains(one.notification.id) {
-            ledger.lifecycle.append(
-                LifecycleEvent(.deferred, one.notification.label, at: now, channel: .push, reason: one.reason))
+        let new = postponements.filter { $0.kind == .release && !recorded.contains($0.notification.id) }
+        return new.map { one in
+            LifecycleEvent(.deferred, one.notification.label, at: now, channel: .push, reason: one.reason)
         }
     }
 
@@ -180,162 +193,156 @@ struct DeliverySettler: Sendable {
             return current.addresses.remove(ExactText(event.label.user)) != nil
         }
     }
+}
 
-    private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
-        if case .poison = outcome.result {
-            self.setAside(outcome, ClaimService.deadlyReason, in: &ledger)
-        }
+extension DeliverySettler.Ledger {
+    private var isMail: Bool { self.provider == .email }
+
+    mutating func add(_ outcome: DeliveryOutcome) {
+        if case .poison = outcome.result { self.setAside(outcome, ClaimService.deadlyReason) }
         guard let work = outcome.work else {
-            if case .malformed = outcome.result {
-                self.setAside(outcome, "the entry is not a delivery", in: &ledger)
-            }
+            if case .malformed = outcome.result { self.setAside(outcome, "the entry is not a delivery") }
             return
         }
-        guard !work.isRetraction else { return self.noteRetraction(outcome, work, in: &ledger) }
+        guard !work.isRetraction else { return self.addRetraction(outcome, work) }
         switch outcome.result {
         case .malformed, .gone:
-            self.record(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue, in: &ledger)
-            ledger.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
+            self.addAttempt(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue)
+            self.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
         case .refused(let refusal):
-            self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
+            // The device of mail is an address.
+            let reason =
+                self.isMail && refusal == .deviceInactive ? RecordedReason.noAddress.rawValue : refusal.rawValue
+            self.addAttempt(outcome, work, .skipped, reason)
             switch refusal {
-            case .expired: self.fail(outcome, work, refusal.rawValue, as: .expired, in: &ledger)
-            case .deviceInactive: self.fail(outcome, work, refusal.rawValue, in: &ledger)
+            case .expired: self.fail(outcome, work, reason, as: .expired)
+            case .deviceInactive: self.fail(outcome, work, reason)
             // A socket or a push may still have the notification.
-            case .optedOut where self.isMail || work.callsForAttention:
-                self.fail(outcome, work, refusal.rawValue, in: &ledger)
+            case .optedOut where self.isMail || work.callsForAttention: self.fail(outcome, work, reason)
             // A repeat of mail that went out does not end what waits for proof or a push.
             case .alreadyAccepted where self.isMail: break
             case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled, .optedOut:
-                ledger.settlement.dropped.append((work.user, work.notification, refusal.rawValue))
+                self.settlement.dropped.append((work.user, work.notification, reason))
             case .notInQuietHours:
                 // An idle user's push says nothing about the notification, which sockets have.
                 guard !work.callsForAttention else { break }
-                ledger.settlement.dropped.append((work.user, work.notification, Reason.quietHours.rawValue))
+                self.settlement.dropped.append((work.user, work.notification, Reason.quietHours.rawValue))
             case .unread, .underWay, .quietHours: break
             }
         case .postponed(let end):
-            self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
+            self.addAttempt(outcome, work, .skipped, GateRefusal.quietHours.rawValue)
             let kind: FollowUp = work.callsForAttention ? .attention : .release
-            guard let notification = outcome.facts?.notification else {
-                // Without the notification, retry rather than lose it.
-                ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: end))
-                return
-            }
+            // Without the notification, retry rather than lose it.
+            guard let notification = outcome.facts?.notification else { return self.hold(outcome, work, until: end) }
             let postponement = Postponement(
                 notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue)
-            ledger.postponed.append((outcome.place, postponement))
+            self.postponed.append((outcome.place, postponement))
         case .answered(let answer):
-            self.note(answer, outcome, work, in: &ledger)
+            self.addAnswer(answer, outcome, work)
         case .unanswered(let reason, mayHaveBeenSent: true):
-            self.noteUnknown(outcome, work, reason, in: &ledger)
+            self.addUnknown(outcome, work, reason)
         case .unanswered(let reason, mayHaveBeenSent: false):
-            self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)", after: nil, in: &ledger)
+            self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)")
         case .noCredential(let reason):
-            self.park(outcome, work, reason: reason, in: &ledger)
+            self.park(outcome, work, reason: reason)
         case .unsendable(let reason):
             let letter = "\(self.place(outcome)) cannot send it: \(reason)"
-            self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
+            self.giveUp(outcome, work, reason, letter: letter)
         case .poison:
-            self.record(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue, in: &ledger)
-            self.fail(outcome, work, RecordedReason.dispatchersDied.rawValue, in: &ledger)
+            self.addAttempt(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue)
+            self.fail(outcome, work, RecordedReason.dispatchersDied.rawValue)
         case .noProvider:
-            self.record(outcome, work, .skipped, RecordedReason.noProvider.rawValue, in: &ledger)
-            self.fail(outcome, work, RecordedReason.noProvider.rawValue, in: &ledger)
+            self.addAttempt(outcome, work, .skipped, RecordedReason.noProvider.rawValue)
+            self.fail(outcome, work, RecordedReason.noProvider.rawValue)
         case .heldBack(let until, let reason, let app):
             // It was not tried, so no attempt is recorded.
-            self.metrics.held(reason).increment()
-            let next = until + self.spread()
-            let due = outcome.expiresAt.map { min(next, $0) } ?? next
-            // As a repeat, so that a takeover before the acknowledgement adds the same member.
-            ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: due, app: app))
+            self.metrics.countHeld(reason)
+            self.hold(outcome, work, until: until + self.spread(), app: app)
         }
     }
 
     /// Retractions are tried once: a read notification on a device does little harm.
-    private func noteRetraction(_ outcome: DeliveryOutcome, _ work: DeliveryWork, in ledger: inout Ledger) {
+    private mutating func addRetraction(_ outcome: DeliveryOutcome, _ work: DeliveryWork) {
         switch outcome.result {
-        case .answered(.accepted(let id)): self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
+        case .answered(.accepted(let id)): self.addAttempt(outcome, work, .accepted, nil, providerID: id)
         case .answered(let answer):
-            self.record(outcome, work, .failed, answer.reason, in: &ledger)
+            self.addAttempt(outcome, work, .failed, answer.reason)
             if case .deadToken(let reason, let evidence) = answer {
-                let token = outcome.facts?.device.token ?? ""
-                ledger.settlement.deadTokens.append((work.device, token, reason, Self.moment(evidence, outcome)))
-                self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
+                self.addDeadToken(outcome, work, reason, evidence)
             }
-        case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
+        case .refused(let refusal): self.addAttempt(outcome, work, .skipped, refusal.rawValue)
         case .unanswered(let reason, _), .unsendable(let reason):
-            self.record(outcome, work, .failed, reason, in: &ledger)
-        case .poison: self.record(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue, in: &ledger)
+            self.addAttempt(outcome, work, .failed, reason)
+        case .poison: self.addAttempt(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue)
         case .malformed, .gone:
-            self.record(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue, in: &ledger)
-        case .postponed: self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
+            self.addAttempt(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue)
+        case .postponed: self.addAttempt(outcome, work, .skipped, GateRefusal.quietHours.rawValue)
         case .noCredential(let reason), .heldBack(_, let reason, _):
-            self.record(outcome, work, .skipped, reason, in: &ledger)
-        case .noProvider: self.record(outcome, work, .skipped, RecordedReason.noProvider.rawValue, in: &ledger)
+            self.addAttempt(outcome, work, .skipped, reason)
+        case .noProvider: self.addAttempt(outcome, work, .skipped, RecordedReason.noProvider.rawValue)
         }
     }
 
-    /// Returns the moment after which a registration outweighs the evidence of a dead token.
-    private static func moment(_ evidence: Timestamp?, _ outcome: DeliveryOutcome) -> Timestamp {
-        max(evidence ?? outcome.sentAt, outcome.sentAt - Self.registrationDelay)
-    }
-
-    private func note(
-        _ answer: ProviderAnswer,
+    /// Adds the token or address that a provider rejected, with its event.
+    private mutating func addDeadToken(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
-        in ledger: inout Ledger
+        _ reason: String,
+        _ evidence: Timestamp?
     ) {
+        // A later registration outweighs the evidence.
+        let moment = max(evidence ?? outcome.sentAt, outcome.sentAt - Self.registrationDelay)
+        let token = outcome.facts?.device.token ?? ""
+        if self.isMail {
+            self.settlement.deadAddresses.append((work.user, token, reason, moment))
+        } else {
+            self.settlement.deadTokens.append((work.device, token, reason, moment))
+        }
+        self.addEvent(.tokenInvalid, outcome, reason)
+    }
+
+    private mutating func addAnswer(_ answer: ProviderAnswer, _ outcome: DeliveryOutcome, _ work: DeliveryWork) {
         switch answer {
         case .accepted(let id):
-            self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
-            ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
-            self.addEvent(.sent, outcome, nil, in: &ledger)
+            self.addAttempt(outcome, work, .accepted, nil, providerID: id)
+            self.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
+            self.addEvent(.sent, outcome, nil)
         case .retry(let reason, let after):
-            self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
+            self.retry(outcome, work.afterTry, reason: reason, after: after)
         case .retryDevice(let reason, let after):
-            self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
+            self.retry(outcome, work.afterTry, reason: reason, after: after)
         case .slowDown(let reason, let after):
             // No longer than its account pauses.
             let delay = min(after, AccountPauses.longest)
-            self.retry(outcome, work.afterTry, reason: reason, after: delay, in: &ledger)
+            self.retry(outcome, work.afterTry, reason: reason, after: delay)
         case .deadToken(let reason, let evidence):
-            self.record(outcome, work, .failed, reason, in: &ledger)
-            let moment = Self.moment(evidence, outcome)
-            let token = outcome.facts?.device.token ?? ""
-            if self.isMail {
-                ledger.settlement.deadAddresses.append((work.user, token, reason, moment))
-            } else {
-                ledger.settlement.deadTokens.append((work.device, token, reason, moment))
-            }
-            self.addEvent(.tokenInvalid, outcome, reason, in: &ledger)
-            self.fail(outcome, work, reason, in: &ledger)
+            self.addAttempt(outcome, work, .failed, reason)
+            self.addDeadToken(outcome, work, reason, evidence)
+            self.fail(outcome, work, reason)
         case .refused(let reason):
             let letter = "\(self.place(outcome)) refused it: \(reason)"
-            self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
+            self.giveUp(outcome, work, reason, letter: letter)
         case .configuration(let reason, concernsAll: false):
             // No breaker stops these calls, because other devices are served with the same
             // configuration.
             let delay = RetryPolicy.configurationDelay(tried: work.attempt + 1)
-            self.retry(outcome, work.afterTry, reason: reason, after: delay, in: &ledger)
+            self.retry(outcome, work.afterTry, reason: reason, after: delay)
         case .configuration(let reason, _), .staleCredential(let reason):
-            self.park(outcome, work, reason: reason, in: &ledger)
+            self.park(outcome, work, reason: reason)
         }
     }
 
-    private func record(
+    private mutating func addAttempt(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
         _ result: DeliveryStore.Outcome,
         _ reason: String?,
-        providerID: String? = nil,
-        in ledger: inout Ledger
+        providerID: String? = nil
     ) {
         self.metrics.count(result)
         self.log(outcome, work, result, reason)
         if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
-        ledger.settlement.attempts.append(
+        self.settlement.attempts.append(
             DeliveryStore.Attempt(
                 at: outcome.sentAt,
                 user: work.user,
@@ -351,7 +358,7 @@ struct DeliverySettler: Sendable {
             )
         )
         guard self.isMail || work.callsForAttention, !work.isRetraction, Self.isEnd(result, reason) else { return }
-        ledger.settlement.ended.append(
+        self.settlement.ended.append(
             (work.user, work.notification, self.isMail ? .email : .attention, result == .accepted))
     }
 
@@ -370,7 +377,7 @@ struct DeliverySettler: Sendable {
         _ result: DeliveryStore.Outcome,
         _ reason: String?
     ) {
-        guard self.dispatcher.logger.logLevel <= .debug else { return }
+        guard self.logger.logLevel <= .debug else { return }
         var metadata: Logger.Metadata = [
             "provider": "\(self.provider.rawValue)", "outcome": "\(result.rawValue)",
             "notification.id": "\(work.notification)", "attempt": "\(work.attempt + 1)",
@@ -381,7 +388,7 @@ struct DeliverySettler: Sendable {
         let entry = outcome.facts?.notification.jobEntry.split(separator: "/").last
         metadata["job.entry"] = entry.map { "\($0)" }
         metadata["app"] = (outcome.app ?? outcome.facts?.device.app).map { "\($0)" }
-        self.dispatcher.logger.debug("delivery ended", metadata: metadata)
+        self.logger.debug("delivery ended", metadata: metadata)
     }
 
     /// Repeats a delivery whose outcome is unknown once, with the same ids and keys, so that the
@@ -391,117 +398,108 @@ struct DeliverySettler: Sendable {
     /// connection that ended with GOAWAY does not count as such a repeat: the server has usually
     /// not processed the request (RFC 9113, section 6.8), and servers that are replaced one by one
     /// send many.
-    private func noteUnknown(
-        _ outcome: DeliveryOutcome,
-        _ work: DeliveryWork,
-        _ cause: String,
-        in ledger: inout Ledger
-    ) {
+    private mutating func addUnknown(_ outcome: DeliveryOutcome, _ work: DeliveryWork, _ cause: String) {
         let reason = "unknown_outcome:\(cause)"
         if cause == TransferFailure.Reason.goAway.rawValue {
-            self.retry(outcome, work.afterTry, reason: reason, after: nil, in: &ledger)
-            return
+            return self.retry(outcome, work.afterTry, reason: reason)
         }
         let mostRepeats = outcome.lane == .critical ? RetryPolicy.of(.critical, self.provider).tries : 1
         guard work.unknowns >= mostRepeats else {
-            self.retry(outcome, work.afterUnknown, reason: reason, after: nil, in: &ledger)
-            return
+            return self.retry(outcome, work.afterUnknown, reason: reason)
         }
         let letter = "no answer more than once, so it may have arrived: \(reason)"
-        self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
+        self.giveUp(outcome, work, reason, letter: letter)
     }
 
     /// - Parameter next: the work of the next try.
-    private func retry(
+    private mutating func retry(
         _ outcome: DeliveryOutcome,
         _ next: DeliveryWork,
         reason: String,
-        after: Duration?,
-        in ledger: inout Ledger
+        after: Duration? = nil
     ) {
         guard let work = outcome.work else { return }
         var generator = SystemRandomNumberGenerator()
         let due = RetryPolicy.of(outcome.lane, self.provider).next(
             tried: work.attempt + 1,
+            since: work.waiting(since: outcome.entry).since,
             minimum: after,
-            now: self.dispatcher.now(),
+            now: self.now,
             expiresAt: outcome.expiresAt,
             using: &generator
         )
         guard let due else {
             let letter = "gave up after \(work.attempt + 1) tries: \(reason)"
-            return self.giveUp(outcome, work, reason, letter: letter, in: &ledger)
+            return self.giveUp(outcome, work, reason, letter: letter)
         }
-        self.record(outcome, work, .retry, reason, in: &ledger)
-        ledger.waiting.append(self.waiting(outcome, next, due: due))
+        self.addAttempt(outcome, work, .retry, reason)
+        self.schedule(outcome, next, due: due)
     }
 
-    private func waiting(
+    private mutating func schedule(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
         due: Timestamp,
         app: String? = nil
-    ) -> DeliveryHandover.Waiting {
-        DeliveryHandover.Waiting(outcome: outcome, work: work.waiting(since: outcome.entry), due: due, app: app)
+    ) {
+        self.waiting.append(
+            DeliveryHandover.Waiting(outcome: outcome, work: work.waiting(since: outcome.entry), due: due, app: app))
+    }
+
+    /// Schedules a delivery without counting a try, at the latest when it expires.
+    private mutating func hold(
+        _ outcome: DeliveryOutcome,
+        _ work: DeliveryWork,
+        until moment: Timestamp,
+        app: String? = nil
+    ) {
+        let due = outcome.expiresAt.map { min(moment, $0) } ?? moment
+        // As a repeat, so that a takeover before the acknowledgement adds the same member.
+        self.schedule(outcome, work.asRepeat, due: due, app: app)
     }
 
     /// Keeps work until its provider can be used again or it expires, without counting a try.
-    private func park(_ outcome: DeliveryOutcome, _ work: DeliveryWork, reason: String, in ledger: inout Ledger) {
-        let next = self.dispatcher.now() + Self.configurationDelay
-        let due = outcome.expiresAt.map { min(next, $0) } ?? next
-        self.record(outcome, work, .retry, reason, in: &ledger)
-        // As a repeat, so that a takeover adds the same member.
-        ledger.waiting.append(self.waiting(outcome, work.asRepeat, due: due))
+    private mutating func park(_ outcome: DeliveryOutcome, _ work: DeliveryWork, reason: String) {
+        self.addAttempt(outcome, work, .retry, reason)
+        self.hold(outcome, work, until: self.now + Self.configurationDelay)
     }
 
     /// Ends a delivery that is not tried again, with a dead letter.
     ///
     /// - Parameter letter: the reason in words.
-    private func giveUp(
-        _ outcome: DeliveryOutcome,
-        _ work: DeliveryWork,
-        _ reason: String,
-        letter: String,
-        in ledger: inout Ledger
-    ) {
-        self.record(outcome, work, .failed, reason, in: &ledger)
-        self.fail(outcome, work, reason, in: &ledger)
-        self.setAside(outcome, letter, in: &ledger)
+    private mutating func giveUp(_ outcome: DeliveryOutcome, _ work: DeliveryWork, _ reason: String, letter: String) {
+        self.addAttempt(outcome, work, .failed, reason)
+        self.fail(outcome, work, reason)
+        self.setAside(outcome, letter)
     }
 
     /// Records that a device or mailbox was not reached.
     ///
     /// A notification in the inbox does not fail with its mail, nor with a call for attention: a
     /// socket has it and may prove it. With a push it fails only once no other device may get one.
-    private func fail(
+    private mutating func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
         _ reason: String,
-        as kind: LifecycleEvent.Kind = .failed,
-        in ledger: inout Ledger
+        as kind: LifecycleEvent.Kind = .failed
     ) {
         let isAside =
             self.isMail ? outcome.facts?.notification.channels.contains(.inApp) != false : work.callsForAttention
         if isAside {
-            ledger.settlement.secondary.append((work.user, work.notification, reason, hasFailed: true))
+            self.settlement.secondary.append((work.user, work.notification, reason, hasFailed: true))
         } else {
-            ledger.settlement.failed.append((work.user, work.notification, reason, isPush: !self.isMail))
+            self.settlement.failed.append((work.user, work.notification, reason, isPush: !self.isMail))
         }
-        self.addEvent(kind, outcome, reason, in: &ledger)
+        self.addEvent(kind, outcome, reason)
     }
 
-    private func addEvent(
-        _ kind: LifecycleEvent.Kind,
-        _ outcome: DeliveryOutcome,
-        _ reason: String?,
-        in ledger: inout Ledger
-    ) {
+    private mutating func addEvent(_ kind: LifecycleEvent.Kind, _ outcome: DeliveryOutcome, _ reason: String?) {
         guard let facts = outcome.facts else { return }
-        ledger.lifecycle.append(
+        self.lifecycle.append(
             LifecycleEvent(
                 kind,
                 facts.notification.label,
-                at: self.dispatcher.now(),
+                at: self.now,
                 channel: self.isMail ? .email : .push,
                 device: self.isMail ? nil : facts.device,
                 reason: reason
@@ -516,14 +514,14 @@ struct DeliverySettler: Sendable {
     }
 
     /// Adds a dead letter.
-    private func setAside(_ outcome: DeliveryOutcome, _ reason: String, in ledger: inout Ledger) {
+    private mutating func setAside(_ outcome: DeliveryOutcome, _ reason: String) {
         let letter = DeadLetter(
             stream: outcome.group.stream,
             entry: outcome.entry.id,
             reason: reason,
-            at: self.dispatcher.now(),
+            at: self.now,
             fields: outcome.entry.fields ?? []
         )
-        ledger.dead.append(letter)
+        self.dead.append(letter)
     }
 }

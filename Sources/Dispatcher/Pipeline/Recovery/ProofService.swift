@@ -14,7 +14,7 @@ import Storage
 package struct ProofService: Service {
     /// Deadlines that pass within this time are handled together.
     private static let interval: Duration = .milliseconds(250)
-    /// Finds the deadlines of dispatchers that died.
+    /// The longest time until the deadlines of a dispatcher that died are found.
     private static let longestInterval: Duration = .seconds(10)
     /// The wait after a failure.
     private static let pause: Duration = .seconds(1)
@@ -42,46 +42,48 @@ package struct ProofService: Service {
     ///
     /// - Throws: an error of a shard that failed, once the others are done.
     func poll() async throws {
-        let alarm = self.dispatcher.alarms.proofs
         let now = self.dispatcher.now()
-        var failure: (any Error)?
         let watched = self.dispatcher.share.takeShards()
-        do {
-            var shards: [Int] = []
-            var kept: [Int] = []
-            var next: Timestamp?
-            let deadlines = try await self.dispatcher.live.proofDeadlines.earliest(of: watched)
-            for (shard, result) in zip(watched, deadlines) {
-                switch result {
-                case .success(.none): continue
-                case .success(.some(let deadline)):
-                    if deadline <= now { shards.append(shard) }
-                    next = min(next ?? deadline, deadline)
-                case .failure(let error): failure = error
-                }
-                kept.append(shard)
+        var failure: (any Error)?
+        var shards: [Int] = []
+        var kept: [Int] = []
+        var next: Timestamp?
+        let deadlines = await self.deadlines(of: watched)
+        for (shard, result) in zip(watched, deadlines) {
+            switch result {
+            case .success(.none): continue
+            case .success(.some(let deadline)):
+                if deadline <= now { shards.append(shard) }
+                next = min(next ?? deadline, deadline)
+            case .failure(let error): failure = error
             }
-            self.dispatcher.share.watch(kept)
-            if failure != nil { next = min(next ?? now + Self.pause, now + Self.pause) }
-            if let next { alarm.note(max(next, now)) }
-            // A batch of each shard in turn, so that a full shard delays no other.
-            while !shards.isEmpty, isRunning {
-                var full: [Int] = []
-                for shard in shards {
-                    do {
-                        if try await self.fallBack(shard) == Self.batchSize { full.append(shard) }
-                    } catch {
-                        failure = error
-                    }
+            kept.append(shard)
+        }
+        self.dispatcher.share.watch(kept)
+        if failure != nil { next = min(next ?? now + Self.pause, now + Self.pause) }
+        if let next { self.dispatcher.alarms.proofs.note(max(next, now)) }
+        // A batch of each shard in turn, so that a full shard delays no other.
+        while !shards.isEmpty, isRunning {
+            var full: [Int] = []
+            for shard in shards {
+                do {
+                    if try await self.fallBack(shard) == Self.batchSize { full.append(shard) }
+                } catch {
+                    failure = error
                 }
-                shards = full
             }
-        } catch {
-            self.dispatcher.share.watch(watched)
-            failure = error
-            alarm.note(now + Self.pause)
+            shards = full
         }
         if let failure { throw failure }
+    }
+
+    /// Returns the earliest deadline of each shard; if Redis is away, its error for each.
+    private func deadlines(of shards: [Int]) async -> [Result<Timestamp?, RedisError>] {
+        do throws(RedisError) {
+            return try await self.dispatcher.live.proofDeadlines.earliest(of: shards)
+        } catch {
+            return Array(repeating: .failure(error), count: shards.count)
+        }
     }
 
     /// Falls back for the due notifications of one shard.
@@ -97,7 +99,7 @@ package struct ProofService: Service {
             limit: Self.batchSize
         )
         guard !due.isEmpty else { return 0 }
-        // Repeated, because those claimed are due again only after half a minute.
+        // Retries, because claimed notifications are due again only after 30 s.
         let notifications = try await self.dispatcher.untilDone("look up unproven notifications") {
             try await self.dispatcher.database.notifications.load(due.map { ($0.user, $0.id) })
         }

@@ -196,11 +196,11 @@ enum DeliverySQL {
         """
     }
 
-    /// A cancelled notification that did not reach the provider is no longer in flight, unless
-    /// another device or its mail may be.
+    /// Clears `in_flight` of cancelled notifications that no provider got, unless another device or
+    /// the mail may still be in flight.
     ///
-    /// Quiet hours that postpone its push end it, as the release finds it cancelled. Those from
-    /// before its last release do not; 15 s are for clocks that differ.
+    /// A push that quiet hours postpone counts as ended, because its release finds it cancelled,
+    /// unless that was before its last release; 15 s allow for clocks that differ.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
