@@ -163,11 +163,10 @@ package struct Dispatcher: Sendable {
         now: Timestamp
     ) {
         let facts = self.facts(notification, type, preferences, progress: .arrived, now: now)
-        for case .store(let status, let reason, let channels) in decide(facts) {
-            notification.status = status
-            notification.statusReason = reason?.rawValue
-            notification.channels = channels
-        }
+        let stored = storing(facts)
+        notification.status = stored.status
+        notification.statusReason = stored.reason?.rawValue
+        notification.channels = stored.channels
     }
 
     /// Returns when the quiet hours that hold now release a notification; nil if none do.
@@ -244,7 +243,7 @@ package struct Dispatcher: Sendable {
 
     /// Takes a turn, which one dispatcher at a time has until it ends.
     ///
-    /// One that would last longer than any does is taken over: Redis's clock has stepped back.
+    /// Takes over a turn that outlasts the longest possible one: Redis's clock has stepped back.
     func takeTurn(_ key: String, lifetime: Duration) async throws(RedisError) -> Bool {
         let milliseconds = lifetime.inMilliseconds
         let command: [RedisArgument] = ["SET", .text(key), .text(self.name), "PX", .integer(milliseconds)]

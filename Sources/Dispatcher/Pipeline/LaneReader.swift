@@ -34,22 +34,22 @@ struct LaneReader: Sendable {
     let count: Int
     let dispatcher: Dispatcher
 
-    var source = Source()
-    /// Reads that failed since the last one that did not.
+    var history = RedisHistory()
+    /// The number of failed reads in a row.
     var failures = 0
-    /// Whether the last read returned all that it asked for, so that more waits in the stream.
+    /// Whether the last read was full, so that more entries may wait in the stream.
     var isBehind = false
     /// The rest of the last read, which ``next()`` returns before it reads again.
     var unsent: ArraySlice<LaneBatch> = []
 
     /// The Redis that the reader last read from.
-    struct Source {
+    struct RedisHistory {
         fileprivate var session = 0
         private var run: String?
         /// Entries appended before this moment may have been handed out before; Unix milliseconds
         /// by Redis's clock.
         ///
-        /// A Redis that came back without its last second has forgotten what it handed out in it.
+        /// A Redis that restarted without its last second of writes forgot what it delivered then.
         private(set) var replaySafeFrom: Int64 = 0
 
         /// Notes the Redis of a new connection.
@@ -60,8 +60,8 @@ struct LaneReader: Sendable {
                 return
             }
             guard id != self.run else { return }
-            // A replica may have run for long before it took over, without its master's last
-            // entries; so its own start says nothing.
+            // A replica that took over may lack its master's last entries, so its start time is no
+            // bound.
             self.replaySafeFrom = self.run == nil ? run.firstSeen ?? run.now : run.now
             self.run = id
         }
@@ -103,7 +103,7 @@ struct LaneReader: Sendable {
                 try await self.refresh()
                 self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
-                batch.replaySafeFrom = self.source.replaySafeFrom
+                batch.replaySafeFrom = self.history.replaySafeFrom
                 self.unsent = batch.slices()[...]
                 return self.unsent.popFirst()
             } catch {
@@ -124,9 +124,9 @@ struct LaneReader: Sendable {
     /// Looks up which Redis it is after each reconnect.
     private mutating func refresh() async throws {
         let session = self.connection.session
-        guard session != self.source.session else { return }
-        self.source.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
-        self.source.session = session
+        guard session != self.history.session else { return }
+        self.history.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
+        self.history.session = session
     }
 }
 
@@ -143,9 +143,9 @@ struct LaneBatch: Sendable {
     var areRepeats = false
     /// Entries appended before this moment may have been taken before; Unix milliseconds.
     var replaySafeFrom: Int64 = 0
-    /// The first entry of each job that has waited for its moment, by the entry as which it fires.
-    var sources: [String: String] = [:]
-    /// The pages of broadcasts that have waited for their users' local time, by entry.
+    /// The first entry of each scheduled job, by the id of the entry that fires it.
+    var firstEntries: [String: String] = [:]
+    /// The due pages of broadcasts at local time, by entry id.
     var pages: [String: Schedule.Page] = [:]
 
     /// Returns the batch with other entries.

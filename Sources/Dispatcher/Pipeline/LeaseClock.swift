@@ -119,7 +119,7 @@ extension Dispatcher {
     ) async throws -> (ids: Set<String>, term: LeaseClock.Term) {
         while true {
             let term = try await self.heldTerm()
-            let kept = try await self.untilDone("ask who owns entries") { try await group.keep(ids) }
+            let kept = try await self.untilDone("ask who owns entries") { try await group.reclaimOwned(ids) }
             guard self.leaseClock.holds(term) else { continue }
             self.inFlight.release(ids.filter { !kept.contains($0) }, of: group.stream)
             return (kept, term)
@@ -144,7 +144,7 @@ extension Dispatcher {
 package final class LeaseService: Service {
     private let dispatcher: Dispatcher
     private let lease: Lease
-    /// When the last answered look at the register began.
+    /// When the last successful read of the register began.
     private let lookedAt = Mutex(ContinuousClock.now)
 
     package init(dispatcher: Dispatcher) {
@@ -236,7 +236,7 @@ package final class LeaseService: Service {
 
     /// Releases the lease if it is held, once no work is left.
     package func release() async {
-        // Redis, which may be out of reach, need not be told of a lease that has expired.
+        // An expired lease needs no release, and Redis may be unreachable.
         guard self.dispatcher.leaseClock.term != nil else { return }
         try? await self.lease.release()
     }

@@ -30,10 +30,12 @@ struct ChannelFateTests {
                                 $0.notification.delivery = push == nil && index == 2 ? .inApp : .push
                                 $0.preference = TypePreference(inApp: inApp, push: push, email: email)
                             }
-                            guard case .store(.pending, _, let channels)? = decide(facts).first else { continue }
+                            let stored = storing(facts)
+                            guard stored.status == .pending else { continue }
                             for channel in DeliveryChannel.allCases {
                                 #expect(
-                                    (facts.exclusion(of: channel) == nil) == channels.contains(Channels(channel)),
+                                    (facts.exclusion(of: channel) == nil)
+                                        == stored.channels.contains(Channels(channel)),
                                     "\(channel) of \(facts)")
                             }
                         }
@@ -60,6 +62,17 @@ struct ChannelFateTests {
         #expect(Self.fates { $0.presence = .online([stream]) }[1] == "push true due")
         #expect(Self.fates { $0.presence = .online([stream, Facts.connection]) }[1] == "push false proven_by_socket")
         #expect(Self.fates { $0.deviceCount = 0 }[1] == "push false no_device")
+        #expect(
+            Self.fates {
+                $0.deviceCount = 0
+                $0.presence = .online([Facts.connection])
+            } == ["in_app true online", "push false no_device", "email false not_of_type"])
+        #expect(
+            Self.fates {
+                $0.deviceCount = 0
+                $0.type.channels = [.push, .email]
+                $0.preference = TypePreference(inApp: nil, push: nil, email: true)
+            } == ["in_app false not_of_type", "push false no_device", "email true due"])
         #expect(Self.fates { $0.cap = .type }[1] == "push false capped_by_type")
         #expect(
             Self.fates { $0.preference = TypePreference(inApp: nil, push: false, email: nil) }[1]

@@ -82,19 +82,21 @@ struct HoldingBackTests {
 
     @Test("a notification dropped in quiet hours is not stored, unless it would not interrupt")
     func drop() {
-        func stored(_ change: (inout DecisionFacts) -> Void) -> [Step] {
-            Self.steps(.arrived) {
+        func stored(_ change: (inout DecisionFacts) -> Void) -> Storing {
+            let facts = Facts.make(.arrived) {
                 $0.settings.quietHours = Self.quiet
                 $0.type.quietHours = .drop
                 change(&$0)
             }
+            return storing(facts)
         }
-        #expect(stored { _ in } == [.store(status: .suppressed, reason: .quietHours, channels: [])])
+        #expect(stored { _ in } == Storing(status: .suppressed, reason: .quietHours, channels: []))
         #expect(
-            stored { $0.notification.delivery = .inApp } == [.store(status: .pending, reason: nil, channels: [.inApp])])
+            stored { $0.notification.delivery = .inApp }
+                == Storing(status: .pending, reason: nil, channels: [.inApp]))
         #expect(
             stored { $0.settings.quietHours = nil }
-                == [.store(status: .pending, reason: nil, channels: [.inApp, .push])])
+                == Storing(status: .pending, reason: nil, channels: [.inApp, .push]))
     }
 
     @Test("an open socket gets it silently in quiet hours, and its proof is awaited")
@@ -347,9 +349,9 @@ struct HoldingBackTests {
             #expect(decide(facts) == steps)
             for step in steps {
                 switch step {
-                case .store(_, _, let channels):
-                    #expect(channels.isSubset(of: facts.notification.channels))
-                    #expect(channels.isSubset(of: facts.type.channels))
+                case .store(let stored):
+                    #expect(stored.channels.isSubset(of: facts.notification.channels))
+                    #expect(stored.channels.isSubset(of: facts.type.channels))
                 case .postpone(.release, let until, _), .postpone(.attention, let until, .quietHours):
                     #expect(until > facts.now)
                     var later = facts

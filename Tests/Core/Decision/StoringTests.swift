@@ -8,14 +8,14 @@ import Testing
 @Suite("Decision: storing", .timeLimit(.minutes(10)))
 struct StoringTests {
     private static func refused(_ reason: Reason) -> [Step] {
-        [.store(status: .suppressed, reason: reason, channels: [])]
+        [.store(Storing(status: .suppressed, reason: reason, channels: []))]
     }
 
     private static func pending(_ channels: Channels) -> [Step] {
-        [.store(status: .pending, reason: nil, channels: channels)]
+        [.store(Storing(status: .pending, reason: nil, channels: channels))]
     }
 
-    private static let expired = [Step.store(status: .expired, reason: .expired, channels: [])]
+    private static let expired = [Step.store(Storing(status: .expired, reason: .expired, channels: []))]
 
     private static func steps(_ change: (inout DecisionFacts) -> Void) -> [Step] {
         decide(Facts.make(.arrived, change))

@@ -92,36 +92,36 @@ struct LaneSourceTests {
 
     @Test("entries appended before Redis was first seen, or before a failover, may be repeats")
     func failover() {
-        var source = LaneReader.Source()
-        source.note(Self.run("master", now: 50_000, note: "master 49000 1000"))
-        #expect(source.replaySafeFrom == 1_000)
-        source.note(Self.run("master", now: 60_000, note: "master 59000 1000"))
-        #expect(source.replaySafeFrom == 1_000, "the connection broke, and Redis kept its data")
-        source.note(Self.run("replica", now: 70_000, note: "master 69000 1000"))
-        #expect(source.replaySafeFrom == 70_000)
-        source.note(Self.run("replica", now: 80_000, note: "replica 79000 75000"))
-        #expect(source.replaySafeFrom == 70_000, "the connection broke after the failover")
+        var history = LaneReader.RedisHistory()
+        history.note(Self.run("master", now: 50_000, note: "master 49000 1000"))
+        #expect(history.replaySafeFrom == 1_000)
+        history.note(Self.run("master", now: 60_000, note: "master 59000 1000"))
+        #expect(history.replaySafeFrom == 1_000, "the connection broke, and Redis kept its data")
+        history.note(Self.run("replica", now: 70_000, note: "master 69000 1000"))
+        #expect(history.replaySafeFrom == 70_000)
+        history.note(Self.run("replica", now: 80_000, note: "replica 79000 75000"))
+        #expect(history.replaySafeFrom == 70_000, "the connection broke after the failover")
         // It led before, and lacks what the other one did meanwhile.
-        source.note(Self.run("master", now: 90_000, note: "master 69000 1000"))
-        #expect(source.replaySafeFrom == 90_000)
+        history.note(Self.run("master", now: 90_000, note: "master 69000 1000"))
+        #expect(history.replaySafeFrom == 90_000)
     }
 
     @Test(
         "earlier entries are possible repeats without a note about this Redis",
         arguments: [nil, "master 49000 1000", "replica 49000", "replica"] as [String?])
     func unknown(note: String?) {
-        var source = LaneReader.Source()
-        source.note(Self.run("replica", now: 50_000, note: note))
-        #expect(source.replaySafeFrom == 50_000)
+        var history = LaneReader.RedisHistory()
+        history.note(Self.run("replica", now: 50_000, note: note))
+        #expect(history.replaySafeFrom == 50_000)
     }
 
     @Test("each connection to a Redis that hides its run may be a failover")
     func hidden() {
-        var source = LaneReader.Source()
-        source.note(Self.run(nil, now: 50_000, note: "unknown 49000 1000"))
-        #expect(source.replaySafeFrom == 50_000)
-        source.note(Self.run(nil, now: 60_000, note: "unknown 59000 1000"))
-        #expect(source.replaySafeFrom == 60_000)
+        var history = LaneReader.RedisHistory()
+        history.note(Self.run(nil, now: 50_000, note: "unknown 49000 1000"))
+        #expect(history.replaySafeFrom == 50_000)
+        history.note(Self.run(nil, now: 60_000, note: "unknown 59000 1000"))
+        #expect(history.replaySafeFrom == 60_000)
     }
 
     @Test(

@@ -68,10 +68,10 @@ struct OwnershipTests {
             let claimed = try await consumers.rival.claim(Array(ids[1...2]), from: "one", idle: .seconds(5))
             #expect(claimed.map(\.id) == Array(ids[1...2]))
             try await consumers.rival.acknowledge([ids[2]])
-            #expect(try await consumers.one.keep(Array(ids[...2])) == [ids[0]])
+            #expect(try await consumers.one.reclaimOwned(Array(ids[...2])) == [ids[0]])
             #expect(try await consumers.rival.claim(ids, from: "one", idle: .seconds(5)).map(\.id) == [ids[3]])
             #expect(try await consumers.one.pending(of: "one", count: 10) == [.init(id: ids[0], deliveries: 1)])
-            #expect(try await consumers.one.keep([]).isEmpty)
+            #expect(try await consumers.one.reclaimOwned([]).isEmpty)
         }
     }
 
@@ -138,13 +138,13 @@ struct OwnershipTests {
             try await consumers.one.create()
             _ = try await consumers.one.takeWaiting(count: 10)
             try await connection.send("DEL", .text(consumers.stream))
-            #expect(try await consumers.one.keep(ids) == Set(ids), "there is no stream")
+            #expect(try await consumers.one.reclaimOwned(ids) == Set(ids), "there is no stream")
             // Redis's clock could give it the id of a lost one, within the same millisecond.
             let later = "9999999999999-0"
             try await connection.send("XADD", .text(consumers.stream), .text(later), "title", "later")
-            #expect(try await consumers.one.keep(ids) == Set(ids), "there is no group")
+            #expect(try await consumers.one.reclaimOwned(ids) == Set(ids), "there is no group")
             try await consumers.one.create()
-            #expect(try await consumers.one.keep(ids + [later]) == Set(ids))
+            #expect(try await consumers.one.reclaimOwned(ids + [later]) == Set(ids))
         }
     }
 

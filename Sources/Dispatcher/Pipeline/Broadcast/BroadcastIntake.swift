@@ -115,24 +115,21 @@ extension JobIntake {
 /// Pages whose users' local time has come.
 extension JobIntake {
     /// Drops the users who have left the topic since their page was stored.
-    func dropLeavers(
-        _ prepared: inout [PreparedJob],
-        _ pages: [String: Schedule.Page],
-        into stored: inout StoredBatch
-    ) async throws {
+    func dropLeavers(_ intake: inout Intake) async throws {
+        let pages = intake.batch.pages
         guard !pages.isEmpty else { return }
         var topics: [ExactText: [Int]] = [:]
-        for job in prepared.indices {
-            guard let topic = pages[prepared[job].origin.latestEntry]?.topic else { continue }
+        for job in intake.jobs.indices {
+            guard let topic = pages[intake.jobs[job].origin.latestEntry]?.topic else { continue }
             topics[ExactText(topic), default: []].append(job)
         }
         for (topic, jobs) in topics {
-            let users = jobs.flatMap { prepared[$0].users }
+            let users = jobs.flatMap { intake.jobs[$0].users }
             let subscribers = try await self.dispatcher.untilDone("look up subscribers") {
                 try await self.dispatcher.database.topics.subscribers(of: topic.text, among: users)
             }
             for job in jobs {
-                Self.drop(from: &prepared[job], into: &stored) {
+                Self.drop(from: &intake.jobs[job], into: &intake.stored) {
                     subscribers.contains(ExactText($0.user)) ? nil : "left_topic"
                 }
             }
@@ -141,21 +138,18 @@ extension JobIntake {
 
     /// Drops the notifications that are not to be sent, and counts the users who have none, as the
     /// expansion of a broadcast does.
-    func dropRefused(
-        _ prepared: inout [PreparedJob],
-        _ pages: [String: Schedule.Page],
-        into stored: inout StoredBatch
-    ) {
+    func dropRefused(_ intake: inout Intake) {
+        let pages = intake.batch.pages
         guard !pages.isEmpty else { return }
-        for job in prepared.indices where pages[prepared[job].origin.latestEntry] != nil {
-            let page = prepared[job]
-            var outcomes = stored.pageOutcomes[page.origin.latestEntry, default: [:]]
+        for job in intake.jobs.indices where pages[intake.jobs[job].origin.latestEntry] != nil {
+            let page = intake.jobs[job]
+            var outcomes = intake.stored.pageOutcomes[page.origin.latestEntry, default: [:]]
             let left = outcomes.values.reduce(0, +)
             let held = page.users.count - left - page.unrendered.count - page.repeated - page.notifications.count
             let counts = [("text_failed", page.unrendered.count), ("duplicate", page.repeated), ("held", held)]
             for (reason, users) in counts where users > 0 { outcomes[reason, default: 0] += users }
-            stored.pageOutcomes[page.origin.latestEntry] = outcomes
-            Self.drop(from: &prepared[job], into: &stored) {
+            intake.stored.pageOutcomes[page.origin.latestEntry] = outcomes
+            Self.drop(from: &intake.jobs[job], into: &intake.stored) {
                 $0.status == .pending ? nil : $0.statusReason ?? $0.status.rawValue
             }
         }

@@ -13,131 +13,144 @@ struct JobIntake: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Decodes and stores a batch.
-    func take(_ batch: LaneBatch) async throws -> StoredBatch {
-        let now = self.dispatcher.now()
-        var (sorted, stored) = self.sort(batch, self.dispatcher.catalog, now: now)
-        if !sorted.unknown.isEmpty,
-            let newer = await self.dispatcher.catalogs.newer(
-                than: stored.catalog, for: sorted.unknown, logger: self.dispatcher.logger)
-        {
-            // The spans of the first pass are dropped without an end, so nobody sees them.
-            (sorted, stored) = self.sort(batch, newer, now: now)
-        }
-        let (catalog, areRepeats) = (stored.catalog, batch.areRepeats)
-        defer { sorted.spans.end() }
-        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
-        try await self.dropLeavers(&sorted.jobs, batch.pages, into: &stored)
-        try await self.complete(&sorted.jobs, catalog, now: now, dead: &stored.dead, lifecycle: &stored.lifecycle)
-        self.dropRefused(&sorted.jobs, batch.pages, into: &stored)
-        try await self.store(sorted.jobs[...], batch.pages, areRepeats: areRepeats, into: &stored)
-        self.refuseConflicts(sorted.jobs, now: now, into: &stored)
-        try await self.store(sorted.broadcasts)
-        if !stored.dead.isEmpty {
-            for entry in batch.entries {
-                let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
-                stored.deadEntries[ExactText("\(origin.latestStream)/\(origin.latestEntry)")] = entry.id
-            }
-        }
-        self.log(sorted.jobs)
-        return stored
-    }
-
-    /// Adds dead letters about the users who have a job's id with other content.
-    private func refuseConflicts(_ jobs: [PreparedJob], now: Timestamp, into stored: inout StoredBatch) {
-        // Conflicts are rare, and the loop copies each job.
-        guard !stored.conflicts.isEmpty || jobs.contains(where: { !$0.conflicting.isEmpty }) else { return }
-        for job in jobs {
-            let conflicting = job.conflicting.union(stored.conflicts[job.origin.jobEntry] ?? [])
-            guard !conflicting.isEmpty else { continue }
-            // Parts of a job that fire together share an entry, so keep the users of this part.
-            var users = job.users.filter { conflicting.contains(ExactText($0)) }
-            guard !users.isEmpty else { continue }
-            let origin = job.origin
-            var reason = Self.conflictReason
-            // An entry has one letter, so this one is also about the users whose text failed.
-            if !job.unrendered.isEmpty,
-                let place = stored.dead.lastIndex(where: {
-                    $0.stream == origin.latestStream && $0.entry == origin.latestEntry
-                })
-            {
-                reason = "\(stored.dead.remove(at: place).reason); \(reason)"
-                let concerned = conflicting.union(job.unrendered)
-                users = job.users.filter { concerned.contains(ExactText($0)) }
-            }
-            stored.dead.append(
-                DeadLetter(
-                    stream: origin.latestStream, entry: origin.latestEntry, reason: reason, at: now,
-                    fields: job.fields(for: users)))
-        }
-    }
-
-    /// The jobs of a batch by what happens to them.
-    private struct Sorted {
+    /// A batch on its way into PostgreSQL.
+    struct Intake {
+        let batch: LaneBatch
+        let now: Timestamp
+        var stored: StoredBatch
         var jobs: [PreparedJob] = []
         /// Jobs that are due later.
-        var waiting: [ScheduleIntake.Waiting] = []
+        var later: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
         var spans = JobSpans()
         /// The fields of jobs whose type or template the catalog lacks.
         var unknown: [[(name: String, value: ArraySlice<UInt8>)]] = []
+
+        /// Notes the entries of the dead letters.
+        fileprivate mutating func noteDeadEntries() {
+            guard !self.stored.dead.isEmpty else { return }
+            for entry in self.batch.entries {
+                let origin = JobOrigin(stream: self.batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
+                self.stored.deadEntries[ExactText("\(origin.latestStream)/\(origin.latestEntry)")] = entry.id
+            }
+        }
     }
 
-    /// Decodes a batch; events and dead letters go to the stored batch.
-    private func sort(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp) -> (Sorted, StoredBatch) {
-        var sorted = Sorted()
-        sorted.jobs.reserveCapacity(batch.entries.count)
+    /// Decodes and stores a batch.
+    func take(_ batch: LaneBatch) async throws -> StoredBatch {
+        let now = self.dispatcher.now()
+        var intake = self.decode(batch, self.dispatcher.catalog, now: now)
+        if !intake.unknown.isEmpty,
+            let newer = await self.dispatcher.catalogs.newer(
+                than: intake.stored.catalog, for: intake.unknown, logger: self.dispatcher.logger)
+        {
+            // The spans of the first pass never end, so no trace shows them.
+            intake = self.decode(batch, newer, now: now)
+        }
+        let (catalog, spans) = (intake.stored.catalog, intake.spans)
+        defer { spans.end() }
+        intake.stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(intake.later, now: now)
+        try await self.dropLeavers(&intake)
+        try await self.complete(
+            &intake.jobs, catalog, now: now, dead: &intake.stored.dead, lifecycle: &intake.stored.lifecycle)
+        self.dropRefused(&intake)
+        try await self.store(intake.jobs[...], into: &intake)
+        self.refuseConflicts(&intake)
+        try await self.store(intake.broadcasts)
+        intake.noteDeadEntries()
+        self.log(intake.jobs)
+        return intake.stored
+    }
+
+    /// Decodes the entries of a batch.
+    private func decode(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp) -> Intake {
         let fence = Fence(batch.term, instant: self.dispatcher.clock.instant)
-        var stored = StoredBatch(group: batch.group, catalog: catalog, fence: fence)
-        stored.finished = batch.entries.map(\.id)
+        let stored = StoredBatch(group: batch.group, catalog: catalog, fence: fence)
+        var intake = Intake(batch: batch, now: now, stored: stored)
+        intake.jobs.reserveCapacity(batch.entries.count)
+        intake.stored.finished = batch.entries.map(\.id)
         for entry in batch.entries {
             // An entry that was deleted while it was pending only needs its acknowledgement.
             guard let fields = entry.fields else { continue }
             var origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
-            if let source = batch.sources[entry.id] { origin.jobEntry = source }
+            if let first = batch.firstEntries[entry.id] { origin.jobEntry = first }
             do throws(JobFaults) {
                 var job = try catalog.job(origin.fields)
-                // A job that was moved to an overflow keeps its lane.
-                let isMoved = origin.latestStream != batch.group.stream
-                let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
-                switch job.payload {
-                case .event(let name, let arguments):
-                    if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
-                        sorted.broadcasts.append(broadcast)
-                        continue
-                    }
-                    let body = StoredBatch.body(name, arguments)
-                    let except = Set(job.except.map { ExactText($0) })
-                    let frames =
-                        job.audience == .everyone
-                        ? [NodeFrame(kind: .event, user: "", body: body, everyoneBut: except)]
-                        : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
-                    stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
-                case .notification(var content):
-                    if job.id == nil, content.deliverAt != nil {
-                        // A scheduled job without an id gets its entry as its id, so that taking it
-                        // again when it is due changes nothing.
-                        job.id = origin.text
-                    }
-                    if ScheduleIntake.isLater(job, content, now: now) {
-                        let wanted = catalog.lane(of: content)
-                        sorted.waiting.append(
-                            .init(origin: origin, job: job, content: content, lane: min(wanted, lane)))
-                    } else if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
-                        sorted.broadcasts.append(broadcast)
-                    } else {
-                        sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
-                        sorted.jobs.append(
-                            try self.prepare(
-                                job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
-                    }
+                // A scheduled job without an id gets its entry as its id, so that taking it again
+                // when it is due changes nothing.
+                if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
+                    job.id = origin.text
                 }
+                try self.add(job, origin, entry, to: &intake)
             } catch {
-                if error.areOfCatalog { sorted.unknown.append(origin.fields) }
-                stored.dead.append(DeadLetter(origin, reason: error.description, at: now))
+                if error.areOfCatalog { intake.unknown.append(origin.fields) }
+                intake.stored.dead.append(DeadLetter(origin, reason: error.description, at: now))
             }
         }
-        return (sorted, stored)
+        return intake
+    }
+
+    /// Puts a decoded job where it belongs.
+    private func add(_ job: Job, _ origin: JobOrigin, _ entry: StreamEntry, to intake: inout Intake) throws(JobFaults) {
+        let (catalog, now) = (intake.stored.catalog, intake.now)
+        // A job that was moved to an overflow keeps its lane.
+        let isMoved = origin.latestStream != intake.batch.group.stream
+        let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? intake.batch.lane
+        switch job.payload {
+        case .event(let name, let arguments):
+            if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
+                return intake.broadcasts.append(broadcast)
+            }
+            let body = StoredBatch.body(name, arguments)
+            let except = Set(job.except.map { ExactText($0) })
+            let frames =
+                job.audience == .everyone
+                ? [NodeFrame(kind: .event, user: "", body: body, everyoneBut: except)]
+                : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
+            intake.stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
+        case .notification(var content):
+            if ScheduleIntake.isLater(job, content, now: now) {
+                return intake.later.append(
+                    .init(origin: origin, job: job, content: content, lane: min(catalog.lane(of: content), lane)))
+            }
+            if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
+                return intake.broadcasts.append(broadcast)
+            }
+            intake.spans.begin(&content, origin: origin, lane: lane, now: now)
+            intake.jobs.append(
+                try self.prepare(job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
+        }
+    }
+
+    /// Adds dead letters about the users who have a job's id with other content.
+    private func refuseConflicts(_ intake: inout Intake) {
+        // Conflicts are rare, and the loop copies each job.
+        guard !intake.stored.conflicts.isEmpty || intake.jobs.contains(where: { !$0.conflicting.isEmpty }) else {
+            return
+        }
+        for job in intake.jobs {
+            let origin = job.origin
+            let conflicting = job.conflicting.union(intake.stored.conflicts[origin.jobEntry] ?? [])
+            guard !conflicting.isEmpty else { continue }
+            // Parts of a job that fire together share an entry, so keep the users of this part.
+            var users = job.users.filter { conflicting.contains(ExactText($0)) }
+            guard !users.isEmpty else { continue }
+            var reason = Self.conflictReason
+            // An entry has one letter, so this one is also about the users whose text failed.
+            if !job.unrendered.isEmpty,
+                let place = intake.stored.dead.lastIndex(where: {
+                    $0.stream == origin.latestStream && $0.entry == origin.latestEntry
+                })
+            {
+                reason = "\(intake.stored.dead.remove(at: place).reason); \(reason)"
+                let concerned = conflicting.union(job.unrendered)
+                users = job.users.filter { concerned.contains(ExactText($0)) }
+            }
+            intake.stored.dead.append(
+                DeadLetter(
+                    stream: origin.latestStream, entry: origin.latestEntry, reason: reason, at: intake.now,
+                    fields: job.fields(for: users)))
+        }
     }
 
     /// Looks up what the users want, decides how notifications are stored, renders texts, and
@@ -292,14 +305,10 @@ struct JobIntake: Sendable {
     }
 
     /// Stores jobs as one batch; halves a batch that PostgreSQL refuses until the bad job is alone.
-    private func store(
-        _ jobs: ArraySlice<PreparedJob>,
-        _ pages: [String: Schedule.Page],
-        areRepeats: Bool,
-        into stored: inout StoredBatch
-    ) async throws {
+    private func store(_ jobs: ArraySlice<PreparedJob>, into intake: inout Intake) async throws {
         guard !jobs.isEmpty else { return }
-        let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
+        let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &intake.stored.conflicts)
+        let (areRepeats, pages) = (intake.batch.areRepeats, intake.batch.pages)
         do {
             let batch = try await self.dispatcher.untilDone(
                 "store notifications",
@@ -308,26 +317,26 @@ struct JobIntake: Sendable {
                 try await self.dispatcher.database.notifications.store(
                     distinct.map(\.notification), areRepeats: areRepeats)
             }
-            for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &stored) }
+            for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &intake.stored) }
             if !pages.isEmpty {
                 let ids = distinct.map(\.notification.id)
                 let outcomes = Dictionary(zip(ids, batch.outcomes), uniquingKeysWith: { first, _ in first })
                 for job in jobs where pages[job.origin.latestEntry] != nil {
-                    self.count(job, outcomes, into: &stored)
+                    self.count(job, outcomes, into: &intake.stored)
                 }
             }
-            stored.replaced += batch.replacements
-            stored.lifecycle += self.dispatcher.events(of: batch.replacements)
+            intake.stored.replaced += batch.replacements
+            intake.stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
-                // An entry has one letter: the first, which must not be about some users only.
-                stored.dead.insert(
+                // An entry keeps its first letter, and this one is about all its users.
+                intake.stored.dead.insert(
                     DeadLetter(culprit.origin, reason: error.refusalReason, at: self.dispatcher.now()), at: 0)
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2
-            try await self.store(jobs[..<middle], pages, areRepeats: areRepeats, into: &stored)
-            try await self.store(jobs[middle...], pages, areRepeats: areRepeats, into: &stored)
+            try await self.store(jobs[..<middle], into: &intake)
+            try await self.store(jobs[middle...], into: &intake)
         }
     }
 

@@ -48,9 +48,8 @@ package struct JobsService: Service {
     private func work() async throws {
         // With room for what a flood leaves of a batch, so that the next can be read.
         let taken = LaneQueue<LaneBatch>(capacity: 1)
-        // Without room: a batch that waits is as small as when it was read, so under load each
-        // place would add the time of a small batch. One lane for all: what is stored later has
-        // later versions of the same inboxes, however urgent it is.
+        // No room: under load, a queued batch stays small and only adds latency. One lane for all,
+        // because an inbox's versions go out in the order in which they were stored.
         let stored = LaneQueue<StoredBatch>(capacity: 0)
         let routed = LaneQueue<StoredBatch>(capacity: 0)
         try await withThrowingDiscardingTaskGroup { group in
@@ -96,11 +95,10 @@ package struct JobsService: Service {
 
     /// Reads a lane, and moves what exceeds an organisation's share.
     ///
-    /// Before the queue: behind it, a flood would take turns of the stages only to be moved.
+    /// Moves the excess before the queue, so that a flood takes no turns of the stages.
     ///
-    /// After a full batch, or one with jobs to move, the next is read at once. Otherwise it is read
-    /// when it can be stored, or to take its turn among other lanes: one that is read earlier is
-    /// smaller, and waits.
+    /// After a full batch, or one with jobs to move, it reads the next at once. Otherwise it waits
+    /// until a stage can take one, because a batch that is read earlier is smaller and waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
         let group = self.dispatcher.group(one.keys.jobs(one.lane), in: one.keys)
         let reader = LaneReader(
@@ -126,7 +124,7 @@ package struct JobsService: Service {
                             }
                         }
                     }
-                    // The others' jobs wait for no move.
+                    // Jobs of other organisations do not wait for the move.
                     let rest = batch.without(excess.map(\.entry.id))
                     if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
                     if moving == Self.mostMoves {

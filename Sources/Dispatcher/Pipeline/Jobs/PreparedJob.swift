@@ -52,8 +52,8 @@ struct PreparedJob: Sendable {
 
     /// Returns the entry id of a dead letter about it.
     ///
-    /// Each page of a broadcast has its own. A repeated page whose letter names other users has
-    /// another, so that no letter hides them.
+    /// Each page of a broadcast has its own id. A repeated page whose letter names other users
+    /// gets another, so that both letters are kept.
     ///
     /// - Parameter fields: the fields of the letter.
     func letterEntry(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> String {
@@ -64,7 +64,8 @@ struct PreparedJob: Sendable {
 
     /// Renders the texts, and removes the notifications in whose locale that fails.
     ///
-    /// Comes after the channels are decided, so that only notifications with e-mail hold its texts.
+    /// Call it after the channels are decided, so that only notifications with e-mail hold its
+    /// texts.
     ///
     /// - Returns: the faults, and the fields of a job for the users concerned; nil for none.
     mutating func render() -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])? {

@@ -107,7 +107,7 @@ struct ScheduleFiring: Sendable {
         var batch = LaneBatch(
             lane: lane, group: self.dispatcher.group(Self.stream), entries: entries, term: term, areRepeats: areRepeats)
         for (firing, entry) in zip(firings, entries) where firing.schedule.source.contains("/") {
-            batch.sources[entry.id] = firing.schedule.source
+            batch.firstEntries[entry.id] = firing.schedule.source
             batch.pages[entry.id] = firing.schedule.page
         }
         var outcomes: [String: [String: Int]] = [:]

@@ -9,7 +9,7 @@ package let socketWay = "socket"
 
 /// One thing to do about a notification.
 package enum Step: Sendable, Equatable {
-    case store(status: NotificationStatus, reason: Reason?, channels: Channels)
+    case store(Storing)
     /// Send it to the user's sockets; a silent one does not interrupt.
     case publish(isSilent: Bool)
     /// Fall back to push unless a socket proves receipt in time.
@@ -26,6 +26,13 @@ package enum Step: Sendable, Equatable {
     case settle(status: NotificationStatus, reason: Reason, via: String?)
     /// Leave it as it is; the sweeper finds it again.
     case wait(Reason)
+}
+
+/// How a notification is stored.
+package struct Storing: Sendable, Equatable {
+    package let status: NotificationStatus
+    package let reason: Reason?
+    package let channels: Channels
 }
 
 /// Why a step was chosen; the raw value is stored and shown.
@@ -89,7 +96,7 @@ package enum RecordedReason: String, Sendable, CaseIterable {
 /// it back, devices, quiet hours that defer.
 package func decide(_ facts: DecisionFacts) -> [Step] {
     switch facts.progress {
-    case .arrived: [storing(facts)]
+    case .arrived: [.store(storing(facts))]
     case .stored: routing(facts)
     case .unproven, .due(.release): pushing(facts)
     case .due(.attention): attending(facts)
@@ -151,9 +158,10 @@ extension NotificationType {
     }
 }
 
-private func storing(_ facts: DecisionFacts) -> Step {
-    func refuse(_ reason: Reason) -> Step { .store(status: .suppressed, reason: reason, channels: []) }
-    if isExpired(facts) { return .store(status: .expired, reason: .expired, channels: []) }
+/// Decides how to store a notification that has arrived.
+package func storing(_ facts: DecisionFacts) -> Storing {
+    func refuse(_ reason: Reason) -> Storing { Storing(status: .suppressed, reason: reason, channels: []) }
+    if isExpired(facts) { return Storing(status: .expired, reason: .expired, channels: []) }
     guard facts.type.isEnabled else { return refuse(.typeDisabled) }
     var channels: Channels = []
     var isPreferenceOnly = false
@@ -169,7 +177,7 @@ private func storing(_ facts: DecisionFacts) -> Step {
         return refuse(!facts.type.isOnByDefault && facts.hasNoPreference ? .notOptedIn : .optedOutOfType)
     }
     if facts.type.quietHours == .drop, channels.contains(.push), facts.quietEnd != nil { return refuse(.quietHours) }
-    return .store(status: .pending, reason: nil, channels: channels)
+    return Storing(status: .pending, reason: nil, channels: channels)
 }
 
 // MARK: Routing

@@ -29,13 +29,10 @@ package struct Simulation: Sendable {
     /// Returns the steps in order of time, if the notification stays unread.
     package func run() -> [Event] {
         var facts = self.facts
-        facts.progress = .arrived
-        var events: [Event] = []
-        for step in decide(facts) {
-            events.append(Event(at: facts.now, step: step))
-            guard case .store(.pending, _, let channels) = step else { return events }
-            facts.notification.channels = channels
-        }
+        let stored = storing(facts)
+        var events = [Event(at: facts.now, step: .store(stored))]
+        guard stored.status == .pending else { return events }
+        facts.notification.channels = stored.channels
         var isPushed = false
         var later: [(at: Timestamp, progress: DecisionFacts.Progress)] = [(facts.now, .stored)]
         while let next = later.min(by: { $0.at < $1.at }), events.count < Self.mostEvents {
@@ -70,7 +67,7 @@ package struct Simulation: Sendable {
             }
             switch channel {
             case .inApp: return Self.inApp(events)
-            case .push: return Self.push(events)
+            case .push: return self.push(events)
             case .email:
                 return self.mailObstacle.map { ChannelFate(.email, isUsed: false, reason: $0) } ?? Self.email(events)
             }
@@ -78,8 +75,8 @@ package struct Simulation: Sendable {
     }
 
     private static func refusal(_ step: Step) -> String? {
-        guard case .store(let status, let reason, _) = step, status != .pending else { return nil }
-        return reason?.rawValue ?? status.rawValue
+        guard case .store(let stored) = step, stored.status != .pending else { return nil }
+        return stored.reason?.rawValue ?? stored.status.rawValue
     }
 
     private static func inApp(_ events: [Event]) -> ChannelFate {
@@ -90,20 +87,23 @@ package struct Simulation: Sendable {
         return ChannelFate(.inApp, isUsed: true, reason: "waits_in_inbox")
     }
 
-    private static func push(_ events: [Event]) -> ChannelFate {
+    private func push(_ events: [Event]) -> ChannelFate {
         var fate: ChannelFate?
         var postponed: String?
         for event in events {
             switch event.step {
             case .push: return ChannelFate(.push, isUsed: true, reason: postponed ?? "due", at: event.at)
-            case .awaitProof: fate = fate ?? ChannelFate(.push, isUsed: false, reason: "proven_by_socket")
+            case .awaitProof:
+                let reason = self.facts.deviceCount > 0 ? "proven_by_socket" : Reason.noDevice.rawValue
+                fate = fate ?? ChannelFate(.push, isUsed: false, reason: reason)
             case .note(let reason), .wait(let reason), .settle(_, let reason, _):
                 fate = ChannelFate(.push, isUsed: false, reason: reason.rawValue)
             case .postpone(.email, _, _), .publish, .email, .store: break
             case .postpone(_, _, let reason): postponed = reason.rawValue
             }
         }
-        return fate ?? ChannelFate(.push, isUsed: false, reason: postponed ?? "not_needed")
+        // Only the lack of a device leaves no step.
+        return fate ?? ChannelFate(.push, isUsed: false, reason: postponed ?? Reason.noDevice.rawValue)
     }
 
     private static func email(_ events: [Event]) -> ChannelFate {

@@ -184,8 +184,7 @@ package struct JobSimulation: Sendable {
         _ type: NotificationType,
         _ facts: DecisionFacts
     ) async throws -> SimulatedHold? {
-        guard let key = question.content.digest, let rule = type.digest,
-            case .store(.pending, _, _)? = Simulation(facts, isProven: true).run().first?.step
+        guard let key = question.content.digest, let rule = type.digest, storing(facts).status == .pending
         else { return nil }
         let now = facts.now
         let known = try await self.database.digests.window(

@@ -140,11 +140,12 @@ package struct StepDescription: Sendable {
 
     package init(_ step: Step) {
         switch step {
-        case .store(let status, let reason, let channels):
-            let names = DeliveryChannel.allCases.filter { channels.contains(Channels($0)) }.map(\.rawValue)
+        case .store(let stored):
+            let names = DeliveryChannel.allCases.filter { stored.channels.contains(Channels($0)) }.map(\.rawValue)
             self.word = "store"
             self.members = [
-                ("status", status.rawValue), ("reason", reason?.rawValue), ("channels", names.joined(separator: ",")),
+                ("status", stored.status.rawValue), ("reason", stored.reason?.rawValue),
+                ("channels", names.joined(separator: ",")),
             ]
         case .publish(let isSilent):
             self.word = isSilent ? "publish_silently" : "publish"

@@ -346,7 +346,7 @@ package struct NotificationStore: Sendable {
         return try row.timestamp(0)
     }
 
-    /// The least version of every inbox; another one says that the database went back to an earlier
+    /// The lowest version of every inbox; it changes if the database was restored to an earlier
     /// state.
     package func epoch() async throws(PostgresError) -> Int64 {
         let result = try await self.pool.query("SELECT \(EpochSQL.base)")

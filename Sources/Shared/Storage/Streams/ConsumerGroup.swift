@@ -149,12 +149,10 @@ package final class ConsumerGroup: Sendable {
         return pending
     }
 
-    /// Keeps entries that this consumer read and others may have taken over.
+    /// Returns the entries that this consumer still owns, and those that Redis has lost.
     ///
-    /// Entries that it still owns count as delivered just now, so that no rival claims them.
-    ///
-    /// - Returns: the entries that this consumer owns, and those that Redis has lost altogether.
-    package func keep(_ ids: [String]) async throws(RedisError) -> Set<String> {
+    /// Resets the idle time of the owned ones, so that no other dispatcher claims them.
+    package func reclaimOwned(_ ids: [String]) async throws(RedisError) -> Set<String> {
         guard !ids.isEmpty else { return [] }
         let reply = try await self.connection.run(
             StreamScripts.keepEntries,
