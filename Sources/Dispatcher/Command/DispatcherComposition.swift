@@ -329,7 +329,7 @@ enum DispatcherComposition {
         var configuration = TransferConfiguration()
         configuration.caFile = settings.providerCertificateAuthority
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
-        configuration.areURLsGiven = true
+        configuration.strangersChooseURLs = true
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
         return try TransferClient(configuration: configuration, logger: logger)
     }

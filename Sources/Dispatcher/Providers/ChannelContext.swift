@@ -93,17 +93,17 @@ package final class TransferPool: Sendable {
 
     /// Returns the client of a provider, and of one key if connections belong to keys.
     ///
-    /// - Parameter areURLsGiven: whether strangers chose the URLs; see ``TransferConfiguration``.
+    /// - Parameter strangersChooseURLs: as in ``TransferConfiguration``.
     /// - Throws: ``CredentialFault`` if libcurl or a thread is unavailable.
     func client(
         of provider: Provider,
         key: String = "",
-        areURLsGiven: Bool = false
+        strangersChooseURLs: Bool = false
     ) throws(CredentialFault) -> TransferClient {
         var configuration = self.configuration
-        configuration.areURLsGiven = areURLsGiven
-        configuration.refusesPrivateAddresses = areURLsGiven && !self.allowsPrivateAddresses
-        let name = "\(provider.rawValue) \(areURLsGiven) \(key)"
+        configuration.strangersChooseURLs = strangersChooseURLs
+        configuration.refusesPrivateAddresses = strangersChooseURLs && !self.allowsPrivateAddresses
+        let name = "\(provider.rawValue) \(strangersChooseURLs) \(key)"
         do throws(TransferError) {
             return try self.members.withLock { (members) throws(TransferError) in
                 if let known = members[name]?.client { return known }

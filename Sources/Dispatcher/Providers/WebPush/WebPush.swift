@@ -50,7 +50,7 @@ package enum WebPush: ProviderKind {
             origins: origins,
             shape: shape,
             encryption: encryption,
-            transfer: try context.transfers.client(of: self.provider, areURLsGiven: true),
+            transfer: try context.transfers.client(of: self.provider, strangersChooseURLs: true),
             now: context.now,
             timeout: context.timeout
         )

@@ -38,6 +38,9 @@ package struct NodeService: Service {
     private let process: ProcessNote
     private let revocationsChannel: String
     private let logger: Logger
+    private let window: LeaseWindow
+    private let probes: ChannelProbes
+    private let frames: FrameGatherer
 
     package init(
         node: String,
@@ -63,31 +66,29 @@ package struct NodeService: Service {
         self.process = ProcessNote(version: CommandFrame.version, startedAt: .now())
         self.revocationsChannel = live.keys.revocationsChannel
         self.logger = logger
+        self.window = LeaseWindow(lifetime: lease.lifetime)
+        self.probes = ChannelProbes(live.keys.parts.map { $0.nodeChannel(node) })
+        self.frames = FrameGatherer(hub: hub, eventLoop: eventLoop)
     }
 
     package func run() async throws {
-        let window = LeaseWindow(lifetime: self.lease.lifetime)
         let start = self.now()
-        if (try? await self.lease.renew()) != nil { window.begin(at: start) }
+        if (try? await self.lease.renew()) != nil { self.window.begin(at: start) }
         let keys = self.live.keys
-        let channels = keys.parts.map { $0.nodeChannel(self.node) }
-        let probes = ChannelProbes(channels)
-        let frames = FrameGatherer(hub: self.hub, eventLoop: self.eventLoop)
+        let channels = Array(self.probes.all)
         let subscription = try RedisSubscription(
             self.configuration,
             channels: [keys.allNodesChannel, self.revocationsChannel] + (keys.isSpread ? [] : channels),
             sharded: keys.isSpread ? channels : [],
             on: self.eventLoop,
             logger: self.logger
-        ) { event in
-            self.handle(event, window, probes, frames)
-        }
+        ) { self.handle($0) }
         var isFailing = false
         // When to repair if the lease is not renewed until then.
         var repairAt = start + self.lease.lifetime
         while !Task.isCancelled, self.isNeeded {
             do throws(RedisError) {
-                try await self.renew(window, probes, subscription)
+                try await self.renew(subscription)
                 isFailing = false
                 repairAt = self.now() + self.lease.lifetime
             } catch {
@@ -101,7 +102,7 @@ package struct NodeService: Service {
                     self.hub.repair()
                 }
             }
-            try await self.pause(window, afterFailure: isFailing)
+            try await self.pause(afterFailure: isFailing)
         }
         await subscription.close()
         try? await self.lease.release()
@@ -111,15 +112,10 @@ package struct NodeService: Service {
     /// frames.
     private var isNeeded: Bool { !Task.isShuttingDownGracefully || self.hub.count > 0 }
 
-    private func handle(
-        _ event: RedisSubscription.Event,
-        _ window: LeaseWindow,
-        _ probes: ChannelProbes,
-        _ frames: FrameGatherer
-    ) {
+    private func handle(_ event: RedisSubscription.Event) {
         switch event {
         case .subscribed(let isFirst):
-            probes.listen()
+            self.probes.listen()
             self.hub.repair()
             self.revocations.wake()
             guard !isFirst else { return }
@@ -127,29 +123,25 @@ package struct NodeService: Service {
             // master, whose writes are lost.
             self.eventLoop.scheduleTask(in: TimeAmount(self.secondRepair)) { self.hub.repair() }
         case .resumed: self.hub.repair()
-        case .lost: probes.drop()
+        case .lost: self.probes.drop()
         case .message(self.revocationsChannel, let payload):
             guard let revocation = self.revocations.hear(payload) else { return }
             self.hub.revoke([(revocation.user, revocation.before)])
         case .message(let channel, let payload):
-            probes.note(channel)
+            self.probes.note(channel)
             guard let batch = NodeFrameBatch.decode(payload) else {
                 self.logger.error("ignored frames of an unknown format; run the same version on all nodes")
                 return
             }
             // A probe has no frames, and need not wake the sockets' loops.
             guard !batch.isEmpty else { return }
-            guard window.admits(at: self.now()) else { return self.hub.skip(batch.count) }
-            frames.add(batch)
+            guard self.window.admits(at: self.now()) else { return self.hub.skip(batch.count) }
+            self.frames.add(batch)
         }
     }
 
     /// Renews the lease; then restarts a silent subscription, or publishes the next probes.
-    private func renew(
-        _ window: LeaseWindow,
-        _ probes: ChannelProbes,
-        _ subscription: RedisSubscription
-    ) async throws(RedisError) {
+    private func renew(_ subscription: RedisSubscription) async throws(RedisError) {
         let start = self.now()
         let isHeld: Bool
         do throws(RedisError) {
@@ -158,23 +150,23 @@ package struct NodeService: Service {
         } catch {
             // Publishers, too, count a lease as held while its master in a cluster is away.
             if self.live.connection.isCluster, error.isOfAbsentServer {
-                await self.renewed(window, from: start, isHeld: true, subscription)
+                await self.renewed(subscription, from: start, isHeld: true)
             }
             throw error
         }
-        await self.renewed(window, from: start, isHeld: isHeld, subscription)
-        if let silent = probes.silent {
-            probes.drop()
+        await self.renewed(subscription, from: start, isHeld: isHeld)
+        if let silent = self.probes.silent {
+            self.probes.drop()
             await subscription.restart("the channel \(silent) is silent")
-        } else if probes.begin() {
-            await self.publish(probes)
+        } else if self.probes.begin() {
+            await self.publishProbes()
         }
     }
 
     /// Waits for the next renewal: only briefly after a failure, while the lease still holds.
-    private func pause(_ window: LeaseWindow, afterFailure isFailing: Bool) async throws {
+    private func pause(afterFailure isFailing: Bool) async throws {
         for step in 0..<(isFailing ? Self.retrySteps : Self.steps) where self.isNeeded {
-            guard step < 5 || window.isWhole(at: self.now()) else { return }
+            guard step < 5 || self.window.isWhole(at: self.now()) else { return }
             // In steps, because neither an expired lease nor the last socket to leave sends a
             // signal, and both end the wait.
             try await Task.sleep(for: self.lease.renewal / Self.steps)
@@ -183,28 +175,27 @@ package struct NodeService: Service {
 
     /// Extends the window after a renewal whose call began at `start`, or starts a new one.
     private func renewed(
-        _ window: LeaseWindow,
+        _ subscription: RedisSubscription,
         from start: ContinuousClock.Instant,
-        isHeld: Bool,
-        _ subscription: RedisSubscription
+        isHeld: Bool
     ) async {
-        if isHeld, window.isWhole(at: self.now()) {
-            window.extend(from: start)
+        if isHeld, self.window.isWhole(at: self.now()) {
+            self.window.extend(from: start)
         } else {
             // Drops the waiting frames; the hub repairs after it has subscribed again.
             await subscription.restart("the lease expired")
-            window.begin(at: start)
+            self.window.begin(at: start)
         }
     }
 
-    private func publish(_ probes: ChannelProbes) async {
+    private func publishProbes() async {
         var batch = RedisBatch()
         let probe = RedisArgument.bytes(NodeFrameBatch().bytes)
-        for channel in probes.all { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
+        for channel in self.probes.all { batch.append(self.live.keys.publishCommand, .text(channel), probe) }
         do throws(RedisError) {
             try await self.live.connection.run(batch)
         } catch {
-            probes.forget()
+            self.probes.forget()
             self.logger.warning(
                 "cannot publish on the node's channels; retrying at the next renewal", metadata: ["error": "\(error)"])
         }
@@ -227,7 +218,7 @@ private final class ChannelProbes: Sendable {
 
     /// A channel that brought neither of two probes; nil if there is none.
     ///
-    /// One may wait unread while the process stands still.
+    /// A single probe may wait unread while the process is suspended.
     var silent: String? { self.state.withLock { $0.waiting.intersection($0.missing).first } }
 
     /// Notes that all channels are subscribed.

@@ -16,8 +16,6 @@ package struct SocketService: SocketBackend {
     /// reader; a client that missed more starts with a first sync.
     private static let longestGap = 500
     private static let longestGapBytes = 512 * 1024
-    /// How long after its creation a failed notification without an expiry may still be proven.
-    private static let longestTry: Duration = .seconds(2 * 86_400)
     /// The inboxes per round trip, each with at most ``longestGap`` rows.
     private static let usersPerRead = 32
 
@@ -258,7 +256,7 @@ package struct SocketService: SocketBackend {
 
     /// Reads inboxes together; if PostgreSQL does not answer in time, each alone.
     ///
-    /// One may be at fault. After two of those have timed out, or 18 s, reads the rest together.
+    /// One large inbox may be at fault. After two timeouts, or 18 s, reads the rest together.
     ///
     /// - Returns: a value for each key; nil if the inbox alone is too large to read in time, and
     ///   would be again.
@@ -295,7 +293,7 @@ package struct SocketService: SocketBackend {
     private func snapshots(_ requests: [Request]) async throws -> [InboxSnapshot] {
         var snapshots = try await self.resumed(requests)
         let places = requests.indices.filter { snapshots[$0] == nil }
-        for (place, snapshot) in zip(places, try await self.newest(places.map { requests[$0] })) {
+        for (place, snapshot) in zip(places, try await self.newestSnapshots(places.map { requests[$0] })) {
             snapshots[place] = snapshot
         }
         return snapshots.compactMap(\.self)
@@ -347,7 +345,7 @@ package struct SocketService: SocketBackend {
         for request: Request
     ) -> InboxSnapshot? {
         guard changed.count <= Self.longestGap, state.floor <= since, since <= state.version else { return nil }
-        var snapshot = self.snapshot(state, changed: changed, request.dialect.shape)
+        var snapshot = self.replaySnapshot(state, changed, request.dialect.shape)
         let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
         guard bytes <= Self.longestGapBytes else { return nil }
         if request.isReturn {
@@ -360,21 +358,21 @@ package struct SocketService: SocketBackend {
     /// Returns the newest unread notifications; a returning client gets only those that it missed.
     ///
     /// The snapshot of an inbox that PostgreSQL cannot read in time has only the counts.
-    private func newest(_ requests: [Request]) async throws -> [InboxSnapshot] {
+    private func newestSnapshots(_ requests: [Request]) async throws -> [InboxSnapshot] {
         guard !requests.isEmpty else { return [] }
-        let newest = try await self.newest(of: ExactText.distinct(requests.map(\.user)))
+        let newest = try await self.newestUnread(of: ExactText.distinct(requests.map(\.user)))
         return requests.map { request -> InboxSnapshot in
             let (state, unread) = newest[ExactText(request.user)] ?? (state: InboxStore.State(), unread: [])
             // A bookmark of a later version belongs to an inbox that was reset since.
             let isStart = request.since.map { $0 > state.version } ?? true
-            var snapshot = self.snapshot(state, unread, request.dialect.shape, isStart: isStart)
+            var snapshot = self.unreadSnapshot(state, unread, request.dialect.shape, isStart: isStart)
             if request.isReturn, let since = request.since { return Self.missed(snapshot, since: since) }
             snapshot.isReset = request.since != nil
             return snapshot
         }
     }
 
-    private func newest(
+    private func newestUnread(
         of users: [String]
     ) async throws(PostgresError) -> [ExactText: (state: InboxStore.State, unread: [Notification])] {
         typealias Newest = (state: InboxStore.State, unread: [Notification])
@@ -403,9 +401,9 @@ package struct SocketService: SocketBackend {
         return missed
     }
 
-    private func snapshot(
+    private func replaySnapshot(
         _ state: InboxStore.State,
-        changed: [Notification],
+        _ changed: [Notification],
         _ shape: NotificationShape
     ) -> InboxSnapshot {
         InboxSnapshot(
@@ -417,7 +415,7 @@ package struct SocketService: SocketBackend {
         )
     }
 
-    private func snapshot(
+    private func unreadSnapshot(
         _ state: InboxStore.State,
         _ unread: [Notification],
         _ shape: NotificationShape,
@@ -437,33 +435,18 @@ package struct SocketService: SocketBackend {
 
     /// - Parameter isStart: whether the client has nothing of the inbox yet.
     private func item(_ notification: Notification, _ shape: NotificationShape, isStart: Bool) -> InboxSnapshot.Item {
+        let now = self.now()
         let json =
             switch shape {
             case .canonical: CanonicalShape.encode(notification)
             case .camelCase:
-                CamelCaseShape.encode(
-                    notification,
-                    code: self.catalogs.current[notification.type]?.code,
-                    now: self.now()
-                )
+                CamelCaseShape.encode(notification, code: self.catalogs.current[notification.type]?.code, now: now)
             }
-        // Notifications that no socket proved, or that were held back from a push, can still be
-        // confirmed.
-        let isUnproven = notification.status == .sent && notification.statusReason == "unproven"
-        let isHeldBack =
-            notification.status == .sent && notification.decision != nil
-            && notification.statusReason == notification.decision
-        // A notification fails with its first device, while other devices are still tried.
-        let now = self.now()
-        let isTried = notification.expiresAt.map { $0 > now } ?? (notification.createdAt > now - Self.longestTry)
-        let hasFailed = notification.status == .failed && isTried
-        // A SignalR client that starts gets whatever awaits proof, so leave these out for it.
-        let isConfirmable = (isHeldBack || hasFailed) && !(isStart && shape == .camelCase)
         return InboxSnapshot.Item(
             id: notification.id,
             version: notification.version,
             json: json,
-            awaitsProof: notification.status == .pending || isUnproven || isConfirmable,
+            awaitsProof: notification.awaitsProof(in: shape, isStart: isStart, now: now),
             lane: notification.lane,
             isRead: notification.readAt != nil
         )

@@ -83,7 +83,7 @@ final class EventStreamWire: SocketWire {
         self.exchange.write(self.outbound)
         self.outbound = ByteBuffer()
         self.lastSent = .now()
-        if self.exchange.backlog > self.session.shard.configuration.maximumOutbound { self.session.isTooSlow() }
+        if self.exchange.backlog > self.session.shard.configuration.maximumOutbound { self.session.closeAsTooSlow() }
     }
 
     func close(_ end: SocketEnd) {

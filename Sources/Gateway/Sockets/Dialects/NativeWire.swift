@@ -43,7 +43,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
 
     func webSocketProven(_ sequence: UInt64) { self.session.proven(sequence) }
     func webSocketReadComplete() { self.session.flush() }
-    func webSocketIsTooSlow() { self.session.isTooSlow() }
+    func webSocketIsTooSlow() { self.session.closeAsTooSlow() }
 
     func webSocketClosed() {
         self.session.end()

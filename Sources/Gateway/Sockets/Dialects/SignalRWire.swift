@@ -65,7 +65,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func signalRStopped() { self.session.stop() }
 
     func signalRIsTooSlow() {
-        if self.transport != nil { self.session.isTooSlow() }
+        if self.transport != nil { self.session.closeAsTooSlow() }
     }
 
     func signalRClosed() {

@@ -73,7 +73,7 @@ final class FrameJoins {
     /// Frees the last join.
     func forget() { self.last = nil }
 
-    /// Whether two buffers show the same bytes of memory, which nobody changes while both exist.
+    /// Whether two buffers show the same memory, which does not change while both exist.
     private static func areSame(_ one: ByteBuffer, _ other: ByteBuffer) -> Bool {
         one.withUnsafeReadableBytes { bytes in
             // Only compares addresses, so no pointer outlives its buffer.

@@ -403,7 +403,7 @@ package final class SocketHub: Service {
                     let resumption = gap.resumption
                     gap.reference.call { $0.fillFailed(resumption) }
                 }
-                // They ask at once, so pause before the database gets them again.
+                // The sockets retry at once, so pause before the next read.
                 try? await Task.sleep(for: .milliseconds(200))
             }
         }

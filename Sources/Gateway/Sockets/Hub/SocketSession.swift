@@ -264,7 +264,7 @@ final class SocketSession {
     }
 
     private func take(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
-        // These are sent whole, so they replace even newer changes that the client got meanwhile.
+        // A reset or a resumption replaces all that the client has, even newer changes.
         let isWhole = resumption != nil || snapshot.isReset
         let overtaking = isWhole ? self.sequence.last : nil
         if isWhole { self.sequence.reset(to: snapshot.version) }
@@ -344,7 +344,7 @@ final class SocketSession {
     // MARK: Proof
 
     private func awaitProof(_ id: NotificationID, lane: Lane?) {
-        // The deadline passes, and push goes out.
+        // Without a proof, the deadline passes and the push goes out.
         guard self.wire?.provesReceipt == true else { return }
         guard self.proofs.await(id, lane: lane) else { return SocketMetrics.unproven.increment() }
         self.mustProve = true
@@ -423,7 +423,7 @@ final class SocketSession {
     }
 
     /// Closes a client whose unread output exceeds the limit.
-    func isTooSlow() {
+    func closeAsTooSlow() {
         SocketMetrics.slowReaders.increment()
         self.close(.tooSlow)
     }

@@ -145,10 +145,10 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard isNew else { return }
         let limit = self.limit ?? TimeLimit(on: context.eventLoop)
         self.limit = limit
-        limit.set(self.patience) { [weak self] in self?.messageIsLate() }
+        limit.set(self.patience) { [weak self] in self?.closeLate() }
     }
 
-    private func messageIsLate() {
+    private func closeLate() {
         DoorMetrics.refusedSlow.increment()
         self.close(.policyViolation, reason: "the message did not come in time")
         self.flush()
@@ -297,10 +297,10 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.isAhead = true
         self.adjustReading()
         let reference = LoopReference(self, eventLoop: own)
-        eventLoop.execute { reference.call { $0.hasCaughtUp() } }
+        eventLoop.execute { reference.call { $0.resumeReading() } }
     }
 
-    private func hasCaughtUp() {
+    private func resumeReading() {
         self.ahead = 0
         self.isAhead = false
         self.adjustReading()

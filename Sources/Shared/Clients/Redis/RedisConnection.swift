@@ -191,7 +191,7 @@ actor RedisConnection {
         }
     }
 
-    /// Leaves a server that is no longer the master: it may answer reads for ever, from old data.
+    /// Disconnects from a server that is no longer the master, as it may serve stale reads.
     private func checkMaster() async {
         guard case .ready = self.phase, let server else { return }
         let generation = self.generation
@@ -356,8 +356,8 @@ actor RedisConnection {
 
     /// Makes sure that deadlines are checked in time, with one timer for all commands.
     ///
-    /// A timer that is early enough stays, and a connection without commands has none. Commands
-    /// that wait for a connection are not told apart, so it is checked often without one.
+    /// Keeps a timer that fires early enough, and sets none without commands. Without a
+    /// connection it checks every 50 ms, because the mailbox has no earliest deadline.
     private func scheduleCheck() {
         let soonest = NIODeadline.now() + Self.checkInterval
         let moment: NIODeadline
@@ -379,8 +379,8 @@ actor RedisConnection {
 
     private func checkDeadlines() {
         self.nextCheck = .distantFuture
-        // It has fired. To cancel it would search all timers of the event loop in vain, which with
-        // 830 connections took two thirds of a thread.
+        // It has fired. Cancelling it would search all timers of the event loop, which took two
+        // thirds of a thread with 830 connections.
         self.deadlineTimer = nil
         defer { self.scheduleCheck() }
         let now = NIODeadline.now()
