@@ -61,7 +61,8 @@ enum PipelineMetrics {
         let duration: Timer
         private let provider: Provider
         private let answered: [DeliveryStore.Outcome: Counter]
-        private let reasons = CounterSet()
+        private let held: [String: Counter]
+        private let failures = CounterSet()
 
         init(_ provider: Provider) {
             self.provider = provider
@@ -73,6 +74,14 @@ enum PipelineMetrics {
                 )
             }
             self.answered = answered
+            var held: [String: Counter] = [:]
+            for reason in [RecordedReason.outOfUse, .rate, .noTurn].map(\.rawValue) {
+                held[reason] = Counter(
+                    label: "carillon.deliveries.held",
+                    dimensions: [("provider", provider.rawValue), ("reason", reason)]
+                )
+            }
+            self.held = held
             self.duration = Timer(
                 label: "carillon.deliveries.duration",
                 dimensions: [("provider", provider.rawValue)]
@@ -81,21 +90,19 @@ enum PipelineMetrics {
 
         /// Returns the counter of failures with a reason.
         func failure(_ reason: String) -> Counter {
-            self.reasons.counter(
+            self.failures.counter(
                 "carillon.deliveries.failures", [("provider", self.provider.rawValue)], "reason", reason)
         }
 
-        /// Returns the counter of deliveries that were held back for a reason.
-        func held(_ reason: String) -> Counter {
-            self.reasons.counter("carillon.deliveries.held", [("provider", self.provider.rawValue)], "reason", reason)
-        }
+        /// Counts a delivery that was held back for a reason.
+        func countHeld(_ reason: String) { self.held[reason]?.increment() }
 
         /// Counts an attempt by its outcome.
         func count(_ outcome: DeliveryStore.Outcome) { self.answered[outcome]?.increment() }
     }
 }
 
-/// Counters that differ in one label, whose values come from outside.
+/// Counters of one metric that differ in one label, whose values come from outside.
 ///
 /// The number of values is bounded; further ones count as `other`.
 final class CounterSet: Sendable {
@@ -106,13 +113,11 @@ final class CounterSet: Sendable {
     func counter(_ label: String, _ dimensions: [(String, String)], _ name: String, _ value: String) -> Counter {
         let value = value.utf8.allSatisfy { Self.isWord($0) } && value.utf8.count <= 64 ? value : "other"
         return self.counters.withLock { counters in
-            let key = "\(label) \(value)"
-            if let counter = counters[key] { return counter }
+            if let counter = counters[value] { return counter }
             let shown = counters.count < Self.capacity ? value : "other"
-            let otherKey = "\(label) \(shown)"
-            if let counter = counters[otherKey] { return counter }
+            if let counter = counters[shown] { return counter }
             let counter = Counter(label: label, dimensions: dimensions + [(name, shown)])
-            counters[otherKey] = counter
+            counters[shown] = counter
             return counter
         }
     }

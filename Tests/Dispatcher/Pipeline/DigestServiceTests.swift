@@ -231,4 +231,53 @@ struct DigestServiceTests {
             }
         }
     }
+
+    @Test("a window stays due if PostgreSQL does not answer in time")
+    func unanswered() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let item = DigestStore.Item(
+                notification: TestDispatcher.notification(), key: "thread", rule: DigestRule(window: .seconds(60)))
+            let moment = TestDispatcher.now + .seconds(-100)
+            #expect(try await dispatcher.database.digests.gather([item], now: moment) == [.held])
+            func dueTimes() async throws -> [String] {
+                let rows = try await database.pool.query("SELECT due_at::text FROM carillon.digests")
+                return try rows.map { try $0.text(0) }
+            }
+            let before = try await dueTimes()
+            // After closing the window, no statement of the transaction has a limit on the server.
+            try await database.pool.withScriptConnection { connection in
+                try connection.execute(
+                    """
+                    CREATE FUNCTION carillon.unlimit() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN
+                        PERFORM set_config('statement_timeout', '0', true);
+                        RETURN NULL;
+                    END $$;
+                    CREATE TRIGGER unlimit AFTER UPDATE ON carillon.digests
+                    FOR EACH STATEMENT EXECUTE FUNCTION carillon.unlimit();
+                    """
+                )
+            }
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            try await database.pool.transaction { transaction in
+                // As if reading the window took very long.
+                try await transaction.query("SELECT FROM carillon.digest_items FOR UPDATE")
+                _ = try await valueInTime("the call gets no answer") { limit -> Bool? in
+                    var configuration = database.configuration()
+                    configuration.timeout = limit
+                    let pool = try PostgresPool(configuration, logger: TestLog.logger)
+                    defer { pool.close() }
+                    let hasty = try TestDispatcher.make(pool, redis, keys)
+                    do {
+                        _ = try await DigestService(dispatcher: hasty).flush(atMost: 1)
+                        return nil
+                    } catch let error as PostgresError {
+                        return error.code == .timeout ? true : nil
+                    }
+                }
+            }
+            let after = try await dueTimes()
+            #expect(after == before)
+        }
+    }
 }

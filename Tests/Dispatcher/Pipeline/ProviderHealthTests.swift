@@ -125,7 +125,10 @@ struct ProviderHealthTests {
 
     @Test("opens when a service with many calls in flight stops answering, and counts it with the silent ones")
     func silence() {
-        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        let lines = LogRecorder { event in
+            "\(event.level) \(event.message): \(event.metadata?["answer"]?.description ?? "")"
+        }
+        let health = ProviderHealth(.webpush, calls: 512, logger: lines.logger)
         #expect(health.admit("app", service: "https://hangs.example", isShared: false, now: Self.now) == .yes)
         Self.answer(health, "app", "https://hangs.example")
         #expect(Self.fill(health, "app", "https://hangs.example") == 384)
@@ -143,6 +146,7 @@ struct ProviderHealthTests {
         }
         let end = later + .seconds(17)
         #expect(health.admit("app", service: "https://new.example", isShared: false, now: end) == .yes)
+        #expect(lines.all == ["warning provider unavailable; its deliveries wait: none"])
     }
 
     @Test("opens when all calls of an app that never answered hang")

@@ -47,6 +47,7 @@ struct MetricsTests {
             // Otherwise `increase()` would miss the first event.
             for (service, series) in [
                 ("dispatcher", #"carillon_provider_misconfigured{provider="fcm",app="default"}"#),
+                ("dispatcher", #"carillon_deliveries_held{provider="fcm",reason="rate"}"#),
                 ("dispatcher", #"carillon_webhooks_dropped{reason="full"}"#),
                 ("dispatcher", #"carillon_catalog_reloads{outcome="refused"}"#),
                 ("gateway", #"carillon_door_refused{reason="memory"}"#),

@@ -60,7 +60,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("overdue schedules and digests count as late, also once taken; pages that wait for room do not")
+    @Test("overdue steps, schedules and digests count as late, also once taken; pages that wait for room do not")
     func late() async throws {
         try await Samples.withStores { database in
             let now = Self.now + .seconds(600)
@@ -70,14 +70,28 @@ struct ScheduleStoreTests {
             #expect(try await late() == 0)
             let page = Self.schedule(3, job: "b") { $0.part = "UTC 0/0 hash" }
             _ = try await database.schedules.add([Self.schedule(1), Self.schedule(2, due: .seconds(599)), page])
-            let rule = DigestRule(window: .seconds(60))
+            var rule = DigestRule(window: .seconds(60), maximum: .seconds(3_600))
+            rule.isSliding = true
             let item = DigestStore.Item(notification: Samples.notification(1, user: "a"), key: "k", rule: rule)
             _ = try await database.digests.gather([item], now: Self.now)
-            #expect(try await late() == 2)
+            let steps = (2...3).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(steps, areRepeats: false)
+            let dues = [Self.now + .seconds(60), now - .seconds(1)]
+            try await database.followUps.put(
+                zip(steps, dues).map { step, due in
+                    (FollowUpStore.Item(user: "a", notification: step.id, kind: .release), due, "quiet_hours")
+                }, now: Self.now)
+            #expect(try await late() == 3)
             let claimed = try await database.schedules.claim(.normal, now: now, hold: Self.hold, hasRoom: false)
             let taken = try await database.digests.take(now: now, until: now + Self.hold, limit: 10)
             #expect(claimed.count == 2 && taken.count == 1)
-            #expect(try await late() == 2)
+            // The steps' first dispatcher fails, and another takes them.
+            let again = now + .seconds(10)
+            for (moment, until) in [(now, again), (again, now + Self.hold)] {
+                let followUps = try await database.followUps.take(now: moment, until: until, limit: 10)
+                #expect(followUps.count == 2)
+            }
+            #expect(try await late() == 3)
         }
     }
 

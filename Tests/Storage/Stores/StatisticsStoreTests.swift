@@ -78,6 +78,24 @@ struct StatisticsStoreTests {
         }
     }
 
+    @Test("a replaced notification counts as suppressed or skipped, not as waiting in the inbox")
+    func replaced() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let batch = (1...3).map { Samples.notification($0, user: "ada") { $0.collapseKey = "k" } }
+            for (index, notification) in batch.enumerated() {
+                let stored = try await store.store([notification], areRepeats: false)
+                #expect(stored.replacements.count == min(index, 1))
+                if index == 1 { try await store.mark([("ada", notification.id, .sent, "offline", "inbox")]) }
+            }
+            let past = Timestamp(seconds: 0)
+            let summary = try await database.statistics.summary(since: past, typesSince: past)
+            var counts: [String: Int64] = [:]
+            for count in summary.counts { counts[count.outcome, default: 0] += count.count }
+            #expect(counts == ["suppressed": 1, "skipped": 1, "waiting": 1])
+        }
+    }
+
     @Test("at the bound, says since when it counts, and keeps the newest minute")
     func bound() async throws {
         try await Samples.withStores { database in

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Support
 import Testing
 
 @testable import Core
@@ -102,6 +103,36 @@ struct TraceStoreTests {
             }
             let others = try await store.held(of: byEntry, user: "b", limit: 10)
             #expect(others.isEmpty)
+        }
+    }
+
+    @Test("shows the items of a digest that was put off as waiting, and the digest as late")
+    func putOff() async throws {
+        try await Samples.withStores { database in
+            var rule = DigestRule(window: .seconds(60), maximum: .seconds(3_600))
+            rule.isSliding = true
+            let batch = (1...2).map { Samples.notification($0, user: "a", job: "j\($0)") }
+            let items = batch.map { DigestStore.Item(notification: $0, key: "k", rule: rule) }
+            #expect(try await database.digests.gather(items, now: Samples.start) == [.held, .held])
+            let over = Samples.start + .seconds(60)
+            let again = over + .seconds(600)
+            let window = try await database.digests.putOff(now: over, until: again)
+            #expect(window != nil)
+
+            let record = try #require(try await database.traces.record(batch[1].id, user: "a"))
+            #expect(record.notification.status == .deferred && record.notification.statusReason == "digest")
+            #expect(record.sentVia == nil)
+            #expect(record.followUps.map(\.kind) == ["summary"] && record.followUps.map(\.due) == [again])
+            let steps = try await database.people.waiting(for: "a")
+            #expect(steps.map(\.kind) == ["summary"] && steps.map(\.dueAt) == [again])
+            let overview = try await database.overviews.summary(
+                since: Samples.start, org: nil, now: over + .seconds(120))
+            #expect(overview.late == 1)
+
+            let name = CancellationStore.Name(org: batch[1].org, id: "j2")
+            try await database.cancellations.record(name, at: over)
+            let cancelled = try #require(try await database.traces.record(batch[1].id, user: "a"))
+            #expect(cancelled.notification.status == .cancelled && cancelled.followUps.isEmpty)
         }
     }
 

@@ -58,10 +58,24 @@ final class ProviderHealth: Sendable {
         /// The calls in flight of those that do not answer.
         var silentCalls = 0
 
-        mutating func admit(_ scope: Scope, _ limits: Limits, _ lane: Lane, now: Timestamp) -> CircuitBreaker.Admission
+        mutating func admit(_ scope: Scope, _ limits: Limits, _ lane: Lane, isShared: Bool, now: Timestamp)
+            -> (CircuitBreaker.Admission, before: CircuitBreaker.State, after: CircuitBreaker.State)
         {
             var entry = self.all[scope] ?? Entry()
-            defer { self.all[scope] = entry }
+            let before = entry.breaker.state
+            let admission = self.admit(&entry, limits, lane, isShared: isShared, now: now)
+            self.all[scope] = entry
+            return (admission, before, entry.breaker.state)
+        }
+
+        private mutating func admit(
+            _ entry: inout Entry,
+            _ limits: Limits,
+            _ lane: Lane,
+            isShared: Bool,
+            now: Timestamp
+        ) -> CircuitBreaker.Admission {
+            guard isShared else { return entry.breaker.admit(now: now, limit: limits.all, extra: .max) }
             guard entry.breaker.isSilent(at: now) else {
                 return entry.breaker.admit(now: now, limit: limits.answering, extra: limits.reserve(lane))
             }
@@ -110,7 +124,8 @@ final class ProviderHealth: Sendable {
         self.logger = logger
     }
 
-    /// Admits a call for an app, which must be noted or withdrawn then, or says when to ask again.
+    /// Admits a call for an app, which must be noted or withdrawn then, or says when to ask again;
+    /// logs when silence opens the breaker.
     ///
     /// - Parameters:
     ///   - lane: urgent lanes have reserved places.
@@ -119,16 +134,16 @@ final class ProviderHealth: Sendable {
         -> CircuitBreaker.Admission
     {
         let scope = Scope(app: app, service: service)
-        return self.breakers.withLock { breakers in
+        let (admission, before, after) = self.breakers.withLock { breakers in
             if breakers.all.count >= Self.capacity, breakers.all[scope] == nil {
                 breakers.all = breakers.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
             }
-            guard isShared || service != nil else {
-                return breakers.all[scope, default: Entry()].breaker.admit(
-                    now: now, limit: self.limits.all, extra: .max)
-            }
-            return breakers.admit(scope, self.limits, lane, now: now)
+            return breakers.admit(scope, self.limits, lane, isShared: isShared || service != nil, now: now)
         }
+        if before == .closed, case .open(let until) = after {
+            self.logOutage(scope, until: until, answer: "none")
+        }
+        return admission
     }
 
     /// Returns the best state of these apps, which tells whether deliveries are worth looking at.
@@ -201,10 +216,7 @@ final class ProviderHealth: Sendable {
             self.logger.error(
                 "provider rejected the credentials or settings; its deliveries wait, retrying every minute",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
-        case .open(let until):
-            self.logger.warning(
-                "provider unavailable; its deliveries wait",
-                metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
+        case .open(let until): self.logOutage(scope, until: until, answer: reply.summary)
         case .closed where before == .probing: self.logger.notice("provider available again", metadata: metadata)
         case .closed, .probing: break
         }
@@ -233,6 +245,12 @@ final class ProviderHealth: Sendable {
                 "pause lifted; probing the provider",
                 metadata: self.metadata(scope).merging(["until": "\(moment.rfc3339)"]) { $1 })
         }
+    }
+
+    private func logOutage(_ scope: Scope, until: Timestamp, answer: String) {
+        self.logger.warning(
+            "provider unavailable; its deliveries wait",
+            metadata: self.metadata(scope).merging(["until": "\(until.rfc3339)", "answer": "\(answer)"]) { $1 })
     }
 
     private func metadata(_ scope: Scope) -> Logger.Metadata {

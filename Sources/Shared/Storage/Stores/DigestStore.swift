@@ -417,6 +417,12 @@ enum DigestSQL {
     private static let aloneNames = NotificationColumns.item.columns.map { "s.alone_\($0.name)" }
         .joined(separator: ", ")
 
+    /// Whether no dispatcher has taken a window, though it may take no more items.
+    static func isWaiting(_ row: String) -> String { "\(row).state NOT IN ('taken', 'retaken')" }
+
+    /// When the window `d` ended, which its next due time hides.
+    private static let end = "least(d.last_at, d.due_at)"
+
     /// Closes windows that have ended, so that they take no more items.
     ///
     /// A window that an earlier call took, but whose dispatcher has not removed it, is `retaken`.
@@ -424,7 +430,8 @@ enum DigestSQL {
     /// $1: now, $2: next due time, $3: limit.
     static let closeDue = """
         UPDATE carillon.digests d
-        SET state = CASE WHEN d.state IN ('taken', 'retaken') THEN 'retaken' ELSE 'taken' END, due_at = $2
+        SET state = CASE WHEN d.state IN ('taken', 'retaken') THEN 'retaken' ELSE 'taken' END, due_at = $2,
+            last_at = \(Self.end)
         WHERE d.id IN (
             SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT $3
             FOR UPDATE SKIP LOCKED
@@ -436,7 +443,7 @@ enum DigestSQL {
     /// $1: now, $2: next due time.
     static let putOff = """
         UPDATE carillon.digests d
-        SET state = CASE d.state WHEN 'open' THEN 'closing' ELSE d.state END, due_at = $2
+        SET state = CASE d.state WHEN 'open' THEN 'closing' ELSE d.state END, due_at = $2, last_at = \(Self.end)
         WHERE d.id = (SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT 1)
             AND d.due_at <= $1
         RETURNING d.id

@@ -198,7 +198,7 @@ package struct FollowUpStore: Sendable {
         // They are due soon, so the index on the time finds them.
         try await self.pool.query(
             """
-            UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL
+            UPDATE carillon.follow_ups SET due_at = $1, was_due_at = NULL, reason = NULL
             WHERE reason = '\(Self.expected)' AND due_at <= $1 + interval '10 minutes'
             """,
             .timestamp(now))
@@ -263,13 +263,13 @@ package struct FollowUpStore: Sendable {
         FROM unnest($1, $2, $3) AS h (user_id, id, kind)
         WHERE \(NotificationSQL.exists("h"))
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
-        SET due_at = excluded.due_at, held = false, reason = excluded.reason
+        SET due_at = excluded.due_at, was_due_at = NULL, reason = excluded.reason
         """
 
     /// $1 to $3: users, ids, kinds; $4: until when they were taken; $5: how long they are
     /// remembered.
     private static let markHandedOn = """
-        UPDATE carillon.follow_ups f SET due_at = $5, held = false, reason = '\(Self.handedOn)'
+        UPDATE carillon.follow_ups f SET due_at = $5, was_due_at = NULL, reason = '\(Self.handedOn)'
         FROM unnest($1, $2, $3) AS h (user_id, notification_id, kind)
         WHERE f.user_id = h.user_id AND f.notification_id = h.notification_id AND f.kind = h.kind
             AND f.due_at IS NOT DISTINCT FROM $4
@@ -286,7 +286,7 @@ package struct FollowUpStore: Sendable {
             WHERE f.reason = '\(Self.handedOn)' AND f.due_at BETWEEN $1 AND $4 ORDER BY f.due_at LIMIT $3
         ),
         changed AS (
-            UPDATE carillon.follow_ups f SET due_at = $2, held = false, reason = NULL
+            UPDATE carillon.follow_ups f SET due_at = $2, was_due_at = NULL, reason = NULL
             FROM page p
             WHERE f.user_id = p.user_id AND f.notification_id = p.notification_id AND f.kind = p.kind
                 AND f.reason = '\(Self.handedOn)'
@@ -322,8 +322,8 @@ package struct FollowUpStore: Sendable {
         WHERE \(NotificationSQL.exists("i"))
         ORDER BY i.user_id, i.id, i.kind, i.due_at
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
-        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false,
-            reason = excluded.reason, critical = excluded.critical
+        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END,
+            was_due_at = NULL, reason = excluded.reason, critical = excluded.critical
         """
 
     private static let advance = """
@@ -347,7 +347,7 @@ package struct FollowUpStore: Sendable {
                 + (hashtextextended(f.user_id, 0) & 1023) / 1024.0 * $2 * interval '1 microsecond')
             FROM page p
             WHERE f.user_id = p.owner AND f.notification_id = p.id AND f.kind = p.step
-                AND \(Self.waitsForQuietEnd) AND NOT f.held
+                AND \(Self.waitsForQuietEnd) AND f.was_due_at IS NULL
         )
         SELECT p.owner, p.id, p.step FROM page p ORDER BY p.owner DESC, p.id DESC, p.step DESC LIMIT 1
         """
@@ -422,7 +422,7 @@ package struct FollowUpStore: Sendable {
             WHERE p.last <= $3 OR p.turn = 1
         ),
         taken AS (
-            UPDATE carillon.follow_ups f SET due_at = $2, held = true
+            UPDATE carillon.follow_ups f SET due_at = $2, was_due_at = coalesce(f.was_due_at, f.due_at)
             WHERE f.ctid = ANY (ARRAY (SELECT place_on_disk FROM chosen)) AND f.due_at <= $1
             RETURNING f.user_id, f.notification_id, f.kind, f.reason
         )

@@ -138,19 +138,20 @@ private enum OverviewSQL {
             """
     }
 
-    /// A step, digest or schedule that a dispatcher has taken is due again within a minute.
+    /// A step, digest or schedule that a dispatcher has taken is due again within a minute; a
+    /// digest that was put off, within ten.
     ///
-    /// The row of such a step no longer has its first time. Pages of broadcasts are left out,
-    /// because they wait while their lane is full.
+    /// Pages of broadcasts are left out, because they wait while their lane is full.
     ///
     /// $1: now, $2: the most of each kind.
     static let waiting = """
         SELECT
             (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at > $1
                 AND NOT \(FollowUpStore.isUnderWay) LIMIT $2) h),
-            (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at < $1 - interval '1 minute'
+            (SELECT count(*) FROM (SELECT FROM carillon.follow_ups WHERE due_at < $1 + interval '1 minute'
+                AND coalesce(was_due_at, due_at) < $1 - interval '1 minute'
                 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)' LIMIT $2) l)
-            + (SELECT count(*) FROM (SELECT FROM carillon.digests WHERE due_at < $1 + interval '1 minute'
+            + (SELECT count(*) FROM (SELECT FROM carillon.digests WHERE due_at < $1 + interval '10 minutes'
                 AND least(due_at, last_at) < $1 - interval '1 minute' LIMIT $2) d)
             + (SELECT count(*) FROM (SELECT FROM carillon.schedules WHERE lane IN (\(Self.lanes))
                 AND wake_at < $1 + interval '1 minute' AND due_at < $1 - interval '1 minute'

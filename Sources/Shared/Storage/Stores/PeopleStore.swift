@@ -134,7 +134,7 @@ package struct PeopleStore: Sendable {
                 SELECT i.notification_id FROM carillon.digest_items i WHERE i.digest_id = d.id AND NOT i.is_single
                 ORDER BY i.notification_id LIMIT 1
             ) h
-            WHERE d.user_id = $1 AND d.state = 'open'
+            WHERE d.user_id = $1 AND \(DigestSQL.isWaiting("d"))
             UNION ALL
             SELECT NULL, 'schedule', due_at, NULL, job_id FROM carillon.schedules
             WHERE user_id = $1 AND state = 'waiting'

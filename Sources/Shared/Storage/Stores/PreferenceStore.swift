@@ -121,7 +121,7 @@ package struct PreferenceStore: Sendable {
         PostgresStatement(
             """
             UPDATE carillon.follow_ups SET due_at = least(due_at, now())
-            WHERE user_id = ANY ($1) AND \(FollowUpStore.waitsForQuietEnd) AND NOT held
+            WHERE user_id = ANY ($1) AND \(FollowUpStore.waitsForQuietEnd) AND was_due_at IS NULL
             """,
             [.texts(users)]
         )
@@ -129,23 +129,24 @@ package struct PreferenceStore: Sendable {
 
     /// Turns e-mail off for a type, or for all types if `type` is nil; other preferences stay.
     ///
-    /// Stores nothing for an unknown user, such as one erased since the mail was sent.
+    /// A repeat writes nothing. Stores nothing for an unknown user, such as one erased since the
+    /// mail was sent.
     package func stopEmail(user: String, type: String?) async throws(PostgresError) {
         if let type {
             try await self.pool.query(
                 """
-                INSERT INTO carillon.preferences (user_id, type, email)
+                INSERT INTO carillon.preferences AS p (user_id, type, email)
                 SELECT u.user_id, $2, false FROM carillon.users u WHERE u.user_id = $1 FOR UPDATE
-                ON CONFLICT (user_id, type) DO UPDATE SET email = false
+                ON CONFLICT (user_id, type) DO UPDATE SET email = false WHERE p.email IS DISTINCT FROM false
                 """,
                 .text(user), .text(type)
             )
         } else {
             try await self.pool.query(
                 """
-                INSERT INTO carillon.user_settings (user_id, email_opted_out)
+                INSERT INTO carillon.user_settings AS s (user_id, email_opted_out)
                 SELECT u.user_id, true FROM carillon.users u WHERE u.user_id = $1 FOR UPDATE
-                ON CONFLICT (user_id) DO UPDATE SET email_opted_out = true
+                ON CONFLICT (user_id) DO UPDATE SET email_opted_out = true WHERE NOT s.email_opted_out
                 """,
                 .text(user)
             )

@@ -227,17 +227,21 @@ enum StatisticsSQL {
         """
 
     /// Unlisted rows count only if they were suppressed; others have no outcome.
+    ///
+    /// A listed row that left the inbox before its user had it is skipped, or suppressed if it was
+    /// replaced before it was sent.
     static let inboxes = """
         SELECT date_trunc('minute', n.stored_at), 'in_app',
             CASE
                 WHEN n.version = 0 AND n.status = 'suppressed' THEN 'suppressed'
                 WHEN n.version = 0 THEN NULL
                 WHEN n.delivered_at IS NOT NULL OR n.read_at IS NOT NULL THEN 'delivered'
-                WHEN n.status IN ('cancelled', 'expired') THEN 'skipped'
+                WHEN n.status = 'suppressed' THEN 'suppressed'
+                WHEN n.status IN ('cancelled', 'expired') OR n.deleted_at IS NOT NULL THEN 'skipped'
                 ELSE 'waiting'
             END, count(*)
         FROM (
-            SELECT stored_at, version, status, delivered_at, read_at FROM carillon.notifications
+            SELECT stored_at, version, status, delivered_at, read_at, deleted_at FROM carillon.notifications
             WHERE stored_at >= $1 ORDER BY stored_at DESC LIMIT $2
         ) n GROUP BY 1, 2, 3
         """

@@ -228,9 +228,10 @@ package struct TraceStore: Sendable {
         WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// Items of a window that is no longer open belong to a summary that may not be stored yet.
+    /// Items of a window that was taken belong to a summary that may not be stored yet.
     private static let heldItem = """
-        SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at), i.fate,
+        SELECT i.digest_id, i.gathered_at, (\(DigestSQL.isWaiting("d"))) IS TRUE, coalesce(d.due_at, i.gathered_at),
+            i.fate,
             (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id
                 AND c.job_id = ANY (ARRAY[i.job_id, i.job_entry, split_part(i.job_entry, '/', 2)])),
             (SELECT x.notification_id FROM carillon.digest_items x WHERE x.digest_id = i.digest_id AND NOT x.is_single

@@ -566,8 +566,8 @@ CREATE TABLE carillon.follow_ups (
     -- change.
     reason text,
     critical boolean NOT NULL DEFAULT false,
-    -- A dispatcher works on it now, so a change of quiet hours leaves it alone.
-    held boolean NOT NULL DEFAULT false,
+    -- When it was first due, if a dispatcher has taken it: a change of quiet hours leaves it alone.
+    was_due_at timestamptz,
     PRIMARY KEY (user_id, notification_id, kind)
 ) WITH (fillfactor = 80);
 CREATE INDEX follow_ups_due ON carillon.follow_ups (due_at);
@@ -587,7 +587,7 @@ CREATE TABLE carillon.digests (
     state text NOT NULL DEFAULT 'open',
     opened_at timestamptz NOT NULL,
     due_at timestamptz NOT NULL,
-    -- The latest end of a sliding window.
+    -- The latest end of a sliding window; its end, once a dispatcher has moved `due_at` on.
     last_at timestamptz NOT NULL,
     count integer NOT NULL DEFAULT 0
 );
