@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Dispatch
 import Foundation
 import Storage
@@ -158,5 +159,12 @@ actor DatabaseServer {
             done.signal()
         }
         _ = done.wait(timeout: .now() + 5)
+    }
+}
+
+extension DeviceStore {
+    /// Registers one device.
+    package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
+        try await self.register([device], silenced: silenced)[0]
     }
 }

@@ -90,7 +90,7 @@ enum GatewayComposition {
         let services: [any Service] = [
             self.zoneRefresh(base.zones, logger: logger),
             MemoryService(
-                budgets: [policy.bodies, policy.answers, identities.bodies], interval: settings.common.lease / 3),
+                budgets: [policy.bodies, policy.answers, identities.bodies.all], interval: settings.common.lease / 3),
             await clients.reload(catalogs),
             inbox.pages,
             inbox.retries,

@@ -250,6 +250,53 @@ struct UserRestTests {
             }
         }
     }
+
+    @Test("a call that registers many tokens while its user is erased leaves none of them")
+    func erasureDuringRegistration() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(name: "first")
+            // A gateway of its own, so that the erasure does not queue behind the registration.
+            let other = try await stack.startGateway(name: "second")
+            let service = Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
+            try await stack.query(
+                """
+                CREATE FUNCTION carillon.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    PERFORM pg_advisory_xact_lock_shared(1);
+                    RETURN NEW;
+                END $$
+                """)
+            try await stack.query(
+                """
+                CREATE TRIGGER hold BEFORE INSERT ON carillon.devices
+                FOR EACH ROW EXECUTE FUNCTION carillon.hold()
+                """)
+            func waiting() async throws -> Int {
+                try await stack.query(
+                    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                ).count
+            }
+            let pool = try #require(stack.database?.pool)
+            let calls = try await pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                let rows = (0..<100).map { #"{"platform":"android","token":"t\#($0)"}"# }.joined(separator: ",")
+                let registering = Task {
+                    try await gateway.call(
+                        .post, "/rest/v1/user_push_tokens", token: Stack.token(user: "ada"), json: "[\(rows)]")
+                }
+                try await eventually("the registration waits") { try await waiting() == 1 }
+                let erasing = Task { try await other.call(.delete, "/v1/users/ada", token: service) }
+                try await eventually("the erasure waits for it") { try await waiting() == 2 }
+                return [registering, erasing]
+            }
+            for call in calls { _ = try await call.value }
+            for table in ["users", "devices", "delivery_attempts"] {
+                let left = try await stack.query("SELECT FROM carillon.\(table) WHERE user_id = 'ada'")
+                #expect(left.count == 0, "\(table)")
+            }
+        }
+    }
 }
 
 /// `gateway import`.

@@ -93,6 +93,29 @@ struct UnsubscribeTests {
         }
     }
 
+    @Test("clicks count as calls of the link's user; too many get 429 with Retry-After")
+    func limit() async throws {
+        try await Stack.with { stack in
+            // At most 6 calls at once.
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "1"])
+            func click(_ user: String) async throws -> TransferResponse {
+                let token = Self.links.token(for: .init(user: user, type: "invoice_created"))
+                return try await Self.post(stack, gateway, token: token, body: "List-Unsubscribe=One-Click")
+            }
+            var clicks = 0
+            try await eventually("it is too much") {
+                clicks += 1
+                let answer = try await click("busy")
+                guard answer.status == 429 else { return false }
+                let seconds = answer.header("retry-after").flatMap { Int($0) }
+                return (1...12).contains(seconds ?? 0)
+            }
+            #expect(clicks > 6)
+            let calm = try await click("calm")
+            #expect(calm.status == 200)
+        }
+    }
+
     @Test("a foreign token and a body without a click are refused")
     func faults() async throws {
         try await Stack.with { stack in

@@ -279,6 +279,30 @@ struct ProtectionTests {
         }
     }
 
+    @Test("each 100 notifications of a large page count as a call")
+    func largePages() async throws {
+        try await Stack.with { stack in
+            // At most 60 calls at once.
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "10"])
+            let token = Stack.token(user: "busy")
+            try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                    lane, channels, title, body, status, created_at)
+                SELECT 'busy', gen_random_uuid(), n, 'x', '', 'invoice_created', 'info', 'in_app', 'normal', 1, 'n', '',
+                    'sent', now()
+                FROM generate_series(1, 1000) n
+                """)
+            var pages = 0
+            try await eventually("the user has to wait") {
+                let answer = try await gateway.call(.get, "/api/notifications?limit=1000", token: token)
+                if answer.status == 200 { pages += 1 }
+                return answer.status == 429
+            }
+            #expect(pages > 0 && pages < 30)
+        }
+    }
+
     @Test("a user's messages are limited across sockets and gateways")
     func messages() async throws {
         try await Stack.with { stack in
@@ -338,6 +362,31 @@ struct ProtectionTests {
                     .put, "/v1/preferences", token: ben, json: #"{"types":[]\#(types)}"#)
                 return answer?.status == 200
             }
+        }
+    }
+
+    @Test("large bodies of one user leave room for those of others")
+    func bodiesOfOneUser() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = Stack.token(user: "ada")
+            let head = "PUT /v1/preferences HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(token)\r\n"
+            let part = [UInt8](repeating: 0x20, count: 1_030_000)
+            // 16 MiB hold 16 of these, and then not 500,000 bytes more.
+            var clients: [TestSocket] = []
+            for _ in 0..<17 {
+                let client = try await TestSocket.connect(port: gateway.port)
+                clients.append(client)
+                // A refusal may close the connection before all of the body is sent.
+                try? await client.send(raw: Array("\(head)content-length: 1040000\r\n\r\n".utf8) + part)
+            }
+            let all = clients
+            try await eventually("one is refused") { all.contains { $0.status == 503 } }
+            let spaces = String(repeating: " ", count: 500_000)
+            let answer = try await gateway.call(
+                .put, "/v1/preferences", token: Stack.token(user: "ben"), json: #"{"types":[]\#(spaces)}"#)
+            #expect(answer.status == 200)
+            for client in all { await client.close() }
         }
     }
 

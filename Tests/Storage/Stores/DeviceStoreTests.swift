@@ -144,9 +144,12 @@ struct DeviceStoreTests {
     @Test("keeps a hundred devices of 200 registrations, and only active ones after 30 days")
     func growth() async throws {
         try await Samples.withStores { database in
-            let devices = database.devices(limits: DeviceLimits(standard: 20))
+            let devices = database.devices
+            // As a service, which may change tokens as often as it likes.
             for number in 1...200 {
-                _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
+                var record = UserRecord(user: "a")
+                record.devices = [Samples.device(user: "a", token: "t\(number)", at: Int64(number))]
+                _ = try await database.users(limits: DeviceLimits(standard: 20)).put([record])
             }
             func drop() async throws -> Int {
                 let now = try await database.notifications.clock()
@@ -243,6 +246,70 @@ struct DeviceStoreTests {
             let stored = try await database.pool.query("SELECT count(*) FROM carillon.devices WHERE user_id = 'a'")
             #expect(try stored.first?.int8(0) == 101)
             #expect(try await devices.list(user: "b").map(\.isActive) == [true])
+        }
+    }
+
+    @Test("simultaneous calls together change a user's tokens as often as allowed; a refused one changes nothing")
+    func changeLimit() async throws {
+        try await Samples.withConcurrentStores { database in
+            let devices = database.devices
+            _ = try await database.users.put([UserRecord(user: "a")])
+            // One change is left.
+            try await database.pool.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
+                SELECT now(), 'a', 'fcm', 'token', 0, 'registered' FROM generate_series(2, $1)
+                """,
+                .int4(Int32(DeviceStore.mostChangesPerHour)))
+            func phone(_ token: String) -> Device { Samples.device(user: "a", token: token) }
+            await #expect(throws: PostgresError.self) { try await devices.register([phone("t1"), phone("t2")]) }
+            let calls = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT FROM carillon.users WHERE user_id = 'a' FOR UPDATE")
+                let calls = [phone("t3"), phone("t4")].map { phone in
+                    Task { try await devices.register(phone) }
+                }
+                try await eventually("both calls wait") { try await Samples.areWaiting(2, database) }
+                return calls
+            }
+            var outcomes: [String] = []
+            for call in calls {
+                do {
+                    _ = try await call.value
+                    outcomes.append("registered")
+                } catch {
+                    outcomes.append((error as? PostgresError)?.sqlState ?? "")
+                }
+            }
+            #expect(outcomes.sorted() == [DeviceStore.tooManyChanges, "registered"])
+            let phones = try await devices.list(user: "a")
+            #expect(phones.count == 1)
+            let first = try #require(phones.first)
+            // A new token of a known device counts, too; another touch does not.
+            await #expect(throws: PostgresError.self) {
+                try await devices.touch(user: "a", id: first.id, change: .init(token: "t5"), at: Samples.start)
+            }
+            let seen = try await devices.touch(user: "a", id: first.id, at: Samples.start)
+            #expect(seen?.token == first.token)
+        }
+    }
+
+    @Test("simultaneous calls that register the same tokens in different orders all succeed")
+    func oppositeOrders() async throws {
+        try await Samples.withConcurrentStores { database in
+            // Holds a call after its first token.
+            try await Samples.holdInserts(into: "devices", database)
+            let devices = database.devices
+            let calls = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                let calls = [("a", ["t1", "t2"]), ("b", ["t2", "t1"])].map { user, tokens in
+                    Task { try await devices.register(tokens.map { Samples.device(user: user, token: $0) }) }
+                }
+                try await eventually("both calls wait") { try await Samples.areWaiting(2, database) }
+                return calls
+            }
+            for call in calls { _ = try await call.value }
+            let counts = try await [devices.list(user: "a").count, devices.list(user: "b").count]
+            #expect(counts.sorted() == [0, 2])
         }
     }
 

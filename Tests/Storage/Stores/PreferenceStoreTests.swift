@@ -115,6 +115,31 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("stops e-mail again without a write", arguments: ["x", nil])
+    func stoppedAgain(type: String?) async throws {
+        try await Samples.withStores { database in
+            let store = database.preferences
+            _ = try await database.users.put([UserRecord(user: "a")])
+            let table = type == nil ? "user_settings" : "preferences"
+            func version() async throws -> String? {
+                try await database.pool.query("SELECT xmin::text FROM carillon.\(table)").first?.text(0)
+            }
+            try await store.stopEmail(user: "a", type: type)
+            let first = try #require(try await version())
+            try await store.stopEmail(user: "a", type: type)
+            let second = try await version()
+            #expect(second == first)
+            // The user has switched e-mail on since.
+            try await store.set(user: "a", settings: UserSettings())
+            try await store.set(user: "a", preferences: ["x": TypePreference(email: true)])
+            try await store.stopEmail(user: "a", type: type)
+            let isStopped = try await store.settings(user: "a").isEmailOptedOut
+            #expect(isStopped == (type == nil))
+            let preference = try await store.preferences(user: "a")["x"]
+            #expect(preference == TypePreference(email: type == nil))
+        }
+    }
+
     @Test("keeps channels that are not named, and returns cleared ones to their default")
     func unsaid() async throws {
         try await Samples.withStores { database in

@@ -1,10 +1,11 @@
 // Carillon · Samples.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Storage
 import Support
+
+@testable import Clients
 
 /// Sample notifications and devices.
 enum Samples {
@@ -64,6 +65,35 @@ enum Samples {
             defer { second.close() }
             try await body(Database(database.pool), Database(second))
         }
+    }
+
+    /// The same with a connection for each call; a call that waits for a lock keeps no other
+    /// waiting.
+    static func withConcurrentStores(_ body: (Database) async throws -> Void) async throws {
+        let configure = { (configuration: inout PostgresConfiguration) in
+            configuration.sessionSettings = StoreSession.settings
+            configuration.pipelineDepth = 1
+        }
+        try await TestDatabase.with(isMigrated: true, configure) { database in
+            try await body(Database(database.pool))
+        }
+    }
+
+    /// Lets each statement that inserts into a table wait at its end for the advisory lock 1.
+    static func holdInserts(into table: String, _ database: Database) async throws {
+        try await database.pool.query(
+            """
+            CREATE FUNCTION carillon.hold() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN
+                PERFORM pg_advisory_xact_lock_shared(1);
+                RETURN NULL;
+            END $$
+            """)
+        try await database.pool.query(
+            """
+            CREATE TRIGGER hold AFTER INSERT ON carillon.\(table)
+            FOR EACH ROW EXECUTE FUNCTION carillon.hold()
+            """)
     }
 
     /// Whether this number of the database's sessions wait for a lock.

@@ -1,10 +1,10 @@
 // Carillon · APIServices.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import HTTPTypes
 import Operations
-import Sockets
 import Storage
 
 /// The services behind the routes, by subject.
@@ -44,7 +44,7 @@ package struct IdentityServices: Sendable {
     /// The rate limit of users; nil for none.
     package let callRate: UserRate?
     /// The memory for bodies of users.
-    package let bodies = Budget(limit: 16 * 1024 * 1024)
+    package let bodies = BodyBudget(limit: 16 * 1024 * 1024)
 
     package init(
         credentials: CredentialResolver,
@@ -110,27 +110,41 @@ package struct UserServices: Sendable {
         self.unsubscribeLinks = unsubscribeLinks
     }
 
-    /// Registers a device, and reports the devices that this switched off to upstream apps.
+    /// Registers devices of one user, all or none, and reports the devices that this switched off
+    /// to upstream apps.
     ///
-    /// - Parameter silenced: whether the user has switched it off; nil keeps the previous choice.
+    /// - Parameter silenced: whether the user has switched them off; nil keeps the previous choice.
     /// - Throws: ``Problem`` 429 if the user's tokens have changed too often.
     // Swift 6.3 crashes when it inlines this in an optimised build.
     @inline(never)
-    func register(_ device: Device, silenced: Bool? = nil) async throws -> Device {
-        try await self.requireFewChanges(of: device.user)
-        let registration = try await self.devices.register(device, silenced: silenced)
-        await self.publish([registration])
-        return registration.device
+    func register(_ devices: [Device], silenced: Bool? = nil) async throws -> [Device] {
+        let registrations: [DeviceStore.Registration]
+        do throws(PostgresError) {
+            registrations = try await self.devices.register(devices, silenced: silenced)
+        } catch {
+            throw Self.refusal(error)
+        }
+        await self.publish(registrations)
+        return registrations.map(\.device)
     }
 
-    /// Requires that a user's tokens may change.
+    /// Records that a device was seen, with its changes.
     ///
-    /// - Throws: ``Problem`` 429 if they have changed too often.
-    func requireFewChanges(of user: String) async throws {
-        let areTooMany = try await self.devices.haveChangedTooOften(user: user, at: self.base.now())
-        guard areTooMany else { return }
+    /// - Returns: the device after the change; nil if the user has none with this id.
+    /// - Throws: ``Problem`` 429 for a new token if the user's tokens have changed too often.
+    func touch(_ id: NotificationID, of user: String, change: DeviceStore.Change) async throws -> Device? {
+        do throws(PostgresError) {
+            return try await self.devices.touch(user: user, id: id, change: change, at: self.base.now())
+        } catch {
+            throw Self.refusal(error)
+        }
+    }
+
+    /// Returns the error that answers a failed change of devices.
+    private static func refusal(_ error: PostgresError) -> any Error {
+        guard error.sqlState == DeviceStore.tooManyChanges else { return error }
         let limit = DeviceStore.mostChangesPerHour
-        throw Problem(
+        return Problem(
             .tooManyRequests, "the tokens of a user may change \(limit) times an hour", retryAfter: 3_600)
     }
 

@@ -317,23 +317,63 @@ struct CallRateMiddleware: RouterMiddleware {
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
-        if let rate, let caller = context.caller, !caller.isService, let delay = rate.delay(caller.user) {
-            let seconds = max(1, Int(delay.components.seconds) + (delay.components.attoseconds > 0 ? 1 : 0))
-            throw Problem(.tooManyRequests, "too many calls; wait as long as Retry-After says", retryAfter: seconds)
-        }
+        if let caller = context.caller, !caller.isService { try self.rate?.requireRoom(for: caller.user) }
         return try await next(request, context)
     }
 }
 
-/// Limits the memory for request bodies of users over all connections; services have no limit.
+extension UserRate {
+    /// Counts a call.
+    ///
+    /// - Throws: ``Problem`` 429 if the user calls too often.
+    func requireRoom(for user: String) throws {
+        guard let delay = self.delay(user) else { return }
+        let seconds = max(1, Int(delay.components.seconds) + (delay.components.attoseconds > 0 ? 1 : 0))
+        throw Problem(.tooManyRequests, "too many calls; wait as long as Retry-After says", retryAfter: seconds)
+    }
+}
+
+/// The memory for request bodies of users over all connections, and the part that each user holds.
+package final class BodyBudget: Sendable {
+    /// The memory of all users.
+    package let all: Budget
+    private let ofUser: Int
+    private let users = Mutex<[ExactText: (budget: Budget, bodies: Int)]>([:])
+
+    /// - Parameter limit: the bytes of all users; one user may hold an eighth of them.
+    init(limit: Int) {
+        self.all = Budget(limit: limit)
+        self.ofUser = limit / 8
+    }
+
+    /// Counts a body of a user, and returns the user's budget.
+    fileprivate func begin(_ user: ExactText) -> Budget {
+        self.users.withLock { users in
+            var part = users[user] ?? (budget: Budget(limit: self.ofUser), bodies: 0)
+            part.bodies += 1
+            users[user] = part
+            return part.budget
+        }
+    }
+
+    /// Forgets the user after the last body.
+    fileprivate func end(_ user: ExactText) {
+        self.users.withLock { users in
+            users[user]?.bodies -= 1
+            if users[user]?.bodies == 0 { users[user] = nil }
+        }
+    }
+}
+
+/// Limits the memory for request bodies of users, alone and together; services have no limit.
 ///
 /// Answers 503 to a body that exceeds the budget.
 struct BodyBudgetMiddleware: RouterMiddleware {
     typealias Context = APIContext
 
-    private let budget: Budget
+    private let budget: BodyBudget
 
-    init(budget: Budget) {
+    init(budget: BodyBudget) {
         self.budget = budget
     }
 
@@ -344,8 +384,10 @@ struct BodyBudgetMiddleware: RouterMiddleware {
     ) async throws -> Response {
         let length = request.headers[.contentLength].flatMap { Int($0) }
         let isSmall = length.map { $0 <= BudgetShare.uncounted } ?? (request.method == .get || request.method == .head)
-        guard !isSmall, context.caller?.isService != true else { return try await next(request, context) }
-        let share = BodyShare(of: self.budget)
+        guard !isSmall, let caller = context.caller, !caller.isService else {
+            return try await next(request, context)
+        }
+        let share = BodyShare(of: self.budget, user: ExactText(caller.user))
         defer { share.end() }
         var request = request
         request.body = RequestBody(asyncSequence: CountedBody(base: request.body, share: share))
@@ -355,10 +397,15 @@ struct BodyBudgetMiddleware: RouterMiddleware {
 
 /// One body's share of the budget.
 private final class BodyShare: Sendable {
-    private let state: Mutex<(length: Int, share: BudgetShare)>
+    private let budget: BodyBudget
+    private let user: ExactText
+    private let state: Mutex<(length: Int, own: BudgetShare, all: BudgetShare)>
 
-    init(of budget: Budget) {
-        self.state = Mutex((length: 0, share: BudgetShare(of: budget)))
+    init(of budget: BodyBudget, user: ExactText) {
+        self.budget = budget
+        self.user = user
+        let own = budget.begin(user)
+        self.state = Mutex((length: 0, own: BudgetShare(of: own), all: BudgetShare(of: budget.all)))
     }
 
     /// Counts received bytes.
@@ -367,7 +414,8 @@ private final class BodyShare: Sendable {
     func add(_ bytes: Int) throws {
         let fits = self.state.withLock { state in
             state.length += bytes
-            return state.share.hold(state.length)
+            guard state.own.hold(state.length) else { return false }
+            return state.all.hold(state.length)
         }
         guard fits else {
             throw Problem(.serviceUnavailable, "too many bodies are coming in; try again later", retryAfter: 1)
@@ -375,7 +423,11 @@ private final class BodyShare: Sendable {
     }
 
     func end() {
-        self.state.withLock { state in _ = state.share.hold(0) }
+        self.state.withLock { state in
+            _ = state.own.hold(0)
+            _ = state.all.hold(0)
+        }
+        self.budget.end(self.user)
     }
 }
 

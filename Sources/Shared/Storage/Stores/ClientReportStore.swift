@@ -77,26 +77,34 @@ package struct ClientReportStore: Sendable {
     ///
     /// - Returns: false, without storing it, if the user has reached the limit of the hour.
     package func add(_ report: Report) async throws(PostgresError) -> Bool {
-        let result = try await self.pool.query(
-            """
-            WITH known AS (
-                SELECT at, kind, outcome, provider, reason FROM carillon.delivery_attempts
-                WHERE user_id = $2 AND at > least($1, now()) - interval '1 hour'
-                    AND kind IN ('permission', 'registration')
-                LIMIT $7
-            ), room AS (SELECT count(*) < $7 AS is_left FROM known), added AS (
-                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
-                SELECT least($1, now()), $2, $3, $4, 0, $5, $6 FROM room WHERE is_left AND NOT EXISTS (
-                    SELECT FROM known k WHERE k.at > least($1, now()) - interval '1 minute' AND k.kind = $4
-                        AND k.outcome = $5 AND k.provider = $3 AND k.reason IS NOT DISTINCT FROM $6)
-            )
-            SELECT is_left FROM room
-            """,
-            .timestamp(report.at), .text(report.user), .text(report.provider.rawValue),
-            .text(report.kind.rawValue), .text(report.outcome.rawValue),
-            .text(report.reason), .int8(Int64(Self.mostPerHour))
-        )
-        return try result.first?.bool(0) ?? false
+        let results = try await self.pool.run([
+            // Serialises a user's reports, so that the count holds.
+            PostgresStatement(
+                "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))",
+                [.text("carillon.client_reports " + report.user)]),
+            PostgresStatement(
+                """
+                WITH known AS (
+                    SELECT at, kind, outcome, provider, reason FROM carillon.delivery_attempts
+                    WHERE user_id = $2 AND at > least($1, now()) - interval '1 hour'
+                        AND kind IN ('permission', 'registration')
+                    LIMIT $7
+                ), room AS (SELECT count(*) < $7 AS is_left FROM known), added AS (
+                    INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
+                    SELECT least($1, now()), $2, $3, $4, 0, $5, $6 FROM room WHERE is_left AND NOT EXISTS (
+                        SELECT FROM known k WHERE k.at > least($1, now()) - interval '1 minute' AND k.kind = $4
+                            AND k.outcome = $5 AND k.provider = $3 AND k.reason IS NOT DISTINCT FROM $6)
+                )
+                SELECT is_left FROM room
+                """,
+                [
+                    .timestamp(report.at), .text(report.user), .text(report.provider.rawValue),
+                    .text(report.kind.rawValue), .text(report.outcome.rawValue), .text(report.reason),
+                    .int8(Int64(Self.mostPerHour)),
+                ]
+            ),
+        ])
+        return try results.last?.first?.bool(0) ?? false
     }
 
     /// Counts the reports since a moment and lists failed registrations, newest first.

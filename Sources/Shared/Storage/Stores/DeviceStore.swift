@@ -17,7 +17,7 @@ package struct DeviceStore: Sendable {
     let pool: PostgresPool
     let limits: DeviceLimits
 
-    /// Registers a device, at PostgreSQL's time at the latest.
+    /// Registers devices of one user in order, all or none, at PostgreSQL's time at the latest.
     ///
     /// A device's own token moves to this user and app. FCM topics and the tokens of webhooks are
     /// only names, which several users and apps may have. Another device of the same user, app and
@@ -27,12 +27,40 @@ package struct DeviceStore: Sendable {
     /// those of all apps. The oldest of these are deleted. Of two concurrent registrations of a
     /// device, the later one stays, whichever ends first.
     ///
-    /// - Parameter silenced: whether the user silences the device; nil keeps the previous choice.
-    package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
-        let statements = Self.registration(
-            of: device, limit: self.limits.limit(of: device.app), silenced: silenced)
-        let results = try await self.pool.run([UserStore.lock(user: device.user)] + statements)
-        return try Self.registration(results[...])
+    /// - Parameter silenced: whether the user silences the devices; nil keeps the previous choice.
+    /// - Throws: ``PostgresError``; its state is ``tooManyChanges`` if the user's tokens have
+    ///   changed too often.
+    package func register(
+        _ devices: [Device],
+        silenced: Bool? = nil
+    ) async throws(PostgresError) -> [Registration] {
+        guard let first = devices.first else { return [] }
+        let user = first.user
+        try await self.requireFewChanges(of: user, at: first.registeredAt)
+        var statements = [UserStore.lock(user: user)]
+        if devices.count > 1 { statements.append(Self.lock(tokensOf: devices)) }
+        // The statements of each registration end before `end`.
+        var ends: [Int] = []
+        for device in devices {
+            statements.append(Self.changes("1 / (count(*) < $3)::int4", of: user, at: device.registeredAt))
+            statements += Self.registration(of: device, limit: self.limits.limit(of: device.app), silenced: silenced)
+            ends.append(statements.count)
+        }
+        let results = try await self.pool.run(statements)
+        return try ends.map { (end) throws(PostgresError) in try Self.registration(results.prefix(end)) }
+    }
+
+    /// Locks tokens in one order, so that two calls that name them in different orders do not
+    /// deadlock.
+    private static func lock(tokensOf devices: [Device]) -> PostgresStatement {
+        PostgresStatement(
+            """
+            SELECT pg_advisory_xact_lock(key) FROM (
+                SELECT DISTINCT hashtextextended('carillon.devices ' || token, 7) AS key FROM unnest($1) AS token
+                ORDER BY key
+            ) AS keys
+            """,
+            [.texts(devices.map { Device.canonicalToken($0.token, of: $0.provider) })])
     }
 
     /// Reads the results of ``registration(of:limit:silenced:)``, the last of `results`.
@@ -90,17 +118,33 @@ package struct DeviceStore: Sendable {
     /// The changes of tokens that a user may cause in an hour; each is an audit row.
     package static let mostChangesPerHour = 200
 
-    /// Whether the user's tokens have changed too often in the hour before a moment.
-    package func haveChangedTooOften(user: String, at moment: Timestamp) async throws(PostgresError) -> Bool {
-        let result = try await self.pool.query(
+    /// The state of the error for too many changes: a division by zero.
+    package static let tooManyChanges = "22012"
+
+    /// Fails with ``tooManyChanges`` if the user's tokens have changed too often in the hour before
+    /// a moment.
+    ///
+    /// The transaction checks this again while the user is locked, so that simultaneous calls count
+    /// each other's changes. PostgreSQL logs that failure as an error, so most refusals are here.
+    private func requireFewChanges(of user: String, at moment: Timestamp) async throws(PostgresError) {
+        let result = try await self.pool.query(Self.changes("count(*) < $3", of: user, at: moment))
+        guard try result.first?.bool(0) == true else {
+            throw PostgresError(.server, "the user's tokens have changed too often", sqlState: Self.tooManyChanges)
+        }
+    }
+
+    /// Selects an expression over the changes of a user's tokens in the hour before a moment.
+    ///
+    /// $3: the limit.
+    private static func changes(_ expression: String, of user: String, at moment: Timestamp) -> PostgresStatement {
+        PostgresStatement(
             """
-            SELECT count(*) >= $3 FROM (
+            SELECT \(expression) FROM (
                 SELECT FROM carillon.delivery_attempts
                 WHERE user_id = $1 AND at > least($2, now()) - interval '1 hour' AND kind = 'token' LIMIT $3
             ) AS changes
             """,
-            .text(user), .timestamp(moment), .int8(Int64(Self.mostChangesPerHour)))
-        return try result.first?.bool(0) ?? false
+            [.text(user), .timestamp(moment), .int8(Int64(Self.mostChangesPerHour))])
     }
 
     /// Switches off surplus devices, and deletes the oldest inactive ones beyond ``mostDevices``.
@@ -303,6 +347,8 @@ extension DeviceStore {
     /// Other users and apps lose it if it is a device's own.
     ///
     /// - Returns: the device after the change; nil if the user has none with this id.
+    /// - Throws: ``PostgresError``; its state is ``tooManyChanges`` if there is a new token and the
+    ///   user's tokens have changed too often.
     package func touch(
         user: String,
         id: NotificationID,
@@ -311,7 +357,16 @@ extension DeviceStore {
     ) async throws(PostgresError) -> Device? {
         func isGiven(_ text: String??) -> PostgresValue { .bool(text != nil) }
         func value(_ text: String??) -> PostgresValue { .text(text ?? nil) }
-        let results = try await self.pool.run([
+        var checks: [PostgresStatement] = []
+        if change.token != nil {
+            try await self.requireFewChanges(of: user, at: at)
+            checks = [
+                // Unlike a registration, a touch creates no user.
+                PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+                Self.changes("1 / (count(*) < $3)::int4", of: user, at: at),
+            ]
+        }
+        let changes: [PostgresStatement] = [
             PostgresStatement(
                 DeviceAudit.noting(
                     """
@@ -354,7 +409,8 @@ extension DeviceStore {
                     isGiven(change.appVersion), value(change.locale), isGiven(change.locale),
                 ]
             ),
-        ])
+        ]
+        let results = try await self.pool.run(checks + changes)
         guard let row = results.last?.first else { return nil }
         return try DeviceColumns.read(row)
     }

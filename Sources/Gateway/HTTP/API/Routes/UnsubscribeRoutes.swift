@@ -14,6 +14,8 @@ struct UnsubscribeRoutes {
     private static let largestBody = 4_096
 
     let users: UserServices
+    /// The rate limit of users; nil for none.
+    let callRate: UserRate?
 
     func add(to routes: Routes) {
         routes.get("v1/unsubscribe", Self.page, self.page)
@@ -80,10 +82,11 @@ struct UnsubscribeRoutes {
             "scope?": .choice("type", "all"),
         ]),
         bodyTypes: ["application/x-www-form-urlencoded", "multipart/form-data"],
-        answers: [Answer(200, "A confirmation page.", .string, type: "text/html"), 404, 503])
+        answers: [Answer(200, "A confirmation page.", .string, type: "text/html"), 404, 429, 503])
 
     private func unsubscribe(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
+        try self.callRate?.requireRoom(for: target.user)
         let isAll = try await self.isForAll(request)
         let texts = Self.texts(request)
         try await self.users.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)

@@ -79,7 +79,7 @@ struct EdgeTokenRoutes {
 
     private static let upsert = Operation(
         "edgeUpsertTokens",
-        "Edge scheduler: registers or renews devices; each counts as a call of the user.",
+        "Edge scheduler: registers or renews devices, all or none; each counts as a call of the user.",
         query: EdgeQuery.select + [
             "on_conflict?": .string("Ignored: the token identifies a row."),
             "columns?": .string("Ignored."),
@@ -92,18 +92,18 @@ struct EdgeTokenRoutes {
 
     /// Inserts or updates rows: a known token keeps its id and the fields that the row leaves out.
     private func upsert(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
+        let caller = try context.requireCaller()
+        let user = caller.user
         let query = try Self.query(request)
         let preferences = Self.preferences(request)
         let tokens = try EdgeRequests.tokens(try await FieldReader.lenientBody(request), user: user)
         try Self.requireSingle(tokens.count, preferences)
         // Each row is as much work as a call; the middleware has counted the first.
-        if tokens.count > 1, context.caller?.isService == false {
+        if tokens.count > 1, !caller.isService {
             _ = self.services.identity.callRate?.delay(user, count: tokens.count - 1)
         }
         let known = try await self.rows(user)
-        var rows: [EdgeRow] = []
-        for token in tokens {
+        let devices = tokens.map { token in
             let before = known.first { $0.device.isToken(token.token) && $0.device.platform == token.platform }?.device
             let registration = CompatibilityDevices.Registration(
                 platform: token.platform,
@@ -113,8 +113,15 @@ struct EdgeTokenRoutes {
                 appVersion: token.appVersion ?? before?.appVersion,
                 locale: token.locale ?? before?.locale
             )
-            rows.append(EdgeRow(device: try await self.devices.register(registration, user: user)))
+            return self.devices.device(registration, user: user)
         }
+        // An erasure may have begun since the body came; a later write would store the user again.
+        do throws(TokenFault) {
+            try await self.services.identity.credentials.recheck(caller)
+        } catch {
+            throw Problem(error)
+        }
+        let rows = try await self.services.users.register(devices).map { EdgeRow(device: $0) }
         guard preferences.returnsRows else { return Response(status: .created) }
         return Self.answer(rows, query, preferences, status: .created)
     }
@@ -149,7 +156,6 @@ struct EdgeTokenRoutes {
         let matching = query.matching(try await self.rows(user))
         try Self.requireSingle(matching.count, preferences)
         if let token = change.token {
-            try await self.services.users.requireFewChanges(of: user)
             guard matching.count <= 1 else {
                 throw Problem(.conflict, "a token belongs to one row, and the filter names \(matching.count)")
             }
@@ -160,12 +166,7 @@ struct EdgeTokenRoutes {
         }
         var rows: [EdgeRow] = []
         for row in matching {
-            let device = try await self.services.users.devices.touch(
-                user: user,
-                id: row.device.id,
-                change: change,
-                at: self.services.base.now()
-            )
+            let device = try await self.services.users.touch(row.device.id, of: user, change: change)
             if let device { rows.append(EdgeRow(device: device)) }
         }
         guard preferences.returnsRows else { return Response(status: .noContent) }
