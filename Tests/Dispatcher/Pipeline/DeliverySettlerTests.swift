@@ -26,11 +26,12 @@ struct DeliverySettlerTests {
         isRepeat: Bool = false,
         isRetraction: Bool = false,
         callsForAttention: Bool = false,
-        unknowns: Int = 0
+        unknowns: Int = 0,
+        since: Timestamp? = nil
     ) -> DeliveryOutcome {
         let work = DeliveryWork(
             notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat,
-            callsForAttention: callsForAttention, unknowns: unknowns, isRetraction: isRetraction)
+            callsForAttention: callsForAttention, unknowns: unknowns, isRetraction: isRetraction, since: since)
         return DeliveryOutcome(
             entry: StreamEntry(
                 id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, work.bytes[...])]),
@@ -261,12 +262,32 @@ struct DeliverySettlerTests {
             let facts = try await Self.facts(dispatcher, expiresAt: TestDispatcher.now + .seconds(86_400))
             let result = DeliveryOutcome.Result.unanswered(reason: "timeout", mayHaveBeenSent: true)
             try await Self.settler(dispatcher).settle([
-                Self.outcome(result, attempt: attempt, dispatcher, lane: lane, facts: facts, unknowns: unknowns)
+                Self.outcome(
+                    result, attempt: attempt, dispatcher, lane: lane, facts: facts, unknowns: unknowns,
+                    since: TestDispatcher.now)
             ])
             let waiting = try await dispatcher.live.retries.count(provider: .webpush, lane: lane)
             #expect(waiting == (isRepeated ? 1 : 0))
             let letters = try await database.pool.query("SELECT FROM carillon.dead_letters")
             #expect(letters.count == (isRepeated ? 0 : 1))
+        }
+    }
+
+    @Test(
+        "a critical delivery whose provider refuses it for a day ends after its tries, long before it expires",
+        arguments: [(0, true), (1, false)] as [(Int64, Bool)])
+    func refusedForLong(days: Int64, isRetried: Bool) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let facts = try await Self.facts(dispatcher, expiresAt: TestDispatcher.now + .seconds(30 * 86_400))
+            let result = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
+            let since = TestDispatcher.now - .seconds(days * 86_400)
+            try await Self.settler(dispatcher).settle([
+                Self.outcome(result, attempt: 60, dispatcher, lane: .critical, facts: facts, since: since)
+            ])
+            let waiting = try await dispatcher.live.retries.count(provider: .webpush, lane: .critical)
+            #expect(waiting == (isRetried ? 1 : 0))
+            let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+            #expect(try letters.map { try $0.text(0) } == (isRetried ? [] : ["gave up after 61 tries: HTTP_503"]))
         }
     }
 

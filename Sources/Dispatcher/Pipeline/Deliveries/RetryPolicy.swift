@@ -8,13 +8,18 @@ struct RetryPolicy: Sendable, Equatable {
     let backoff: Backoff
     /// The number of tries in all.
     let tries: Int
-    /// Whether tries count only for notifications that never expire.
+    /// Whether tries count only after a day, or for notifications that never expire.
     var endsByExpiry = false
+
+    /// How long the tries of such a policy are not counted.
+    ///
+    /// A time to live of weeks is for devices that are offline, not for a provider that refuses.
+    private static let uncounted: Duration = .seconds(86_400)
 
     static func of(_ lane: Lane, _ provider: Provider) -> RetryPolicy {
         if provider == .email { return self.ofMail(lane) }
         return switch lane {
-        // As long as it matters, however long the provider is down.
+        // As long as it matters, for up to a day, however long the provider is down.
         case .critical:
             RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40, endsByExpiry: true)
         case .normal: RetryPolicy(backoff: Backoff(base: .seconds(15), limit: .seconds(16 * 60)), tries: 8)
@@ -48,15 +53,18 @@ struct RetryPolicy: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - tried: the number of tries, including the failed one.
+    ///   - since: when the delivery was first appended.
     ///   - minimum: the delay that the provider asked for.
     func next(
         tried: Int,
+        since: Timestamp?,
         minimum: Duration?,
         now: Timestamp,
         expiresAt: Timestamp?,
         using generator: inout some RandomNumberGenerator
     ) -> Timestamp? {
-        let isCounted = !self.endsByExpiry || expiresAt == nil
+        let isOld = since.map { now - $0 >= Self.uncounted } ?? false
+        let isCounted = !self.endsByExpiry || expiresAt == nil || isOld
         guard !isCounted || tried < self.tries else { return nil }
         let jittered = self.backoff.delay(attempt: tried - 1, using: &generator)
         // The provider's delay is a floor; jitter above it keeps clients apart.

@@ -30,7 +30,7 @@ package struct DeliveryWork: Sendable, Equatable {
     /// Whether it removes the notification from the device, as it was read elsewhere.
     package let isRetraction: Bool
     /// When it was first appended to a stream; nil until it waits for a retry or is held back.
-    private(set) var since: Timestamp?
+    package private(set) var since: Timestamp?
 
     /// Whether it comes from a retry or held set.
     package var hasWaited: Bool { self.since != nil }
