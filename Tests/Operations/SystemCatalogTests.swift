@@ -84,6 +84,7 @@ struct SystemCatalogTests {
             #expect(type.delivery == delivery)
             #expect(type.isOnByDefault == isOn)
             #expect(type.badge == .absent)
+            #expect(type.timeToLive == .seconds(30 * 86_400))
         }
     }
 
@@ -153,6 +154,10 @@ struct SystemCatalogTests {
         for name in ["task_assigned", "task_due_soon", "task_overdue", "task_completed", "task_digest", "push_test"] {
             #expect(catalog[name]?.delivery == .push)
             #expect(catalog[name]?.badge == .absent)
+        }
+        for name in ["task_assigned", "task_completed"] {
+            let type = try #require(catalog[name])
+            #expect(type.timeToLive == .seconds(30 * 86_400))
         }
         for name in ["task_due_soon", "task_overdue"] {
             #expect(catalog[name]?.digest?.singles == 5)

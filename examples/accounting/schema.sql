@@ -57,3 +57,6 @@ INSERT INTO notifications (id, user_id, type, severity, delivery, title, data, r
      'From before', '{"invoice_id": "i1", "paid_at": null}', NULL),
     ('11111111-0000-4000-8000-0000000000f2', '11111111-0000-4000-8000-00000000000a', 'invoice_created', 'info', 'in_app',
      'Read long ago', NULL, NOW());
+INSERT INTO notifications (id, user_id, type, severity, delivery, title, created_at) VALUES
+    ('11111111-0000-4000-8000-0000000000f3', '11111111-0000-4000-8000-00000000000a', 'invoice_created', 'info', 'in_app',
+     'Unread for long', NOW() - interval '40 days');

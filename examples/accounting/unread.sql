@@ -13,6 +13,6 @@ SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
     ORDER BY n.number)
 FROM (
     SELECT *, row_number() OVER (ORDER BY created_at, id) - 1 AS number FROM notifications
-    WHERE read_at IS NULL AND created_at > now() - interval '30 days') n
+    WHERE read_at IS NULL) n
 GROUP BY n.number / 1000
 ORDER BY n.number / 1000;

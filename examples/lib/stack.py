@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
+START = "CATALOG=examples/catalog.d deploy/up"
 NEEDED = ("GATEWAY_URL", "REDIS_URL", "DATABASE_URL", "SANDBOX_URL", "CARILLON_BIN", "AUTH_JWT_SECRET", "CATALOG")
 
 sys.path.insert(0, str(ROOT / "deploy" / "demo"))
@@ -79,12 +80,18 @@ class Stack:
     def __init__(self):
         self.variables = dict(os.environ)
         file = Path(os.environ.get("CARILLON_DATA", ROOT / ".local")) / "env"
-        if "GATEWAY_URL" not in self.variables:
-            if not file.exists():
-                raise Failure(f"{file} is missing; start the stack first: deploy/up, with CATALOG=examples/catalog.d")
+        # The shell may have loaded an earlier start's file.
+        if file.exists():
             self.variables |= read_environment(file)
+        elif "GATEWAY_URL" not in self.variables:
+            raise Failure(f"{file} is missing; start the stack first: {START}")
         if missing := [name for name in NEEDED if not self.variables.get(name)]:
             raise Failure(f"{', '.join(missing)}: missing in the environment and in {file}")
+        catalog = self.variables["CATALOG"]
+        if not Path(catalog, "reminders.yaml").exists():
+            raise Failure(f"{catalog} is not the examples' catalog; start the stack as {START}")
+        # A proxy of the caller cannot reach this machine's stack.
+        os.environ["no_proxy"] = self.variables.get("no_proxy", "127.0.0.1")
         self.gateway = self.variables["GATEWAY_URL"]
         self.redis_url = self.variables["REDIS_URL"]
         self.database = self.variables["DATABASE_URL"]

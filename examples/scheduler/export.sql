@@ -5,9 +5,10 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Exports the 20 tokens of each user that were seen last, and none older than 90 days. The latest
--- comes last: of two tokens of one device, the import keeps the later. `environment` is that of the
--- APNs tokens: production, or sandbox if that is your APNS_ENVIRONMENT.
+-- Exports the 20 tokens of each user that were seen last, however long ago: clients register only
+-- at sign-in. The latest comes last: of two tokens of one device, the import keeps the later.
+-- `environment` is that of the APNs tokens: production, or sandbox if that is your
+-- APNS_ENVIRONMENT.
 
 SET search_path = example_scheduler, public;
 
@@ -20,8 +21,7 @@ SELECT jsonb_build_object(
             'device_id', nullif(left(t.device_id, 255), ''))
             ORDER BY t.last_seen_at), '[]')
         FROM (
-            SELECT * FROM user_push_tokens
-            WHERE user_id = u.user_id AND last_seen_at > now() - interval '90 days'
+            SELECT * FROM user_push_tokens WHERE user_id = u.user_id
             ORDER BY last_seen_at DESC LIMIT 20) t))
     || CASE WHEN s.user_id IS NULL THEN '{}' ELSE jsonb_build_object(
         'settings', jsonb_build_object('zone', s.timezone, 'quiet_hours', CASE

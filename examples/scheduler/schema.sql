@@ -30,17 +30,16 @@ CREATE TABLE notification_settings (
     quiet_start time,
     quiet_end time,
     title text NOT NULL,
-    last_enqueued_on date,
     PRIMARY KEY (user_id, category)
 );
 
 INSERT INTO user_push_tokens (user_id, platform, token, device_id) VALUES
     ('33333333-0000-4000-8000-00000000000a', 'ios',
      'ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5ada5', 'A-1'),
-    ('33333333-0000-4000-8000-00000000000b', 'android', 'scheduler-phone-of-ben', 'B-1'),
-    ('33333333-0000-4000-8000-00000000000c', 'android', 'scheduler-phone-of-cleo', 'C-1');
+    ('33333333-0000-4000-8000-00000000000b', 'android', 'scheduler-phone-of-ben', 'B-1');
 INSERT INTO user_push_tokens (user_id, platform, token, device_id, last_seen_at) VALUES
-    ('33333333-0000-4000-8000-00000000000b', 'android', 'scheduler-old-token-of-ben', 'B-1', now() - interval '1 day');
+    ('33333333-0000-4000-8000-00000000000b', 'android', 'scheduler-old-token-of-ben', 'B-1', now() - interval '1 day'),
+    ('33333333-0000-4000-8000-00000000000c', 'android', 'scheduler-phone-of-cleo', 'C-1', now() - interval '1 year');
 INSERT INTO notification_settings (user_id, category, enabled, timezone, quiet_start, quiet_end, title) VALUES
     ('33333333-0000-4000-8000-00000000000a', 'log', true, 'Pacific/Auckland', NULL, NULL, 'Log your day'),
     ('33333333-0000-4000-8000-00000000000a', 'water', false, 'Pacific/Auckland', NULL, NULL, 'Drink'),

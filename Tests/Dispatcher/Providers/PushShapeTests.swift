@@ -46,7 +46,7 @@ struct PushShapeTests {
     @Test(
         "each system's clients find their keys as strings",
         arguments: [
-            ("accounting", ["notification_id": id, "type": "greeting", "url": "/notifications/log"]),
+            ("accounting", ["notification_id": id, "type": "greeting"]),
             (
                 "news",
                 ["storyId": "e7", "category": "politics", "notification_id": id, "type": "greeting"]
@@ -70,7 +70,9 @@ struct PushShapeTests {
     )
     func systems(name: String, expected: [String: String]) throws {
         let shape = try Self.shape(name)
-        #expect(try Self.data(shape) == expected.merging(Self.rest) { old, _ in old })
+        // The accounting app's back-end kept the rest from the providers.
+        let rest = name == "accounting" ? [:] : Self.rest
+        #expect(try Self.data(shape) == expected.merging(rest) { old, _ in old })
     }
 
     @Test(
@@ -156,9 +158,10 @@ struct PushShapeTests {
         #expect(payload["b"] == nil && payload["c"] == nil && payload["d"]?.array == [.null])
     }
 
-    @Test("the shape of the accounting example is the standard one")
+    @Test("the standard shape has the notification, its type and URL, and the job's data")
     func standard() throws {
-        #expect(try Self.shape("accounting") == .standard)
+        let own = ["notification_id": Self.id, "type": "greeting", "url": "/notifications/log"]
+        #expect(try Self.data(.standard) == own.merging(Self.rest) { old, _ in old })
     }
 
     @Test("the badge's inbox version is included if the badge is the inbox's count")

@@ -159,6 +159,33 @@ struct QuietHoursTests {
         }
     }
 
+    @Test("pushes one by one to clients of moved systems, which cannot open a summary")
+    func movedClients() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let types = ["payment_received", "task_completed", "scheduled_reminder"]
+            let titles = (1...6).map { "n\($0)" }
+            for type in types {
+                try await gateway.register(user: type, platform: "android", token: type)
+                try await gateway.set(QuietNow.settings, of: type)
+                for title in titles { try await stack.append([("user", type), ("type", type), ("title", title)]) }
+            }
+            for type in types {
+                try await eventually("all wait") {
+                    try await stack.statuses(user: type).values.count { $0 == "deferred" } == 6
+                }
+                try await gateway.set(QuietNow.over, of: type)
+            }
+            for type in types {
+                try await eventually("each is pushed") { stack.pushed()[type]?.sorted() == titles }
+            }
+            for message in stack.sandbox.received() {
+                let shown = try JSONParser.parse(message.payload)["message"]?["android"]?["notification"]
+                #expect(shown?["tag"] != nil && shown?["notification_count"] == nil)
+            }
+        }
+    }
+
     @Test("pushes one by one when the user switches quiet hours off for their type alone")
     func ownHours() async throws {
         try await Self.with { stack, gateway in

@@ -26,7 +26,7 @@ struct PageQuery: Equatable {
         if offset > InboxStore.furthestOffset { fields.fault("offset", Self.tooFar) }
         let unreadOnly = fields.flag("unread_only") ?? false
         try fields.finish()
-        return PageQuery(offset: Int(offset), limit: Int(min(limit, 100)), unreadOnly: unreadOnly)
+        return PageQuery(offset: Int(offset), limit: Int(min(limit, 1_000)), unreadOnly: unreadOnly)
     }
 
     /// Reads `page` (from 1), `pageSize` and `unreadOnly`.

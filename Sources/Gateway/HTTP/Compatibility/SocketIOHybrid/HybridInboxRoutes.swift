@@ -28,33 +28,39 @@ struct HybridInboxRoutes {
 
     private static let list = Operation(
         "accountingListNotifications",
-        "Accounting: lists the inbox, newest first.",
+        "Accounting: lists the inbox, newest first; each 100 notifications count as a call of the user.",
         query: [
             "offset?": .integer(0...10_000, default: 0),
-            "limit?": .integer(from: 1, default: 20)("At most 100."),
+            "limit?": .integer(from: 1, default: 20)("At most 1,000."),
             "unread_only?": .bool(default: false),
         ],
         answers: [
             .ok(
                 "A page.",
                 .object([
-                    "notifications": .list(of: .accountingNotification, max: 100),
+                    "notifications": .list(of: .accountingNotification, max: 1_000),
                     "total": .count("The number of matching notifications."),
                     "unread_count": .count,
                     "offset": .count,
-                    "limit": .integer(1...100),
+                    "limit": .integer(1...1_000),
                     "has_more": .bool,
                 ]))
         ])
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
+        let caller = try context.requireCaller()
+        let user = caller.user
         let query = try PageQuery.byOffset(RequestQuery(of: request))
         let page = try await self.services.inbox.store.page(
             user: user,
             filter: InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly),
             offset: query.offset
         )
+        // The middleware has counted the first 100, the most that other lists have.
+        let furtherCalls = (page.items.count - 1) / 100
+        if furtherCalls > 0, !caller.isService {
+            _ = self.services.identity.callRate?.delay(user, count: furtherCalls)
+        }
         return Response.object { HybridShape.write(page, of: query, to: &$0) }
     }
 
