@@ -156,7 +156,7 @@ struct DeveloperStackTests {
         #expect(text == "standard https://id.example.org/keys\n")
     }
 
-    @Test("the programs of the caller find the mail relay's password file, and reach the stack without a proxy")
+    @Test("the programs of the caller get the settings of the services, and reach the stack without a proxy")
     func callersPrograms() async throws {
         let text = try await Self.run(
             Self.setUp + """
@@ -165,14 +165,38 @@ struct DeveloperStackTests {
                 printf '#!/bin/sh\\necho token\\n' >"$DATA/gateway"
                 chmod +x "$DATA/gateway"
                 write_environment
-                grep -i -e SMTP_PASSWORD_FILE -e no_proxy "$DATA/env"
+                grep -i -e AUTH_USER_CLAIM -e SMTP_PASSWORD_FILE -e no_proxy "$DATA/env"
                 """,
-            environment: ["SMTP_URL": "smtps://me@relay.example.org", "SMTP_PASSWORD_FILE": "/mine/password"])
+            environment: [
+                "AUTH_USER_CLAIM": "uid", "SMTP_URL": "smtps://me@relay.example.org",
+                "SMTP_PASSWORD_FILE": "/mine/password",
+            ])
         #expect(
             text.split(separator: "\n") == [
+                "export AUTH_USER_CLAIM='uid'",
                 "export SMTP_PASSWORD_FILE='/mine/password'", "export no_proxy='127.0.0.1'",
                 "export NO_PROXY='127.0.0.1'",
             ])
+    }
+
+    @Test("a secret of the caller that the stack does not use is reported, and its own is not")
+    func callersSecret() async throws {
+        let text = try await Self.run("load_secrets\nload_secrets", environment: ["AUTH_JWT_SECRET": "mine"])
+        #expect(text.split(separator: "\n").count == 1 && text.contains("AUTH_JWT_SECRET: yours is ignored"), "\(text)")
+        let other = try await Self.run(Self.setUp + "\nforget_defaults\nload_secrets")
+        #expect(other.isEmpty, "the shell has loaded the secret of another stack: \(other)")
+    }
+
+    @Test("a demo that fails prints the error of the program that failed")
+    func failingDemo() async throws {
+        let text = try await Self.run(
+            """
+            printf '#!/bin/sh\\necho "AUTH_ISSUER: faulty" >&2\\nexit 78\\n' >"$DATA/gateway"
+            chmod +x "$DATA/gateway"
+            export CARILLON_BIN=$DATA GATEWAY_URL=unused SANDBOX_URL=unused PYTHONDONTWRITEBYTECODE=1
+            python3 "$ROOT/deploy/demo/demo.py" || echo "status $?"
+            """)
+        #expect(text.hasSuffix("\ndemo: AUTH_ISSUER: faulty\nstatus 1\n"), "\(text)")
     }
 
     @Test("after a start that found its port taken, the first Redis of several gets its own port again")

@@ -130,5 +130,7 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except (OSError, TimeoutError, KeyError, subprocess.CalledProcessError) as error:
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"demo: {error.stderr.strip() or error}")
+    except (OSError, TimeoutError, KeyError) as error:
         sys.exit(f"demo: {error}")

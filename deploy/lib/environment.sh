@@ -7,7 +7,8 @@
 ENVIRONMENT_NAMES='
     CARILLON_DATA CARILLON_BIN
     REDIS_URL DATABASE_URL GATEWAY_URL GATEWAY_URLS METRICS_URL METRICS_URLS SANDBOX_URL
-    AUTH_JWT_SECRET SERVICE_TOKEN CATALOG
+    AUTH_JWT_SECRET AUTH_ISSUER AUTH_AUDIENCE AUTH_USER_CLAIM SERVICE_TOKEN
+    CATALOG APPS WEBPUSH_ORIGINS DEVICES_PER_USER DEFAULT_ZONE
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
     VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
@@ -57,6 +58,7 @@ forget_defaults() {
 
 # load_secrets: sets AUTH_JWT_SECRET and POSTGRES_PASSWORD, generated at the first start.
 load_secrets() {
+    local callers=${AUTH_JWT_SECRET:-}
     if [[ ! -e $DATA/secrets ]]; then
         local jwt password
         jwt=$(openssl rand -hex 32)
@@ -66,6 +68,8 @@ load_secrets() {
     fi
     # shellcheck disable=SC1091
     source "$DATA/secrets"
+    [[ -z $callers || $callers == "$AUTH_JWT_SECRET" ]] ||
+        warn "AUTH_JWT_SECRET: yours is ignored; to use it, write it to $DATA/secrets and start again"
 }
 
 # choose_ports: takes the ports of the last start, or others if they are taken.
@@ -161,7 +165,7 @@ set_environment() {
     export no_proxy NO_PROXY=$no_proxy
 
     CARILLON_DEFAULTS=''
-    for name in $PROVIDER_NAMES; do
+    for name in $PROVIDER_NAMES AUTH_JWT_SECRET; do
         [[ -n ${own[$name]:-} && $name != PROVIDER_CA ]] || ! given "$name" ||
             CARILLON_DEFAULTS+="${CARILLON_DEFAULTS:+ }$name:$(fingerprint "${!name}")"
     done

@@ -33,7 +33,13 @@ struct GatewayCommand: AsyncParsableCommand {
         ]
     )
 
-    static func main() async { await CommandFrame.main(Self.self) }
+    static func main() async {
+        let dispatcher = [
+            "run", "enqueue", "broadcast", "send-test", "schedules", "dead", "job", "trace", "user", "presence",
+            "events", "simulate", "lag", "catalog", "parts", "outbox-sql",
+        ]
+        await CommandFrame.main(Self.self, other: ("dispatcher", dispatcher))
+    }
 
     /// Runs a command's work; turns an early end into a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {

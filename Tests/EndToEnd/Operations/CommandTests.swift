@@ -713,10 +713,12 @@ struct CommandHelpTests {
             let name = usage.split(separator: " ").prefix { $0.first?.isLetter == true }.joined(separator: " ")
             #expect(lines.last?.contains("See '\(name) --help'") == true, "\(text)")
         }
-        for command in try await Self.commands("gateway") where command.path.last != "doctor" {
-            let name = command.path.joined(separator: " ")
-            let text = try await Self.refusal("dispatcher", Array(command.path.dropFirst())).text
-            #expect(text.contains("Did you mean '\(name)'?"), "\(text)")
+        for (program, other) in [("gateway", "dispatcher"), ("dispatcher", "gateway")] {
+            for command in try await Self.commands(program) where command.path.last != "doctor" {
+                let name = command.path.prefix(2).joined(separator: " ")
+                let text = try await Self.refusal(other, Array(command.path.dropFirst())).text
+                #expect(text.contains("Did you mean '\(name)'?"), "\(text)")
+            }
         }
     }
 

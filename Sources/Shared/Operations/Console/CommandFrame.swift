@@ -18,7 +18,7 @@ package enum CommandFrame {
     /// - Parameter other: the other program with its own commands, which may be meant.
     package static func main(
         _ program: (some AsyncParsableCommand).Type,
-        other: (name: String, commands: [String]) = ("", [])
+        other: (name: String, commands: [String])
     ) async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         do {

@@ -14,7 +14,7 @@ from carillon.jobs import Job
 BATCH = 500
 # The limit of `POST /v1/jobs` for a lane. Redis itself refuses only when its memory is full.
 MOST_WAITING = 1_000_000
-_STREAMS = {"critical": "jobs:critical", "normal": "jobs", "bulk": "jobs:bulk"}
+_STREAMS = {"critical": ":jobs:critical", "normal": ":jobs", "bulk": ":jobs:bulk"}
 
 
 class RedisClient(Protocol):
@@ -160,17 +160,16 @@ class AsyncProducer(_RedisProducer):
 
 
 def part_of(user: str, tags: Sequence[str]) -> str:
-    """Returns the start of the names of a user's streams, such as `carillon:{agbr}:`.
+    """Returns the start of the names of a user's streams, such as `carillon:{agbr}`.
 
-    `tags` are the words in the key `carillon:tags`, in their order. Without tags, which is for one
-    Redis, the start is `carillon:`.
+    `tags` are the words in the key `carillon:tags`, in their order; none for one Redis.
     """
     if not tags:
-        return "carillon:"
+        return "carillon"
     value = 2_166_136_261
     for byte in user.encode():
         value = (value ^ byte) * 16_777_619 % 2**32
-    return f"carillon:{{{tags[value % len(tags)]}}}:"
+    return f"carillon:{{{tags[value % len(tags)]}}}"
 
 
 def batches(jobs: Iterable[Job], size: int = BATCH) -> Iterator[list[Job]]:
