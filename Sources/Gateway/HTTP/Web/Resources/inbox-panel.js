@@ -126,9 +126,12 @@ export class Panel {
     ];
   }
 
+  async #loadMenu() {
+    this.#menuScript ??= await loadMenu().catch(() => null);
+  }
+
   /**
-   * Opens a menu at a button. Loads the menus' own file when one is first opened, and again after a
-   * failure.
+   * Opens a menu at a button; loads the menus' own file first if it could not be loaded before.
    *
    * @param entries returns the entries of the menu; gets the module of that file.
    */
@@ -136,7 +139,7 @@ export class Panel {
     const focused = () => button.getRootNode().activeElement;
     const before = focused();
     this.#wanted = entries;
-    this.#menuScript ??= await loadMenu().catch(() => null);
+    if (!this.#menuScript) await this.#loadMenu();
     // The user may have clicked again meanwhile.
     if (this.#wanted !== entries) return;
     if (!this.#menuScript) return this.#context.tell("refused");
@@ -263,6 +266,8 @@ export class Panel {
   #showState(state) {
     this.element.dataset.state = state;
     if (state === "online") {
+      // So that menus also open while the gateway is away.
+      this.#loadMenu();
       clearTimeout(this.#timers.banner);
       this.#timers.banner = null;
       this.#banner.hidden = true;
