@@ -337,6 +337,7 @@ struct RetryPolicyTests {
         var generator = SystemRandomNumberGenerator()
         return self.policy.next(
             tried: tried,
+            since: self.now,
             minimum: minimum,
             now: self.now,
             expiresAt: expiresAt,
@@ -429,14 +430,16 @@ struct RetryPolicyTests {
     }
 
     @Test(
-        "critical deliveries retry until they expire, or by count if they never do",
+        "critical deliveries retry until they expire, or by count if they never do or after a day",
         arguments: [Provider.fcm, .email]
     )
     func critical(provider: Provider) throws {
         let policy = RetryPolicy.of(.critical, provider)
-        func next(tried: Int, expiresAt: Timestamp?) -> Timestamp? {
+        func next(tried: Int, after age: Int64 = 0, expiresAt: Timestamp?) -> Timestamp? {
             var generator = SystemRandomNumberGenerator()
-            return policy.next(tried: tried, minimum: nil, now: Self.now, expiresAt: expiresAt, using: &generator)
+            return policy.next(
+                tried: tried, since: Self.now - .seconds(age), minimum: nil, now: Self.now, expiresAt: expiresAt,
+                using: &generator)
         }
         let tomorrow = Self.now + .seconds(86_400)
         for tried in [39, 40, 41, 5_000] {
@@ -446,6 +449,10 @@ struct RetryPolicyTests {
         #expect(next(tried: 5_000, expiresAt: Self.now) == Self.now)
         #expect(next(tried: 39, expiresAt: nil) != nil)
         #expect(next(tried: 40, expiresAt: nil) == nil)
+        #expect(next(tried: 5_000, after: 86_399, expiresAt: tomorrow) != nil)
+        // A provider that was down for days gets the counted tries.
+        #expect(next(tried: 39, after: 5 * 86_400, expiresAt: tomorrow) != nil)
+        #expect(next(tried: 40, after: 86_400, expiresAt: tomorrow) == nil)
     }
 
     @Test("other lanes end by count before they expire", arguments: [Lane.normal, .bulk], Provider.wellKnown)
@@ -453,8 +460,8 @@ struct RetryPolicyTests {
         var generator = SystemRandomNumberGenerator()
         let policy = RetryPolicy.of(lane, provider)
         let due = policy.next(
-            tried: policy.tries, minimum: nil, now: Self.now, expiresAt: Self.now + .seconds(30 * 86_400),
-            using: &generator)
+            tried: policy.tries, since: Self.now, minimum: nil, now: Self.now,
+            expiresAt: Self.now + .seconds(30 * 86_400), using: &generator)
         #expect(due == nil)
     }
 

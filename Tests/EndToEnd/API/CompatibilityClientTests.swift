@@ -65,6 +65,23 @@ struct HybridClientTests {
         }
     }
 
+    @Test("pages of 200 leave no notification out")
+    func largePages() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let ada = CompatibilityClient(gateway, user: "ada")
+            for number in 0..<250 { try await stack.notify("ada", "n\(number)") }
+            try await ada.waitForCount(250)
+            var ids: Set<String> = []
+            for offset in [0, 200] {
+                let page = try await ada.get("/api/notifications?offset=\(offset)&limit=200").body
+                #expect(page["has_more"]?.bool == (offset == 0))
+                ids.formUnion(page["notifications"]?.texts("id") ?? [])
+            }
+            #expect(ids.count == 250)
+        }
+    }
+
     @Test("a device_id of 255 characters, the most that the app's table takes, is registered as it was imported")
     func longestDeviceID() async throws {
         try await Stack.with { stack in

@@ -123,7 +123,7 @@ struct RecurringScheduleTests {
                 try await stack.query(
                     """
                     UPDATE carillon.follow_ups SET due_at = now()
-                    WHERE NOT held AND due_at < now() + interval '6 minutes'
+                    WHERE was_due_at IS NULL AND due_at < now() + interval '6 minutes'
                     """)
                 return try await stack.query(
                     "SELECT to_char(due_at AT TIME ZONE 'UTC', 'HH24:MI') FROM carillon.follow_ups WHERE user_id = 'bob'"

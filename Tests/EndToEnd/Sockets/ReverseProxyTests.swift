@@ -242,7 +242,7 @@ struct ReverseProxy {
         var cookies: [String] {
             switch self {
             // nginx hashes the cookie.
-            case .nginx: (0..<6).map { "client-\($0)" }
+            case .nginx: (0..<12).map { "client-\($0)" }
             case .haproxy: ["one", "two"]
             // Caddy hashes the address only.
             case .caddy: []

@@ -138,7 +138,7 @@ struct PageQueryTests {
         arguments: [
             ("", PageQuery(offset: 0, limit: 20, unreadOnly: false)),
             ("offset=40&limit=5&unread_only=true", PageQuery(offset: 40, limit: 5, unreadOnly: true)),
-            ("limit=1000&unread_only=0", PageQuery(offset: 0, limit: 100, unreadOnly: false)),
+            ("limit=1001&unread_only=0", PageQuery(offset: 0, limit: 1_000, unreadOnly: false)),
             ("offset=10000", PageQuery(offset: 10_000, limit: 20, unreadOnly: false)),
         ]
     )

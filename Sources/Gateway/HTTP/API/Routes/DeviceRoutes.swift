@@ -35,7 +35,7 @@ struct DeviceRoutes {
         let device = self.users.fields.device(&body, user: user, allowsTopics: context.isService)
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
-        let stored = try await self.users.register(device)
+        let stored = try await self.users.register([device])[0]
         var writer = JSONWriter()
         DeviceShape.write(stored, to: &writer)
         return .json(writer, status: .created)

@@ -28,6 +28,12 @@ struct CompatibilityDevices {
 
     /// Registers a device; it replaces devices with the same name or `deviceID`.
     func register(_ registration: Registration, user: String) async throws -> Device {
+        let device = self.device(registration, user: user)
+        return try await self.services.users.register([device], silenced: registration.isSilenced)[0]
+    }
+
+    /// Returns a device to register.
+    func device(_ registration: Registration, user: String) -> Device {
         var device = Device(
             id: NotificationID.random(),
             user: user,
@@ -42,7 +48,7 @@ struct CompatibilityDevices {
         device.deviceID = registration.deviceID
         device.appVersion = registration.appVersion
         device.locale = registration.locale
-        return try await self.services.users.register(device, silenced: registration.isSilenced)
+        return device
     }
 
     /// Returns the user's active devices, the last used first.
