@@ -232,18 +232,13 @@ struct DigestServiceTests {
         }
     }
 
-    @Test("a window stays due if PostgreSQL does not answer in time")
+    @Test("a window is not put off if PostgreSQL does not answer in time")
     func unanswered() async throws {
         try await TestDispatcher.with { dispatcher, database in
             let item = DigestStore.Item(
                 notification: TestDispatcher.notification(), key: "thread", rule: DigestRule(window: .seconds(60)))
             let moment = TestDispatcher.now + .seconds(-100)
             #expect(try await dispatcher.database.digests.gather([item], now: moment) == [.held])
-            func dueTimes() async throws -> [String] {
-                let rows = try await database.pool.query("SELECT due_at::text FROM carillon.digests")
-                return try rows.map { try $0.text(0) }
-            }
-            let before = try await dueTimes()
             // After closing the window, no statement of the transaction has a limit on the server.
             try await database.pool.withScriptConnection { connection in
                 try connection.execute(
@@ -276,8 +271,10 @@ struct DigestServiceTests {
                     }
                 }
             }
-            let after = try await dueTimes()
-            #expect(after == before)
+            // The server may still take it for 30 s, once the lock is free.
+            let late = try await database.pool.query(
+                "SELECT FROM carillon.digests WHERE due_at > $1", .timestamp(TestDispatcher.now + .seconds(60)))
+            #expect(late.isEmpty)
         }
     }
 }
