@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import NIOCore
 import Protocols
 import Sockets
 import Synchronization

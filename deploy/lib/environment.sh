@@ -17,7 +17,7 @@ ENVIRONMENT_NAMES='
     no_proxy NO_PROXY
     CARILLON_DEFAULTS
 '
-# The variables that the caller may set.
+# The variables of providers; the caller's replace the sandbox's.
 PROVIDER_NAMES='
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
@@ -179,7 +179,7 @@ write_environment() {
     SERVICE_TOKEN=$("$BIN/gateway" token --user upstream --scope service --ttl 30d)
     local name quote="'\\''"
     for name in $ENVIRONMENT_NAMES; do
-        # Unset if the caller brought a provider of their own.
+        # Some are unset, such as those of the sandbox if the caller has a provider of their own.
         [[ -z ${!name+set} ]] || printf "export %s='%s'\n" "$name" "${!name//\'/$quote}"
     done >"$DATA/env.new"
     chmod 600 "$DATA/env.new"

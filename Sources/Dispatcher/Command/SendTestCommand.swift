@@ -104,7 +104,7 @@ struct SendTestCommand: AsyncParsableCommand {
         }
         do {
             let answer = try await Live(redis).testSends.send(members)
-            // It quotes the provider, who may use any number of combining marks.
+            // It quotes the provider, which may use any number of combining marks.
             return try JSONParser.parse(stored: answer)
         } catch let failure as TestSends.Failure {
             throw CommandFailure(ExitStatus.unavailable, failure.rawValue)

@@ -57,7 +57,7 @@ struct LaneBatchTests {
 }
 
 @Suite("Failover of a lane's Redis", .timeLimit(.minutes(10)))
-struct LaneSourceTests {
+struct RedisHistoryTests {
     private static func run(_ id: String?, now: Int64, note: String? = nil) -> RedisRun {
         RedisRun(id: id, now: now, note: note.map { RedisRun.Note($0) })
     }

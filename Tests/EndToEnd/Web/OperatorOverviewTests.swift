@@ -161,6 +161,20 @@ struct OperatorOverviewTests {
         }
     }
 
+    @Test("on a tablet wide tables fit the window")
+    func tablet() async throws {
+        try await Stack.withOperator(startsDispatcher: false, size: (768, 1_024)) { stack, _, page in
+            try await Self.reportDispatchers(stack)
+            try await eventually("the streams are listed") { try await page.rows("Streams").count > 3 }
+            let wide = try await page.browser.run(
+                """
+                return [document.documentElement, ...document.querySelectorAll('.scroller')]
+                  .filter((one) => one.scrollWidth > one.clientWidth).length;
+                """)
+            #expect(wide == .number("0"))
+        }
+    }
+
     @Test("work is late by the rules of the alerts: summed by provider, and not for a few of the bulk lane")
     func late() async throws {
         try await Stack.withOperator(startsDispatcher: false) { stack, _, page in

@@ -1,7 +1,6 @@
 // Carillon · WebInboxConnectionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
 import Support
 import Testing
 

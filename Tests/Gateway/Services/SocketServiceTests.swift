@@ -331,7 +331,7 @@ struct SocketServiceTests {
                     #expect(changes.map { $0?.items.map(\.awaitsProof) } == [[isAwaited]])
                     let opening = SocketOpening(user: user, connection: "c", dialect: dialect, since: nil)
                     let start = try await service.open([opening])
-                    // A SignalR client that starts gets whatever awaits proof.
+                    // A SignalR client that starts gets only pending and unproven ones.
                     let isFirst = isAwaited && (dialect != .signalr || reason == "unproven")
                     #expect(start.map { $0?.items.map(\.awaitsProof) } == [[isFirst]], "\(dialect) \(reason)")
                 }

@@ -263,7 +263,8 @@ final class ProviderHealth: Sendable {
     private var tries: String {
         Lane.allCases.map { lane in
             let policy = RetryPolicy.of(lane, self.provider)
-            return "\(lane.rawValue) " + (policy.endsByExpiry ? "until it expires, else " : "") + "\(policy.tries)"
+            let uncounted = policy.endsByExpiry ? "until it expires or for a day, else " : ""
+            return "\(lane.rawValue) \(uncounted)\(policy.tries)"
         }.joined(separator: ", ")
     }
 

@@ -15,7 +15,7 @@ import Storage
 package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
-    /// How long a window is put off that outlasts the time limit alone, such as for a lock.
+    /// The delay of a window that alone outlasts the time limit, such as behind a lock.
     private static let setback: Duration = .seconds(600)
     private static let batchSize = 128
     private static let eventsAtOnce = 1_000

@@ -45,13 +45,13 @@ package struct SocketIOStateMachine: Sendable {
     /// The time for all attachments of a packet.
     private static let attachmentTimeout: Milliseconds = 30_000
 
-    let configuration: SocketIOConfiguration
+    private let configuration: SocketIOConfiguration
     private var decoder: SocketIODecoder
-    var memberships = SocketIOMemberships()
+    private var memberships = SocketIOMemberships()
     private var lastTicket: UInt32 = 0
     private var isClosed = false
     /// The deadline for joining a namespace; `max` while one is joined.
-    var deadline: Milliseconds
+    private var deadline: Milliseconds
     /// The deadline for the attachments of a packet; `max` while none is missing.
     private var attachmentDeadline: Milliseconds = .max
 
@@ -189,7 +189,7 @@ package struct SocketIOStateMachine: Sendable {
         self.decoder = SocketIODecoder(configuration: self.configuration)
     }
 
-    static func send(
+    private static func send(
         _ content: SocketIOPacket.Content,
         _ namespace: String,
         into actions: inout [SocketIOAction]
@@ -284,7 +284,7 @@ extension SocketIOStateMachine {
         return true
     }
 
-    static func refusal(_ message: String, _ data: JSONValue?) -> JSONValue {
+    private static func refusal(_ message: String, _ data: JSONValue?) -> JSONValue {
         let members = [JSONMember("message", .string(message))]
         return .object(members + (data.map { [JSONMember("data", $0)] } ?? []))
     }

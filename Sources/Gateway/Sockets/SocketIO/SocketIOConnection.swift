@@ -58,9 +58,7 @@ package final class SocketIOConnection: EngineIOApplication {
 
     /// Disconnects the client from the default namespace; it does not reconnect automatically.
     func disconnect() {
-        self.run { state, actions in
-            state.disconnect(SocketIOPacket.defaultNamespace, now: EngineIORegistry.now(), into: &actions)
-        }
+        self.run { state, actions in state.disconnect(now: EngineIORegistry.now(), into: &actions) }
     }
 
     /// Closes the whole connection.

@@ -144,8 +144,8 @@ extension JSONValue {
 /// Text that equals only the same code points.
 ///
 /// `String` compares canonically, so "é" in one scalar equals "é" in two. JSON names (RFC 8259
-/// section 8.3) and opaque identifiers must not. It also takes quadratic time for long runs of
-/// combining marks, so a field's name from outside is compared like this.
+/// section 8.3) and opaque identifiers must not. For long runs of combining marks, `String` also
+/// takes quadratic time, so compare names of fields from outside like this.
 package struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
     package let text: String
 
