@@ -229,7 +229,7 @@ struct ProviderRoutes {
     private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
         do {
             let answer = try await self.base.live.testSends.send(content)
-            // It quotes the provider, who may use any number of combining marks.
+            // It quotes the provider, which may use any number of combining marks.
             return (try? JSONParser.parse(stored: answer))?.object ?? []
         } catch let failure as TestSends.Failure {
             guard failure == .tooMany else { throw Problem(.gatewayTimeout, failure.rawValue) }
