@@ -750,7 +750,7 @@ struct LocalBroadcastTests {
             _ = try await dispatcher.database.schedules.add([schedule])
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
             #expect(
-                lines.all == ["\(schedule.id): schedule missed its time by over an hour and goes on with its next"])
+                lines.all == ["\(schedule.id): schedule is over an hour late; skipped to its next occurrence"])
             #expect(try await database.pool.query("SELECT FROM carillon.notifications").isEmpty)
         }
     }

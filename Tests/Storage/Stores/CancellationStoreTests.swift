@@ -20,7 +20,7 @@ struct CancellationStoreTests {
             _ = try await database.notifications.store([notification], areRepeats: false)
             let name = CancellationStore.Name(
                 org: "", id: "1795000000000-0", entries: [notification.jobEntry],
-                addedAt: try await database.notifications.clock())
+                addedAt: try await database.clock())
             var configuration = test.configuration()
             configuration.timeout = .seconds(1)
             let hurried = try PostgresPool(configuration, logger: TestLog.logger)
@@ -47,7 +47,7 @@ struct CancellationStoreTests {
             _ = try await database.notifications.store([stored], areRepeats: false)
             let name = CancellationStore.Name(
                 org: "", id: entry, entries: ["jobs/\(entry)", "other/\(entry)"],
-                addedAt: try await database.notifications.clock())
+                addedAt: try await database.clock())
             #expect(try await database.cancellations.known(name) == ["jobs/\(entry)"])
             let named = ["ada", "bob"].enumerated().map { Samples.notification($0 + 2, user: $1, job: entry) }
             _ = try await database.notifications.store(named, areRepeats: false)
@@ -65,7 +65,7 @@ struct CancellationStoreTests {
             _ = try await database.notifications.store(stored, areRepeats: false)
             let name = CancellationStore.Name(
                 org: "", id: entry, entries: ["other/\(entry)", "none/\(entry)", "jobs/\(entry)"],
-                addedAt: try await database.notifications.clock())
+                addedAt: try await database.clock())
             let found = try await database.cancellations.ofEntries(name)
             #expect(found.map { $0.map(\.id) } == [[stored[1].id], [stored[0].id]])
         }
@@ -125,7 +125,7 @@ struct CancellationStoreTests {
                 )
             }
             // `bounced` had its mail rejected and `written` got it; `mailed` may still get it.
-            let now = try await store.clock()
+            let now = try await database.clock()
             for (user, outcome) in [("bounced", DeliveryStore.Outcome.failed), ("written", .accepted)] {
                 settlement.attempts.append(
                     DeliveryStore.Attempt(
@@ -211,7 +211,7 @@ struct CancellationStoreTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: try await database.notifications.clock(), user: "a", notification: notification.id,
+                    at: try await database.clock(), user: "a", notification: notification.id,
                     device: Device.emailAddress, provider: .email, kind: "email", attempt: 1, outcome: .accepted)
             ]
             try await database.deliveries.settle(settlement)
@@ -264,7 +264,7 @@ struct CancellationStoreTests {
                 .id(batch[0].id), .id(Device.emailAddress))
             // As by a clock that was wrong.
             try await database.pool.query("UPDATE carillon.sweep SET audited_from = now() + interval '1 year'")
-            let firstKept = try await database.notifications.clock() - .seconds(90 * 86_400)
+            let firstKept = try await database.clock() - .seconds(90 * 86_400)
             let dropped = try await database.retention.dropAttemptPart(firstKept: firstKept)
             #expect(dropped == "delivery_attempts_20200101")
             let keys = batch.map { (user: $0.user, id: $0.id) }
@@ -344,7 +344,7 @@ struct CancellationStoreTests {
             let phone = try await devices.register(Samples.device(user: "u", token: "phone", name: "phone")).device
             let tablet = try await devices.register(Samples.device(user: "u", token: "tablet", name: "tablet")).device
             let notification = try await Self.queued(database)
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             for device in [phone, tablet] {
                 try await Self.refuse(notification, on: device, as: reason, at: now + .seconds(-3_600), database)
             }

@@ -661,7 +661,7 @@ struct ScheduleStoreTests {
     @Test("removes a cancelled job's snoozes, once or again, although retention has removed its notification")
     func snoozedLongAgo() async throws {
         try await Samples.withStores { database in
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             let first = Samples.notification(1, user: "ada", job: "j") { $0.org = "org" }
             _ = try await database.notifications.store([first], areRepeats: false)
             let again = Samples.notification(2, user: "ada", job: "\(ScheduleStore.snoozePrefix(of: first.id))1") {
@@ -729,66 +729,6 @@ struct ScheduleStoreTests {
                 "EXPLAIN " + ScheduleSQL.naming, .text("ada"), .id(NotificationID(high: 0, low: 0))
             ).map { try $0.text(0) }
             #expect(plan.contains { $0.contains("schedules_shared") }, "\(plan.joined(separator: "\n"))")
-        }
-    }
-
-    @Test("looks for the cancellation of each page that waits for room only if anything is cancelled")
-    func uncancelled() async throws {
-        try await Samples.withStores { database in
-            let pages = (1...20).map { number in Self.schedule(number, job: "b") { $0.part = "UTC 0/\(number) hash" } }
-            _ = try await database.schedules.add(pages)
-            let claim = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) " + ScheduleSQL.claim
-            func lookups() async throws -> [String] {
-                let plan = try await database.pool.query(
-                    claim, .int4(clamping: Lane.normal.rank), .timestamp(Self.now), .timestamp(Self.now + Self.hold),
-                    .bool(false))
-                return try plan.map { try $0.text(0) }.filter { $0.contains("on cancellations c ") }
-            }
-            let none = try await lookups()
-            #expect(none.count { $0.contains("never executed") } == 1, "\(none)")
-            try await database.cancellations.record(.init(org: "org", id: "other"), at: Self.now)
-            let some = try await lookups()
-            #expect(some.count { $0.contains("loops=20") } == 1, "\(some)")
-        }
-    }
-
-    @Test("finds due schedules and pages of broadcasts among 20,000 by index")
-    func plan() async throws {
-        try await Samples.withStores { database in
-            try await database.pool.query(
-                """
-                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at,
-                    created_at)
-                SELECT gen_random_uuid(), '', CASE WHEN n % 10 = 0 THEN 'UTC 0/0 hash' ELSE '' END, 'x', n % 3, '[]', n,
-                    now() + n * interval '1 second', now() + n * interval '1 second', now()
-                FROM generate_series(1, 20000) n
-                """
-            )
-            try await database.pool.query("ANALYZE carillon.schedules")
-            let now = PostgresValue.timestamp(Self.now)
-            for mode in ["force_generic_plan", "force_custom_plan"] {
-                func plan(_ sql: String, _ parameters: PostgresValue...) async throws -> String {
-                    let results = try await database.pool.run(
-                        [
-                            PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
-                            PostgresStatement("EXPLAIN " + sql, [.int4(1), now] + parameters),
-                        ], timeout: .seconds(60))
-                    return try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
-                }
-                for hasRoom in [true, false] {
-                    let claim = try await plan(ScheduleSQL.claim, now, .bool(hasRoom))
-                    // `schedules_due` has no pages, so jobs do not wait behind those that are held.
-                    for index in ["schedules_due", "schedules_pages", "schedules_pkey"] {
-                        #expect(claim.contains(index), "\(claim)")
-                    }
-                    #expect(!claim.contains("Seq Scan on schedules") && !claim.contains("Sort"), "\(claim)")
-                }
-                let due = try await plan(ScheduleSQL.duePage)
-                let held = try await plan(ScheduleSQL.holdPages, .timestamp(Self.now - .seconds(3_600)), .int4(9))
-                for pages in [due, held] {
-                    #expect(pages.contains("schedules_pages") && !pages.contains("schedules_due"), "\(pages)")
-                }
-            }
         }
     }
 }

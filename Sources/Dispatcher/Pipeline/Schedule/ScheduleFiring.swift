@@ -59,12 +59,12 @@ struct ScheduleFiring: Sendable {
         let firings = try await self.firings(claimed)
         var open = firings.map { firing in
             var schedule = firing.schedule
-            // One that skipped occurrences has moved on since it was claimed.
+            // A schedule that skipped occurrences has moved on since it was claimed.
             schedule.dueAt = firing.occurrence.at
             return schedule
         }
-        // One that was claimed before goes alone, so that one that kills its dispatcher takes no
-        // other with it.
+        // A schedule that was claimed before fires alone, so that one that kills its dispatcher
+        // takes no other with it.
         let fresh = firings.filter { $0.schedule.attempts <= 1 }
         let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
         for batch in batches {
@@ -94,14 +94,14 @@ struct ScheduleFiring: Sendable {
         }
     }
 
-    /// Takes in the jobs and routes them; at a shutdown the rest is due again.
+    /// Stores and routes the jobs; at a shutdown the rest is due again.
     ///
     /// - Returns: those that fired, and the counts of ``StoredBatch/pageOutcomes``.
     private func handOn(
         _ firings: [Firing],
         _ lane: Lane,
         in term: LeaseClock.Term
-    ) async throws -> (fired: [Firing], outcomes: [String: [String: Int]]) {
+    ) async throws -> (fired: [Firing], outcomes: [String: PageCounts]) {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
         var batch = LaneBatch(
@@ -110,7 +110,7 @@ struct ScheduleFiring: Sendable {
             batch.firstEntries[entry.id] = firing.schedule.source
             batch.pages[entry.id] = firing.schedule.page
         }
-        var outcomes: [String: [String: Int]] = [:]
+        var outcomes: [String: PageCounts] = [:]
         var count = 0
         for slice in batch.slices() where isRunning {
             var stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
@@ -128,7 +128,7 @@ struct ScheduleFiring: Sendable {
     /// Moves schedules to their next occurrence, or removes them.
     ///
     /// - Parameter outcomes: the counts of ``StoredBatch/pageOutcomes``.
-    private func settle(_ firings: [Firing], outcomes: [String: [String: Int]] = [:]) async throws {
+    private func settle(_ firings: [Firing], outcomes: [String: PageCounts] = [:]) async throws {
         let done = firings.filter { $0.next == nil }.map(\.schedule)
         let counts = firings.flatMap { firing in
             (outcomes[firing.entryID] ?? [:]).map {
@@ -169,7 +169,7 @@ struct ScheduleFiring: Sendable {
 
     // MARK: Which occurrence fires
 
-    /// Returns the occurrences that fire; moves on those that do not.
+    /// Returns the occurrences that fire; moves the other schedules on.
     private func firings(_ claimed: [Schedule]) async throws -> [Firing] {
         let now = self.dispatcher.now()
         var firings: [Firing] = []
@@ -184,7 +184,8 @@ struct ScheduleFiring: Sendable {
                     ended.append(schedule)
                     let users = Self.userCount(schedule)
                     missed[schedule.jobID ?? schedule.source, default: 0] += users
-                    late.append(ScheduleStore.PageOutcome(schedule, reason: "missed", users: users))
+                    late.append(
+                        ScheduleStore.PageOutcome(schedule, reason: PageOutcomeReason.missed.rawValue, users: users))
                 } else {
                     firings.append(
                         Firing(schedule: schedule, occurrence: .init(at: schedule.dueAt, wall: nil), next: nil))
@@ -207,7 +208,7 @@ struct ScheduleFiring: Sendable {
                 )
                 continue
             }
-            // One that was woken early has missed nothing.
+            // A schedule that was woken early has missed nothing.
             if schedule.dueAt <= now { self.noteMissed(schedule, next: next) }
             if let next {
                 steps.append(
@@ -224,7 +225,7 @@ struct ScheduleFiring: Sendable {
         }
         for (job, count) in missed {
             self.dispatcher.logger.notice(
-                "occurrence missed by over an hour; these users get nothing",
+                "occurrence is over an hour late; skipped for these users",
                 metadata: ["job.id": "\(job)", "users.count": "\(count)"])
         }
         return firings.filter { !moving.contains($0.schedule.id) || moved.contains($0.schedule.id) }
@@ -233,7 +234,7 @@ struct ScheduleFiring: Sendable {
     /// Whether the part of an occurrence for one of the recipients' zones comes too late.
     ///
     /// One that was stored after its time is not missed: an operator has replayed its job, or its
-    /// page was stored late. Held pages count as such, see
+    /// page was stored late. Held pages count as stored late, see
     /// ``ScheduleStore/holdPages(of:now:missedAfter:)``.
     private static func isMissed(_ schedule: Schedule, now: Timestamp) -> Bool {
         let isLate = now > schedule.dueAt + Recurrence.missedLimit
@@ -242,7 +243,7 @@ struct ScheduleFiring: Sendable {
 
     private func noteMissed(_ schedule: Schedule, next: Recurrence.Occurrence?) {
         self.dispatcher.logger.notice(
-            "schedule missed its time by over an hour and goes on with its next",
+            "schedule is over an hour late; skipped to its next occurrence",
             metadata: [
                 "schedule.id": "\(schedule.id)", "due": "\(schedule.dueAt.rfc3339)",
                 "next": "\(next?.at.rfc3339 ?? "none")",

@@ -20,7 +20,7 @@ struct ScheduleIntake: Sendable {
         var chain: Broadcast.Chain?
     }
 
-    /// The fields with the due time, which a stored part replaces.
+    /// The fields that name the due time; stored schedules leave them out.
     private static let times: Set<String> = ["deliver_at", "deliver_local"]
     /// Names the command, because a cancelled job's id stays cancelled for days.
     private static let conflictReason =
@@ -36,11 +36,13 @@ struct ScheduleIntake: Sendable {
         return content.deliverAt.map { $0 > now + JobContent.scheduleTolerance } ?? false
     }
 
-    /// Stores jobs; storing the same entry or job again changes nothing.
+    /// Stores jobs; storing the same entry or job again changes nothing while it waits.
     ///
-    /// - Parameter page: returns the statements that store the page of a broadcast in the same
-    ///   transaction, from the number of its users who get nothing because their moment passed too
-    ///   long ago.
+    /// A job that has fired fires again, and its users get nothing new.
+    ///
+    /// - Parameter page: returns the statements that store a broadcast's page in the same
+    ///   transaction. Its argument is the number of the page's users who get nothing, because their
+    ///   moment passed too long ago.
     /// - Returns: dead letters of jobs whose id another job has.
     func store(
         _ waiting: [Waiting],
@@ -56,7 +58,7 @@ struct ScheduleIntake: Sendable {
             late += parts.late
             if parts.late > 0, item.chain == nil {
                 self.dispatcher.logger.notice(
-                    "occurrence missed by over an hour; these users get nothing",
+                    "occurrence is over an hour late; skipped for these users",
                     metadata: ["job.id": "\(item.job.id ?? item.origin.text)", "users.count": "\(parts.late)"])
             }
             for schedule in parts.schedules { schedules.append((schedule, index)) }
@@ -129,7 +131,7 @@ struct ScheduleIntake: Sendable {
             schedule.org = item.job.org
             schedule.jobID = job
             schedule.part = part
-            // An erasure counts the users of pages, which it finds by their fields.
+            // Nil for pages: an erasure finds their users by the fields, and counts them.
             schedule.user = item.chain == nil && users?.count == 1 ? users?.first : nil
             schedule.source = item.origin.text
             schedule.lane = item.lane
@@ -145,7 +147,7 @@ struct ScheduleIntake: Sendable {
         // mean the same day.
         let createdAt = item.chain?.broadcast.createdAt ?? item.origin.enqueuedAt(now: now)
         let start = wall.day == nil ? createdAt : now
-        // An occurrence that was missed by hours is dropped, unless an operator replays it.
+        // An occurrence that is over an hour late is dropped, unless an operator replays it.
         let delivery = LocalDelivery(
             JobIntake.users(item.job).map { ($0, zones[ExactText($0)]) },
             at: wall,

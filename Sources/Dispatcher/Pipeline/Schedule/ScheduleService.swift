@@ -63,11 +63,12 @@ package struct ScheduleService: Service {
                     }
                     guard let count = try await group.next() else { return hasRoom }
                     underWay -= 1
-                    // Fewer were all that was due.
+                    // A smaller batch was all that was due.
                     atOnce = count >= ScheduleStore.pageClaimSize ? 2 : 0
                 }
             } catch {
-                // An error that leaves the group cancels the other batch in the middle of its work.
+                // An error that leaves the group would cancel the other batch in the middle of its
+                // work.
                 try? await group.waitForAll()
                 throw error
             }
@@ -75,7 +76,7 @@ package struct ScheduleService: Service {
     }
 
     private func hasRoom(in lane: Lane) async throws -> Bool {
-        // Redis is not asked for jobs alone, which need no room.
+        // Jobs need no room, so ask Redis only if a page is due.
         guard try await self.dispatcher.database.schedules.isPageDue(in: lane, now: self.dispatcher.now()) else {
             return true
         }
@@ -83,9 +84,9 @@ package struct ScheduleService: Service {
             let isFull = try await self.dispatcher.isFull(lane, above: self.highWaterMark, isPatient: false)
             return !isFull
         } catch {
-            // Jobs do not wait for the answer.
+            // Pages wait for the answer; jobs must not.
             self.dispatcher.logger.warning(
-                "cannot count waiting deliveries; pages of broadcasts wait",
+                "cannot read the delivery backlog; scheduled broadcast pages wait",
                 metadata: ["job.lane": "\(lane.rawValue)", "error": "\(error)"])
             return false
         }

@@ -11,7 +11,8 @@ package struct JobControl: Sendable {
     /// The state of a job.
     package struct Report: Sendable {
         package let name: CancellationStore.Name
-        /// Nil if the notifications were not counted.
+        /// Nil if the notifications were not counted, or if the job was a scheduled event that was
+        /// cancelled.
         package let tally: CancellationStore.Tally?
         package let cancelledAt: Timestamp?
         /// The progress of a broadcast.
@@ -47,7 +48,7 @@ package struct JobControl: Sendable {
         }
     }
 
-    /// An entry's id that several lanes have, so that it names several jobs.
+    /// An entry id that several lanes have, so that it names several jobs.
     package struct AmbiguousEntry: Error, CustomStringConvertible {
         let entries: [String]
 
@@ -89,15 +90,16 @@ package struct JobControl: Sendable {
         self.logger = logger
     }
 
-    /// Returns the name of a job from its own id or its entry's id (`1700000000000-0`), the latter
-    /// with or without the stream (`stream/entry`).
+    /// Returns the name of a job from its own id, or from its entry: `1700000000000-0` or
+    /// `stream/entry`.
     ///
-    /// Parts may have the same entry id, so without the stream it is an entry of a plain name: that
-    /// of the lane in which it is known, or any if it is not known yet. The entry of a broadcast or
-    /// of a job that waits for its moment means the job's own id; a broadcast always has one.
+    /// Parts may have the same entry id, so an entry without its stream belongs to a stream without
+    /// a part: that of the lane in which it is known, or of any lane while it is unknown. The entry
+    /// of a broadcast or of a scheduled job stands for the job's own id; a broadcast always has
+    /// one.
     ///
-    /// - Parameter isForCancelling: whether the name means all lanes if the search exceeds its time
-    ///   limit, so that the cancellation is recorded; otherwise the timeout is thrown.
+    /// - Parameter isForCancelling: if the search times out, true returns the name for all lanes,
+    ///   so that the cancellation is recorded; false throws the timeout.
     /// - Throws: ``AmbiguousEntry`` if it is known in several lanes.
     package func name(
         org: String,
@@ -117,7 +119,7 @@ package struct JobControl: Sendable {
         return Self.ownName(of: found.broadcast)
     }
 
-    /// Returns what is known of a name; nil if the search takes too long.
+    /// Returns the known ids and entries of a name; nil if the search times out and may do so.
     private func known(
         _ name: CancellationStore.Name,
         mayTimeOut: Bool
@@ -150,8 +152,8 @@ package struct JobControl: Sendable {
     ///
     /// - Parameters:
     ///   - isCounted: whether to count its notifications, which is slow for a million of them.
-    ///   - timeout: how long to count those of a broadcast, which is then reported without counts;
-    ///     nil throws after a minute.
+    ///   - timeout: how long to count a broadcast's notifications before it is reported without
+    ///     counts; nil throws after a minute.
     package func find(
         _ name: CancellationStore.Name,
         isCounted: Bool = true,
@@ -184,7 +186,7 @@ package struct JobControl: Sendable {
         let broadcast = progress.broadcast
         let own = Self.ownName(of: broadcast)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
-        // Tells notifications that are still being withdrawn from those that are too late.
+        // While cancelling, open notifications are still being withdrawn, not too late.
         let isCancelling = broadcast.state == .cancelling
         let tally =
             isCounted
@@ -229,8 +231,8 @@ package struct JobControl: Sendable {
         return (report, isChanged || order.targetStates.contains(progress.broadcast.state))
     }
 
-    /// Cancels a job: later parts are stored as cancelled, and undelivered ones are cancelled and
-    /// leave the inboxes.
+    /// Cancels a job: notifications not stored yet are stored as cancelled, and undelivered ones
+    /// are cancelled and leave the inboxes.
     ///
     /// It is idempotent and continues after an interruption. A broadcast has stopped expanding when
     /// this returns; the dispatchers withdraw its stored notifications, which are not counted here.
@@ -252,10 +254,10 @@ package struct JobControl: Sendable {
             return try await self.find(name, isCounted: false)
         }
         var own: Report?
-        // Dispatchers may have stored such schedules since the name was looked up.
+        // Dispatchers may have stored schedules from this entry since the name was looked up.
         for owner in try await self.schedules.owners(of: name) { own = try await self.cancel(owner) }
-        // Scheduled rows may outlive the record of the cancellation.
-        try await self.schedules.cancelJob(name, at: at)
+        // Cancel scheduled rows themselves: they may outlive the record of the cancellation.
+        let events = try await self.schedules.cancelJob(name, at: at)
         for id in name.ids {
             var last = ""
             while true {
@@ -265,11 +267,14 @@ package struct JobControl: Sendable {
                 try await self.withdraw(page, at: at)
             }
         }
-        // Lanes may have stored the same entry meanwhile, for the same users; a withdrawal must not
-        // name a user twice.
+        // Several lanes may have stored this entry for the same users meanwhile. Withdraw one entry
+        // at a time, because a withdrawal must not name a user twice.
         for keys in try await self.cancellations.ofEntries(name) { try await self.withdraw(keys, at: at) }
         if let own { return own }
-        return try await self.find(name)
+        let report = try await self.find(name)
+        guard events > 0, let report, report.scheduled == 0, report.tally?.total == 0 else { return report }
+        return Report(
+            name: name, tally: nil, cancelledAt: report.cancelledAt, progress: nil, scheduled: 0, isFinal: true)
     }
 
     private func withdraw(_ keys: [(user: String, id: NotificationID)], at: Timestamp) async throws {

@@ -40,7 +40,7 @@ package struct CancellationStore: Sendable {
             return (NotificationID(high: high, low: .min), NotificationID(high: high, low: .max))
         }
 
-        /// When the notifications of its entries were stored.
+        /// The span in which the notifications of its entries were stored.
         var span: (from: Timestamp, until: Timestamp) {
             (self.addedAt - CancellationStore.skew, self.addedAt + CancellationStore.longestWait)
         }
@@ -73,13 +73,15 @@ package struct CancellationStore: Sendable {
     /// The number of a job's notifications by status.
     package struct Tally: Sendable, Equatable {
         package var counts: [NotificationStatus: Int64] = [:]
-        /// The number of cancelled ones that a provider may have.
+        /// The number of cancelled notifications that a provider may have received.
         package var inFlight: Int64 = 0
-        /// The number by status that can still be withdrawn; empty unless requested.
+        /// The number of notifications that can still be withdrawn, by status; empty unless
+        /// requested.
         package var open: [NotificationStatus: Int64] = [:]
-        /// The number of failed and expired ones that their users have all the same.
+        /// The number of failed or expired notifications that their users have read, opened or got
+        /// by mail.
         package var reached: Int64 = 0
-        /// The progress of the notifications, without those that digests hold.
+        /// The progress of the notifications; items that digests hold do not count.
         package var reach = Reach()
 
         package var total: Int64 { self.counts.values.reduce(0, +) }
@@ -123,7 +125,7 @@ package struct CancellationStore: Sendable {
 
     /// The transactions that are storing notifications.
     ///
-    /// - Parameter known: those to look for; empty for all.
+    /// - Parameter known: the transactions to look for; empty for all.
     private func storing(among known: [String]) async throws(PostgresError) -> [String] {
         try await self.pool.query(CancellationSQL.storing, .texts(known)).texts()
     }
@@ -135,6 +137,14 @@ package struct CancellationStore: Sendable {
             .texts(name.ids)
         )
         return try result.first?.optionalTimestamp(0)
+    }
+
+    /// Returns the positions of the jobs that were cancelled, by their id or their entry.
+    package func cancelled(_ jobs: [(org: String, job: String?, entry: String)]) async throws(PostgresError) -> [Int] {
+        let result = try await self.pool.query(
+            CancellationSQL.cancelled, .texts(jobs.map(\.org)), .optionalTexts(jobs.map(\.job)),
+            .texts(jobs.map(\.entry)))
+        return try result.map { (row) throws(PostgresError) in Int(try row.int4(0)) }
     }
 
     // MARK: The notifications of a job
@@ -168,8 +178,8 @@ package struct CancellationStore: Sendable {
         return name.entries.compactMap { keys[$0] }
     }
 
-    /// The ids and entries of a name that are known: of job ids, digests, broadcasts and schedules;
-    /// if there are none, the entries that have notifications.
+    /// Returns the ids and entries of a name that exist: as job ids of notifications, or in
+    /// digests, broadcasts or schedules; if there are none, the entries that have notifications.
     ///
     /// The entries of notifications have no index, so they are searched last: while a broadcast
     /// runs, the search may exceed its time limit.
@@ -299,8 +309,8 @@ package struct CancellationStore: Sendable {
 }
 
 extension CancellationStore.Tally {
-    /// - Parameter hasReach: whether the rows contain whether users have it, and the progress; the
-    ///   count is then its first column.
+    /// - Parameter hasReach: whether the rows also have `isReached` and the progress, whose first
+    ///   column is the count.
     fileprivate mutating func add(_ result: PostgresResult, hasReach: Bool) throws(PostgresError) {
         for row in result {
             let count = try row.int8(hasReach ? 4 : 3)
@@ -334,14 +344,14 @@ enum CancellationSQL {
 
     /// The first statement of every transaction that stores notifications.
     ///
-    /// A cancellation is committed first. It then waits until those that had the lock end, because
-    /// they may not see it; so a search after it finds everything.
+    /// A cancellation commits first, then waits for the transactions that already had the lock,
+    /// because they may not see it. A search after that finds everything.
     static let beforeStoring = PostgresStatement("SELECT pg_advisory_xact_lock_shared(\(Self.lock))")
 
     /// The transactions that have the lock.
     ///
-    /// A cancellation polls them rather than take the lock, because all storing would queue behind
-    /// it. $1: those to look for; empty for all.
+    /// A cancellation polls them instead of taking the lock, because all storing would queue behind
+    /// it. $1: transactions to look for; empty for all.
     static let storing = """
         SELECT l.virtualtransaction FROM pg_locks l
         JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
@@ -349,12 +359,20 @@ enum CancellationSQL {
             AND l.objsubid = 1 AND l.granted AND (cardinality($1) = 0 OR l.virtualtransaction = ANY ($1))
         """
 
-    /// Repeating a cancellation restarts its 7 days.
+    /// Records a cancellation; repeating it restarts its 7 days.
     ///
     /// $1: organisation, $2: names, $3: when.
     static let record = """
         INSERT INTO carillon.cancellations (org_id, job_id, at) SELECT $1, n.name, $3 FROM unnest($2) AS n (name)
         ON CONFLICT (org_id, job_id) DO UPDATE SET at = EXCLUDED.at
+        """
+
+    /// The positions of the jobs that were cancelled.
+    ///
+    /// $1 to $3: organisations, job ids or nulls, entries.
+    static let cancelled = """
+        SELECT (i.n - 1)::int4 FROM unnest($1, $2, $3) WITH ORDINALITY AS i (org_id, job_id, job_entry, n)
+        WHERE EXISTS (SELECT FROM carillon.cancellations) AND \(Self.isCancelled("i"))
         """
 
     /// $1: organisation, $2: job id, $3: last user, $4: limit.
@@ -406,8 +424,8 @@ enum CancellationSQL {
     ///
     /// A notification that was read or opened has reached its user, whatever its status. An unread
     /// one in the inbox of an offline user has not, nor has an unconfirmed one, unless its mail was
-    /// sent. A failed or expired one can be withdrawn from the inbox; outside it, a failed one can
-    /// while a device waits for a retry.
+    /// sent. A failed or expired one can be withdrawn from the inbox; outside the inbox, a failed
+    /// one can be withdrawn while a device waits for a retry.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
                 OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
@@ -489,11 +507,11 @@ enum CancellationSQL {
     /// locked.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
-    /// a retry may have arrived; `in_flight` is set until its deliveries settle. One that expired
-    /// before anything was enqueued has none. One that has reached a device loses its waiting mail,
-    /// which may be due when the cancellation is forgotten. No snoozed one comes back, nor one that
-    /// came back and was snoozed again. Rows: the label's columns; for listed ones version and
-    /// unread count.
+    /// a retry may have arrived: it is `in_flight` until its deliveries settle, unless it expired
+    /// before any was enqueued. One that has reached a device loses its waiting mail, which may be
+    /// due after the cancellation is forgotten. Snoozed notifications do not come back, even if
+    /// they came back before and were snoozed again. Rows: the label's columns; for listed ones
+    /// version and unread count.
     static let cancel = Self.cancellation(and: "")
 
     /// The same, and records the progress of a broadcast.
@@ -580,9 +598,9 @@ enum CancellationSQL {
 
     /// Held items by the status that they count as.
     ///
-    /// Taking a window holds the lock that a cancellation waits for: its items drop out of windows
-    /// that are not taken yet, and items of taken windows belong to the summary. A lone item has a
-    /// notification of its own.
+    /// Taking a window holds the lock that a cancellation waits for. So items of a cancelled job
+    /// drop out of windows that are not taken yet, and stay in the summary of taken windows. A lone
+    /// item has its own notification.
     private static func tallyHeld(_ condition: String) -> String {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (

@@ -89,8 +89,8 @@ package struct Schedule: Sendable {
 
         /// Returns the part of the users of a zone in a chain's next page.
         ///
-        /// - Parameter users: a hash of the users, because a repeated page may have others, who
-        ///   need a row of their own.
+        /// - Parameter users: a hash of the users, because a repeated page may have other users,
+        ///   who need a row of their own.
         package static func part(zone: String, chain: Broadcast.Chain, users: NotificationID) -> String {
             let part = "\(zone) \(chain.part)/\(chain.pages) \(users)"
             return chain.broadcast.topic.map { "\(part) \($0)" } ?? part
@@ -174,7 +174,7 @@ enum ScheduleColumns {
         """
 
     static func parameters(_ schedules: [Schedule]) -> [PostgresValue] {
-        // Erasures and exports find by its fields a row that names others, too.
+        // A row that also names others has no user: erasures and exports find it by its fields.
         let users = schedules.map { schedule in
             schedule.fields.contains { $0.name == "except" } ? nil : schedule.user
         }

@@ -77,7 +77,7 @@ package struct ScheduleStore: Sendable {
             ),
             // Cancellations are forgotten before the job may be due: it fires now and is stored as
             // cancelled.
-            PostgresStatement(ScheduleSQL.wakeCancelled, [parameters[0]]),
+            PostgresStatement(ScheduleSQL.endCancelled, [parameters[0]]),
         ]
         let results = Array(try await self.pool.run(page + own).dropFirst(page.count))
         let added = Set(try results[1].ids())
@@ -101,7 +101,7 @@ package struct ScheduleStore: Sendable {
                 ScheduleColumns.parameters([schedule]) + [.text(schedule.org), .int8(Int64(limit))]
             ),
             PostgresStatement(ScheduleSQL.content, [.id(schedule.id)]),
-            PostgresStatement(ScheduleSQL.wakeCancelled, [.ids([schedule.id])]),
+            PostgresStatement(ScheduleSQL.endCancelled, [.ids([schedule.id])]),
         ])
         if results[2].affectedRows == 1 { return .stored }
         if let row = results[3].first { return try row.int8(0) == schedule.content ? .known : .conflict }
@@ -117,8 +117,8 @@ package struct ScheduleStore: Sendable {
 
     /// Claims the due schedules of a lane, earliest first; they are due again after `hold`.
     ///
-    /// - Parameter hasRoom: whether to claim pages of broadcasts too; those of cancelled ones are
-    ///   claimed always, because they make no deliveries.
+    /// - Parameter hasRoom: whether to claim pages of broadcasts too; pages of cancelled broadcasts
+    ///   are always claimed, because they make no deliveries.
     package func claim(
         _ lane: Lane,
         now: Timestamp,
@@ -192,7 +192,7 @@ package struct ScheduleStore: Sendable {
             guard let page = outcome.schedule.page else { continue }
             let fields = outcome.fields.map { String(decoding: $0, as: UTF8.self) }
             counts.append((outcome.schedule, page, outcome.reason, outcome.users, fields))
-            counts.append((outcome.schedule, page, "scheduled", -outcome.users, fields))
+            counts.append((outcome.schedule, page, PageOutcomeReason.scheduled.rawValue, -outcome.users, fields))
         }
         guard !counts.isEmpty else { return [] }
         let (ids, numbers) = Self.keys(counts.map(\.schedule))
@@ -215,7 +215,7 @@ package struct ScheduleStore: Sendable {
     /// A schedule's step to its next occurrence.
     package struct Step: Sendable {
         let id: NotificationID
-        /// The occurrence that it leaves; if the schedule is elsewhere, nothing changes.
+        /// The occurrence that it leaves; a schedule at another occurrence does not change.
         let from: Timestamp
         let to: Timestamp
         let wall: WallTime?
@@ -344,7 +344,7 @@ extension ScheduleStore {
         ).first
     }
 
-    /// A page of all schedules but those of broadcasts, or of an organisation's, by id.
+    /// A page of all schedules, or of an organisation's, by id, without the pages of broadcasts.
     package func page(
         after last: NotificationID?,
         org: String?,
@@ -424,27 +424,33 @@ extension ScheduleStore {
     }
 
     /// Makes the waiting rows of a cancelled job due now, to be stored as cancelled, and removes
-    /// those that would bring its snoozed notifications back.
+    /// its events and the rows that would bring its snoozed notifications back.
     ///
     /// Call it after the cancellation is recorded.
     ///
     /// - Parameter limit: rows per statement, at least 2. A large broadcast has a million of them.
+    /// - Returns: the number of events that it removed.
+    @discardableResult
     package func cancelJob(
         _ name: CancellationStore.Name,
         at: Timestamp,
         limit: Int = ScheduleStore.cancelSize
-    ) async throws(PostgresError) {
+    ) async throws(PostgresError) -> Int {
         let most = PostgresValue.int4(clamping: limit)
+        var events = 0
         for id in name.ids {
             var last = ""
             while true {
                 let page = try await self.pool.query(
-                    ScheduleSQL.wakePage, .text(name.org), .text(id), .text(last), most, .timestamp(at))
-                guard let row = page.first, try row.int8(0) >= Int64(limit) else { break }
+                    ScheduleSQL.endPage, .text(name.org), .text(id), .text(last), most, .timestamp(at))
+                guard let row = page.first else { break }
+                events += Int(try row.int8(2))
+                guard try row.int8(0) >= Int64(limit) else { break }
                 last = try row.text(1)
             }
         }
         try await self.removeSnoozes(of: name, limit: limit)
+        return events
     }
 
     /// Removes a user from schedules for several users; those for the user alone are found by the
@@ -506,288 +512,4 @@ extension ScheduleStore {
     private static func schedules(_ result: PostgresResult) throws(PostgresError) -> [Schedule] {
         try result.map { (row) throws(PostgresError) in try ScheduleColumns.read(row) }
     }
-}
-
-/// The longer statements of ``ScheduleStore``.
-enum ScheduleSQL {
-    /// Whether the schedule `s` brings a snoozed notification back.
-    ///
-    /// - Parameter id: the expression of its id.
-    static func isSnooze(of id: String) -> String { "starts_with(s.job_id, 'snooze:' || \(id) || ':')" }
-
-    /// Whether no job with the id of the new schedule `n` waits for another kind of time: for one
-    /// moment, or for local times.
-    ///
-    /// A page of a broadcast may: its id was taken when the broadcast was stored.
-    private static let isFree = """
-        (n.part LIKE '% %' OR NOT EXISTS (
-            SELECT FROM carillon.schedules s
-            WHERE s.org_id = n.org_id AND s.job_id = n.job_id AND s.cron IS NULL AND (s.part = '') <> (n.part = '')
-        ))
-        """
-
-    static let add = ScheduleColumns.insert + " WHERE \(Self.isFree) ON CONFLICT DO NOTHING RETURNING id"
-
-    /// $18: organisation, $19: its limit.
-    static let put =
-        ScheduleColumns.insert + """
-
-             WHERE \(Self.isFree) AND (SELECT count(*) FROM (
-                SELECT FROM carillon.schedules WHERE org_id = $18 AND source = 'api' LIMIT $19
-            ) own) < $19
-            ON CONFLICT DO NOTHING
-            """
-
-    static let content = "SELECT content FROM carillon.schedules WHERE id = $1"
-
-    /// The new schedules whose id belongs to a job that was scheduled with other content, or for
-    /// another kind of time.
-    static let conflicts = """
-        SELECT (n.place - 1)::int4
-        FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, place)
-        WHERE EXISTS (
-            SELECT FROM carillon.schedules s
-            WHERE s.org_id = n.org_id AND s.job_id = n.job_id AND s.part = n.part AND s.cron IS NULL
-                AND s.content <> n.content
-        ) OR NOT \(Self.isFree) AND NOT EXISTS (SELECT FROM carillon.schedules o WHERE o.id = n.id)
-        """
-
-    /// Wakes schedules whose job was cancelled before.
-    ///
-    /// A cancelled entry also cancels the job's own id, because a broadcast fires as another entry.
-    ///
-    /// A source that is no entry, such as `api`, may also be the id of another job. $1: ids of new
-    /// schedules.
-    static let wakeCancelled = """
-        WITH cancelled AS MATERIALIZED (
-            SELECT s.id, s.org_id, s.job_id, x.at
-            FROM carillon.schedules s
-            CROSS JOIN LATERAL (
-                SELECT max(c.at) AS at FROM carillon.cancellations c
-                WHERE c.org_id = s.org_id AND c.job_id = ANY (ARRAY[
-                    s.job_id, CASE WHEN s.source LIKE '%/%' THEN s.source END, split_part(s.source, '/', 2)])
-            ) x
-            WHERE s.id = ANY($1) AND s.cron IS NULL AND x.at IS NOT NULL
-        ),
-        named AS (
-            INSERT INTO carillon.cancellations (org_id, job_id, at)
-            SELECT c.org_id, c.job_id, max(c.at) FROM cancelled c WHERE c.job_id IS NOT NULL
-            GROUP BY c.org_id, c.job_id ORDER BY c.org_id, c.job_id
-            ON CONFLICT (org_id, job_id) DO NOTHING
-        )
-        UPDATE carillon.schedules s SET wake_at = now() FROM cancelled c
-        WHERE s.id = c.id AND s.attempts = 0 AND s.wake_at > now()
-        """
-
-    /// The literal lets the index `schedules_pages` serve it.
-    static let isPage = "part LIKE '% %'"
-    /// Any other job, by the index `schedules_due`.
-    static let isJob = "part NOT LIKE '% %'"
-
-    /// $1: lane, $2: now.
-    static let duePage = """
-        SELECT FROM carillon.schedules WHERE lane = $1 AND wake_at <= $2 AND \(Self.isPage) ORDER BY wake_at LIMIT 1
-        """
-
-    /// Tells only the first claim from later ones: a schedule claimed with others may never be
-    /// reached.
-    ///
-    /// $1: lane, $2: now, $3: end of the claim, $4: whether pages of broadcasts may be claimed that
-    /// are not cancelled.
-    static let claim = """
-        UPDATE carillon.schedules s
-        SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
-        WHERE s.id = ANY(ARRAY(
-            SELECT id FROM carillon.schedules
-            WHERE lane = $1 AND wake_at <= $2 AND \(Self.isJob)
-            ORDER BY wake_at LIMIT \(ScheduleStore.claimSize) FOR UPDATE SKIP LOCKED
-        ) || ARRAY(
-            SELECT p.id FROM carillon.schedules p
-            WHERE p.lane = $1 AND p.wake_at <= $2 AND p.\(Self.isPage) AND (
-                $4 OR EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
-                    SELECT FROM carillon.cancellations c
-                    WHERE c.org_id = p.org_id AND c.job_id IN (p.job_id, p.source)
-                )
-            )
-            ORDER BY p.wake_at LIMIT \(ScheduleStore.pageClaimSize) FOR UPDATE SKIP LOCKED
-        ))
-        RETURNING \(ScheduleColumns.list)
-        """
-
-    /// Marks due pages of recurring schedules by a creation after their moment.
-    ///
-    /// A page wakes at its moment or later, so the index bounds the search to those in time.
-    ///
-    /// $1: lane, $2: now, $3: least moment, $4: limit.
-    static let holdPages = """
-        UPDATE carillon.schedules s SET created_at = $2
-        WHERE s.id = ANY(ARRAY(
-            SELECT id FROM carillon.schedules
-            WHERE lane = $1 AND wake_at >= $3 AND wake_at <= $2 AND due_at >= $3 AND due_at < $2
-                AND created_at <= due_at AND \(Self.isPage) AND source LIKE '\(Keyspace.schedules)/%'
-            ORDER BY wake_at LIMIT $4 FOR UPDATE SKIP LOCKED
-        ))
-        """
-
-    /// $1: id, $2: attempts when it was claimed, $3: number.
-    static let beginAlone = """
-        UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1 AND number = $3
-        """
-
-    /// $1: ids, $2: numbers, $3: current occurrences, $4: end of the claims.
-    static let hold = """
-        UPDATE carillon.schedules s SET wake_at = $4
-        FROM unnest($1, $2, $3) AS n (id, number, due)
-        WHERE s.id = n.id AND s.number = n.number AND s.due_at = n.due AND s.wake_at IS NOT NULL
-        """
-
-    /// The counts of those schedules that still exist, with their broadcasts; with fields, also
-    /// only of those that have them and are not being fired.
-    ///
-    /// $1: ids, $2: numbers, $3, $4: pages, $5: reasons, $6: users, $7: fields or nulls.
-    private static let outcomes = """
-        SELECT b.id AS broadcast, n.part, n.page, n.reason, n.users
-        FROM unnest($1, $2, $3, $4, $5, $6, $7) AS n (id, number, part, page, reason, users, fields)
-        JOIN carillon.schedules s ON s.id = n.id AND s.number = n.number AND (
-            n.fields IS NULL
-            OR s.fields = n.fields::jsonb AND (s.attempts > 0 AND s.wake_at > now()) IS NOT TRUE
-        )
-        JOIN carillon.broadcasts b ON b.org_id = s.org_id AND b.job_id = s.job_id
-        """
-
-    /// Locks schedules that are counted, so that no dispatcher claims them meanwhile.
-    ///
-    /// $1: ids.
-    static let lock = "SELECT FROM carillon.schedules WHERE id = ANY($1) ORDER BY id FOR UPDATE"
-
-    /// Locks the pages of ``countOutcomes``, in one order for all dispatchers.
-    ///
-    /// $1 to $7: as in ``outcomes``.
-    static let lockPages = """
-        SELECT FROM carillon.broadcast_pages p
-        WHERE (p.broadcast, p.part, p.number) IN (SELECT r.broadcast, r.part, r.page FROM (\(Self.outcomes)) r)
-        ORDER BY p.broadcast, p.part, p.number FOR NO KEY UPDATE
-        """
-
-    /// Adds users to the stored ones of pages, and to the others by reason.
-    ///
-    /// Each page has others, because its users leave `scheduled`. $1 to $7: as in ``outcomes``.
-    static let countOutcomes = """
-        WITH outcomes AS (
-            SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.outcomes)) r
-            GROUP BY r.broadcast, r.part, r.page, r.reason
-        ), pages AS (
-            SELECT o.broadcast, o.part, o.page,
-                coalesce(sum(o.users) FILTER (WHERE o.reason = '\(ScheduleStore.stored)'), 0)::int4 AS stored,
-                jsonb_object_agg(o.reason, o.users) FILTER (WHERE o.reason <> '\(ScheduleStore.stored)') AS others
-            FROM outcomes o GROUP BY o.broadcast, o.part, o.page
-        )
-        UPDATE carillon.broadcast_pages p SET
-            stored = p.stored + n.stored,
-            counted = p.counted || (
-                SELECT jsonb_object_agg(e.key, coalesce((p.counted ->> e.key)::int8, 0) + e.value::int8)
-                FROM jsonb_each_text(n.others) e
-            )
-        FROM pages n WHERE p.broadcast = n.broadcast AND p.part = n.part AND p.number = n.page
-        """
-
-    /// Leaves a job alone that waits no longer because it was cancelled.
-    static let advance = """
-        UPDATE carillon.schedules s SET due_at = n.due, wake_at = n.wake, wall_day = n.day, wall_minutes = n.minutes,
-            last_fired_at = coalesce(n.fired, s.last_fired_at),
-            attempts = CASE WHEN n.wake > n.due THEN s.attempts ELSE 0 END
-        FROM unnest($1, $2, $3, $4, $5, $6, $7) AS n (id, was, due, day, minutes, fired, wake)
-        WHERE s.id = n.id AND s.due_at = n.was AND s.state = 'waiting'
-            AND (s.cron IS NOT NULL OR s.wake_at >= s.due_at)
-        RETURNING s.id
-        """
-
-    /// $1: last id, $2: now, $3: limit.
-    static let zoned = """
-        SELECT \(ScheduleColumns.listWithoutFields) FROM carillon.schedules s
-        WHERE s.zone IS NOT NULL AND s.zone <> 'recipient' AND s.id > $1 AND (s.due_at > $2 OR s.state = 'failed')
-        ORDER BY s.id LIMIT $3
-        """
-
-    /// Counts the failed schedules that have not ended, up to a bound.
-    ///
-    /// No others lack `wake_at`, by which the index `schedules_due` finds them.
-    ///
-    /// $1: now, $2: bound.
-    static let failed = """
-        SELECT count(*) FROM (
-            SELECT FROM carillon.schedules
-            WHERE lane IN (\(Lane.allCases.map { "\($0.rank)" }.joined(separator: ", "))) AND wake_at IS NULL
-                AND \(Self.isJob) AND state = 'failed' AND (ends_at IS NULL OR ends_at > $1)
-            LIMIT $2
-        ) f
-        """
-
-    /// Makes the waiting rows of a page of a job due now.
-    ///
-    /// $1: organisation, $2: job id, $3: least part, $4: limit, $5: when. Row: the number of rows
-    /// in the page and the part of the last one.
-    static let wakePage = """
-        WITH page AS MATERIALIZED (
-            SELECT id, part FROM carillon.schedules
-            WHERE org_id = $1 AND job_id = $2 AND cron IS NULL AND part >= $3 ORDER BY part LIMIT $4
-        ), woken AS (
-            UPDATE carillon.schedules s SET wake_at = $5 FROM page p
-            WHERE s.id = p.id AND s.wake_at > $5 AND s.attempts = 0
-        )
-        SELECT count(*), max(part) FROM page
-        """
-
-    /// Finds rows of jobs whose ids lie between two others.
-    ///
-    /// $1: organisation, $2, $3: job ids, $4: limit. Rows: id, number, part, and the number of
-    /// users if it is a page of a broadcast, else 0.
-    static let parts = """
-        SELECT id, number, part, CASE WHEN \(Self.isPage) THEN coalesce((
-            SELECT json_array_length((f ->> 1)::json) FROM jsonb_array_elements(fields) f
-            WHERE f ->> 0 = 'users' LIMIT 1
-        ), 0) ELSE 0 END
-        FROM carillon.schedules
-        WHERE org_id = $1 AND job_id > $2 AND job_id < $3 AND cron IS NULL LIMIT $4
-        """
-
-    /// $1: organisation, $2: job ids.
-    static let count = """
-        SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL
-        """
-
-    /// The ids of the waiting jobs that came from these entries, except the ids in $3.
-    ///
-    /// $1: organisation, $2: entries with their streams, $3: ids, $4 and $5: the least and the
-    /// greatest id of their schedules.
-    static let owners = """
-        SELECT DISTINCT w.job_id FROM unnest($2) AS e (name)
-        CROSS JOIN LATERAL (
-            SELECT s.job_id FROM carillon.schedules s
-            WHERE s.id BETWEEN $4 AND $5 AND s.org_id = $1 AND s.source = e.name AND s.cron IS NULL LIMIT 1
-        ) w
-        WHERE w.job_id <> ALL ($3)
-            AND NOT EXISTS (SELECT FROM carillon.broadcasts b WHERE b.org_id = $1 AND b.job_entry = e.name)
-        """
-
-    /// Leaves out the pages of broadcasts, which may be hundreds of thousands.
-    ///
-    /// $1: last id, $2: organisation or null, $3: limit.
-    static let page = """
-        SELECT \(ScheduleColumns.list) FROM carillon.schedules s
-        WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) AND s.part NOT LIKE '% %' ORDER BY s.id LIMIT $3
-        """
-
-    /// Reads a page of schedules for several users, with the fields of those that may name a user.
-    ///
-    /// The page bounds how many are unpacked at a time. $1: user, $2: last id. Rows: id, number,
-    /// part and fields.
-    static let naming = """
-        WITH page AS MATERIALIZED (
-            SELECT id, number, part, fields FROM carillon.schedules
-            WHERE user_id IS NULL AND id > $2 ORDER BY id LIMIT 1000
-        )
-        SELECT s.id, s.number, s.part, CASE WHEN \(FieldsErasure.mayName("$1", in: "s.fields")) THEN s.fields END
-        FROM page s ORDER BY s.id
-        """
 }

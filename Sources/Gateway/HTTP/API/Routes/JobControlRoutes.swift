@@ -8,7 +8,7 @@ import Storage
 
 /// Status and cancellation of jobs, for services: `/v1/jobs/{id}`.
 struct JobControlRoutes {
-    /// How long a call counts the notifications of a broadcast; proxies wait for a minute.
+    /// The time limit for counting a broadcast's notifications; proxies wait for a minute.
     private static let countingTime: Duration = .seconds(30)
 
     let jobs: JobServices
@@ -126,7 +126,8 @@ extension Schema {
                 "cancelling: a broadcast is being withdrawn. not_sent: no recipient would have received it. "
                     + "pending: the job is not stored yet; within 7 days it is stored as cancelled."
             ),
-            "cancelled": .count.orNull("Recipients who do not receive it; the counts are null for a broadcast."),
+            "cancelled": .count.orNull(
+                "Recipients who do not receive it; the counts are null for a broadcast or an event."),
             "withdrawing": .count.orNull("Recipients from whose inboxes it is being withdrawn."),
             "too_late": .count.orNull("Recipients who have it already."),
             "not_sent": .count.orNull("Recipients who would not have received it: suppressed, expired, failed."),
