@@ -261,12 +261,46 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("drops items about an entity that was read only if its notification is of the same organisation")
+    func otherOrganisation() async throws {
+        try await Samples.withStores { database in
+            let orgs = ["one", "two"]
+            func about(_ org: String, _ number: Int) -> Notification {
+                Samples.notification(number, user: "a") {
+                    $0.org = org
+                    $0.entityType = "task"
+                    $0.entityID = "t1"
+                }
+            }
+            let items = orgs.enumerated().map { number, org in
+                DigestStore.Item(notification: about(org, number), key: "k", rule: Self.rule(0))
+            }
+            _ = try await database.digests.gather(items, now: Self.now)
+            let read = about("two", 9)
+            _ = try await database.notifications.store([read], areRepeats: false)
+            _ = try await InboxStore(database).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
+            let due = try await database.digests.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.sorted { $0.org < $1.org }.map(\.count) == [1, 0])
+        }
+    }
+
+    @Test("does not hold an item that a dispatcher without the digest has stored", arguments: [nil, "j"] as [String?])
+    func storedBefore(job: String?) async throws {
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a", job: job)
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let item = DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+            #expect(try await database.digests.gather([item], now: Self.now) == [.single])
+            #expect(try await database.pool.query("SELECT FROM carillon.digest_items").isEmpty)
+        }
+    }
+
     @Test("keeps items about an entity whose notification left the inbox without its user")
     func leftAlone() async throws {
         try await Samples.withStores { database in
             let (store, notifications) = (database.digests, database.notifications)
             // Some causes delete at the database's own time.
-            let now = try await notifications.clock()
+            let now = try await database.clock()
             let causes = ["deleted", "cancelled", "cancelled too late", "replaced", "outdated", "too old"]
             func about(_ cause: String, _ number: Int) -> Notification {
                 Samples.notification(number, user: "a") {
@@ -340,7 +374,7 @@ struct DigestStoreTests {
     func gatewayAhead() async throws {
         try await Samples.withStores { database in
             let (store, inbox) = (database.digests, InboxStore(database))
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             let rule = DigestRule(window: .seconds(3_600))
             let changes = ["read", "deleted", "archived", "deleted from the archive"]
             func about(_ change: String, _ number: Int) -> Notification {

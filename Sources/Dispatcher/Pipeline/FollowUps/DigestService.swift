@@ -10,12 +10,12 @@ import Storage
 
 /// Flushes digests whose windows are over.
 ///
-/// Each is flushed once by any number of dispatchers: the summary's id is derived from the
-/// window's.
+/// However many dispatchers run, a window is flushed once, because its summary's id is derived from
+/// the window's.
 package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
-    /// The delay of a window that alone outlasts the time limit, such as behind a lock.
+    /// The delay of a window that exceeds the time limit alone, for example behind a lock.
     private static let setback: Duration = .seconds(600)
     private static let batchSize = 128
     private static let eventsAtOnce = 1_000
@@ -27,7 +27,7 @@ package struct DigestService: Service {
     }
 
     package func run() async throws {
-        // Halved while windows outlast the time limit together; one that does so alone is put off.
+        // Halved while a batch exceeds the time limit; a window that exceeds it alone is put off.
         var size = Self.batchSize
         await self.dispatcher.untilShutdown("cannot flush digests; retrying") {
             do {
@@ -141,7 +141,7 @@ package struct DigestService: Service {
         return summary
     }
 
-    /// Adds the event of each item: the summary that replaces it, or why there is none.
+    /// Reports the event of each item: the summary that replaces it, or why there is none.
     private func reportEvents(of due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
         guard self.dispatcher.events.isOn else { return }
         let now = self.dispatcher.now()
@@ -219,7 +219,7 @@ package struct DigestService: Service {
                 count: digest.count, notifications: digest.first.map(\.id),
                 hidesButtons: catalog.actions(of: type.name) != nil)
         }
-        // Or the summary would take the type's lane if that is more urgent.
+        // Otherwise the summary would take the type's lane if that is more urgent.
         content.lane = digest.lane
         content.channels = digest.channels
         content.delivery = digest.delivery
@@ -236,8 +236,8 @@ struct DigestIntake: Sendable {
 
     /// Gathers notifications; halves a batch that PostgreSQL refuses until the bad one is alone.
     ///
-    /// - Returns: an outcome each. Only single and cancelled ones are stored as notifications now;
-    ///   so is the bad one, whose job then becomes a dead letter.
+    /// - Returns: an outcome for each. Only single and cancelled ones are stored as notifications
+    ///   now. The bad one counts as single, and its job becomes a dead letter when it is stored.
     func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
         do {

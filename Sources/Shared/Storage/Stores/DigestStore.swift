@@ -38,7 +38,8 @@ package struct DigestStore: Sendable {
         /// Its job was cancelled while it waited.
         case cancelled
         case expired
-        /// The user has since read or deleted a notification about the same entity.
+        /// The user has since read or deleted a notification about the same entity, of the same
+        /// organisation.
         case read
         /// It is the only item left, so it becomes a notification as it is.
         case alone
@@ -213,8 +214,8 @@ package struct DigestStore: Sendable {
     ///
     /// It sorts behind its items, because it is as new as the newest of them.
     ///
-    /// - Parameter newest: the newest item that the window held, dropped or not, as that is fixed
-    ///   once the window is closed.
+    /// - Parameter newest: the newest item that the window held, even a dropped one: it no longer
+    ///   changes once the window is closed.
     static func summary(of window: NotificationID, newest: NotificationID, user: String) -> NotificationID {
         let origin = EntryDigest(
             stream: "digest",
@@ -353,7 +354,8 @@ enum DigestSQL {
     /// Gathers items.
     ///
     /// A new item whose user has a notification of the same job is not gathered: it is a duplicate,
-    /// or that notification itself, which needs no summary.
+    /// or that notification itself, which needs no summary. An item without a job id is always the
+    /// notification itself, stored by a dispatcher whose catalog had no digest.
     ///
     /// Parameters after those of the columns: for each item key, span and longest span in
     /// microseconds, whether the window slides, and the number of single items; then now.
@@ -365,11 +367,16 @@ enum DigestSQL {
                     WHEN (o.type, o.title, o.body, o.data) IS DISTINCT FROM (k.type, k.title, k.body, k.data)
                         THEN '\(DigestStore.Outcome.conflict.rawValue)'
                     ELSE '\(DigestStore.Outcome.duplicate.rawValue)' END
-                FROM carillon.notifications o
-                WHERE k.job_id IS NOT NULL AND o.user_id = k.user_id AND o.org_id = k.org_id AND o.job_id = k.job_id
-                    AND NOT EXISTS (
-                        SELECT FROM carillon.digest_items g WHERE g.user_id = k.user_id AND g.notification_id = k.id
-                    )
+                FROM (
+                    SELECT x.id, x.type, x.title, x.body, x.data FROM carillon.notifications x
+                    WHERE x.user_id = k.user_id AND x.id = k.id
+                    UNION ALL
+                    SELECT x.id, x.type, x.title, x.body, x.data FROM carillon.notifications x
+                    WHERE k.job_id IS NOT NULL AND x.user_id = k.user_id AND x.org_id = k.org_id AND x.job_id = k.job_id
+                ) o
+                WHERE NOT EXISTS (
+                    SELECT FROM carillon.digest_items g WHERE g.user_id = k.user_id AND g.notification_id = k.id
+                )
                 LIMIT 1
             ),
             carillon.gather(
@@ -417,7 +424,7 @@ enum DigestSQL {
     private static let aloneNames = NotificationColumns.item.columns.map { "s.alone_\($0.name)" }
         .joined(separator: ", ")
 
-    /// Whether no dispatcher has taken a window, though it may take no more items.
+    /// Whether a window still waits for a dispatcher, even if it accepts no more items.
     static func isWaiting(_ row: String) -> String { "\(row).state NOT IN ('taken', 'retaken')" }
 
     /// When the window `d` ended, which its next due time hides.
@@ -438,7 +445,7 @@ enum DigestSQL {
         )
         """
 
-    /// The window takes no more items, because its time is over.
+    /// Puts off the window that ended first; its time is over, so it accepts no more items.
     ///
     /// $1: now, $2: next due time.
     static let putOff = """
@@ -489,7 +496,7 @@ enum DigestSQL {
             ORDER BY h.digest_id, h.notification_id DESC
         ),
         about AS MATERIALIZED (
-            SELECT n.user_id, n.id, n.job_id, n.entity_type, n.entity_id,
+            SELECT n.user_id, n.id, n.job_id, n.org_id, n.entity_type, n.entity_id,
                 greatest(n.read_at, (
                     SELECT a.archived_at FROM carillon.archived a
                     WHERE a.user_id = n.user_id AND a.notification_id = n.id
@@ -501,7 +508,8 @@ enum DigestSQL {
                 ORDER BY x.id DESC LIMIT \(DigestStore.mostNotifications)
             ) n
             WHERE n.entity_id IS NOT NULL
-                AND ((n.user_id, n.entity_id) IN (SELECT h.user_id, h.entity_id FROM held h)) IS TRUE
+                AND ((n.user_id, n.org_id, n.entity_id)
+                    IN (SELECT h.user_id, h.org_id, h.entity_id FROM held h)) IS TRUE
         ),
         snoozed AS MATERIALIZED (
             SELECT j.user_id, split_part(j.job_id, ':', 2) AS id FROM (
@@ -514,21 +522,21 @@ enum DigestSQL {
             WHERE starts_with(j.job_id, 'snooze:')
         ),
         touched AS MATERIALIZED (
-            SELECT a.user_id, a.entity_type, a.entity_id,
+            SELECT a.user_id, a.org_id, a.entity_type, a.entity_id,
                 greatest(max(a.read_at), max(a.deleted_at) FILTER (
                     WHERE (a.user_id, a.id::text) NOT IN (SELECT z.user_id, z.id FROM snoozed z)
                 )) AS at
-            FROM about a GROUP BY a.user_id, a.entity_type, a.entity_id
+            FROM about a GROUP BY a.user_id, a.org_id, a.entity_type, a.entity_id
         ),
         seen AS MATERIALIZED (
             SELECT w.user_id, w.notification_id FROM (
-                SELECT x.*, max(x.at) OVER (PARTITION BY x.user_id, x.entity_type, x.entity_id) AS last
+                SELECT x.*, max(x.at) OVER (PARTITION BY x.user_id, x.org_id, x.entity_type, x.entity_id) AS last
                 FROM (
-                    SELECT h.user_id, h.entity_type, h.entity_id, h.notification_id, h.gathered_at,
+                    SELECT h.user_id, h.org_id, h.entity_type, h.entity_id, h.notification_id, h.gathered_at,
                         NULL::timestamptz AS at
                     FROM held h WHERE h.entity_id IS NOT NULL
                     UNION ALL
-                    SELECT t.user_id, t.entity_type, t.entity_id, NULL, NULL, t.at FROM touched t
+                    SELECT t.user_id, t.org_id, t.entity_type, t.entity_id, NULL, NULL, t.at FROM touched t
                 ) x
             ) w
             WHERE w.last >= w.gathered_at
