@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import Support
 import Testing
 
+@testable import Core
 @testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
@@ -57,6 +57,48 @@ struct UserStoreTests {
         }
     }
 
+    @Test(
+        "an erasure takes what a transaction for which it waits has written",
+        arguments: ["delivery_attempts", "digest_items"])
+    func afterWaiting(table: String) async throws {
+        try await Samples.withConcurrentStores { database in
+            let notification = Samples.notification(1, user: "ada")
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            func gather(_ number: Int) async throws {
+                let item = DigestStore.Item(
+                    notification: Samples.notification(number, user: "ada"), key: "k",
+                    rule: DigestRule(window: .seconds(60)))
+                _ = try await database.digests.gather([item], now: Samples.start)
+            }
+            func settle() async throws {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: "ada", notification: notification.id, device: nil, provider: .fcm,
+                        kind: "push", attempt: 1, outcome: .accepted)
+                ]
+                settlement.accepted = [("ada", notification.id, "fcm", NotificationID(high: 1, low: 1))]
+                try await database.deliveries.settle(settlement)
+            }
+            // The window is there, and the next item locks it.
+            try await gather(2)
+            let isDigest = table == "digest_items"
+            try await Samples.holdInserts(into: isDigest ? table : "notifications", orUpdates: true, database)
+            let erasing = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                let writing = Task { if isDigest { try await gather(3) } else { try await settle() } }
+                try await eventually("the writer waits") { try await Samples.areWaiting(1, database) }
+                let erasing = Task { try await database.users.erase(user: "ada") }
+                try await eventually("the erasure waits") { try await Samples.areWaiting(2, database) }
+                return (writing, erasing)
+            }
+            try await erasing.0.value
+            let erasure = try await erasing.1.value
+            #expect(erasure.rows.first { $0.table == table }?.count == (isDigest ? 2 : 1))
+            #expect(try await database.pool.query("SELECT FROM carillon.\(table)").isEmpty)
+        }
+    }
+
     @Test("lists at most 1,000 topics of a user")
     func manyTopics() async throws {
         try await Samples.withStores { database in
@@ -96,7 +138,7 @@ struct UserStoreTests {
             #expect(try await database.pool.query("SELECT FROM carillon.users").count == 2)
             // A gateway's clock is ahead.
             try await users.markSeen([("a", Timestamp(seconds: 4_000_000_000))])
-            let clock = try await database.notifications.clock()
+            let clock = try await database.clock()
             let seen = try #require(try await users.lastSeen(["a"])[0])
             #expect(now + .seconds(5) < seen && seen <= clock)
         }

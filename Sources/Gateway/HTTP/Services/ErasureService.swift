@@ -34,9 +34,9 @@ struct ErasureService: Sendable {
 
     /// Revokes the user's tokens, and erases the user from PostgreSQL and Redis.
     ///
-    /// The user's own rows come first, then Redis, where leftovers refer to missing rows. Rows for
-    /// several users come last: there may be many. Schedules and dead letters turn into broadcasts,
-    /// so broadcasts come after them.
+    /// The user's own rows come first, then Redis, whose leftovers refer to missing rows. Rows that
+    /// name several users come last, because there may be many. Schedules and dead letters can turn
+    /// into broadcasts, so broadcasts come after them.
     ///
     /// Other gateways close the user's sockets up to seconds later; closing a socket creates no
     /// data.
@@ -60,7 +60,7 @@ struct ErasureService: Sendable {
             ("unconfirmed", unconfirmed),
             ("retries", try await self.traces.eraseRetries(user: user)),
         ]
-        // Schedules for several users contain the names only in their fields.
+        // A schedule for several users names them only in its fields.
         let shared = try await self.schedules.erase(user: user)
         report.postgres = erasure.rows.map { ($0.table, $0.table == "schedules" ? $0.count + shared : $0.count) }
         report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))

@@ -31,10 +31,11 @@ package struct RetentionStore: Sendable {
     /// Deletes notifications stored before a moment: listed ones with a version, so that clients
     /// learn of it, others for good.
     ///
-    /// Skips those that are kept for up to ``InboxStore/restoredDays`` more, as restored ones are;
-    /// ``expireKept(now:limit:)`` deletes them.
+    /// Skips notifications that are kept for up to ``InboxStore/restoredDays`` more, as restored
+    /// ones are; ``expireKept(now:limit:)`` deletes them.
     ///
-    /// - Parameter now: may be behind PostgreSQL's clock, by which notifications are restored.
+    /// - Parameter now: the caller's time, which may be behind PostgreSQL's, by which notifications
+    ///   are restored.
     package func expireInboxes(
         storedBefore moment: Timestamp,
         now: Timestamp,
@@ -64,7 +65,7 @@ package struct RetentionStore: Sendable {
         return step
     }
 
-    /// The watermark; $1 for one in the future, which a wrong clock has set.
+    /// The watermark; $1 instead of one in the future, which comes from a wrong clock.
     private static let watermark = "CASE WHEN retained_from > now() THEN $1 ELSE retained_from END"
 
     /// Deletes notifications whose `keep_until` has passed.
@@ -313,7 +314,7 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes dead letters older than a moment; those whose replay was requested stay.
+    /// Deletes dead letters older than a moment, except those with a scheduled replay.
     ///
     /// - Returns: the number of dead letters; below the limit, none is left.
     package func dropDeadLetters(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
@@ -327,7 +328,7 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
-    /// Deletes the oldest dead letters beyond a number; those whose replay was requested stay.
+    /// Deletes the oldest dead letters beyond a number, except those with a scheduled replay.
     ///
     /// - Returns: the number of dead letters; below the limit, none is left.
     package func dropDeadLetters(keeping most: Int, limit: Int) async throws(PostgresError) -> Int {

@@ -131,6 +131,11 @@ package struct UserStore: Sendable {
 
     /// The table that an erasure keeps: without it revoked tokens would be valid again.
     private static let kept = "token_revocations"
+    /// The tables that are emptied last.
+    ///
+    /// A transaction that writes them also locks a row of an earlier table, for which the erasure
+    /// waits: it then finds what that transaction has committed.
+    private static let last: Set = ["delivery_attempts", "digest_items"]
 
     /// Deletes everything that names the user from every table with a column `user_id`, except the
     /// token revocation, which ``RevocationStore`` deletes later.
@@ -142,8 +147,12 @@ package struct UserStore: Sendable {
     /// The tables come from the database, so that a new one is not forgotten.
     package func erase(user: String) async throws(PostgresError) -> Erasure {
         let all = try await self.tables().filter { $0.name != Self.kept }
-        // The user's row goes first: calls for the user wait, or keep the row that they make.
-        let tables = all.filter { $0.name == "users" } + all.filter { $0.name != "users" }
+        // The user's row goes first: concurrent calls for the user wait, or make a new row that
+        // stays.
+        let rest = all.filter { $0.name != "users" }
+        let tables =
+            all.filter { $0.name == "users" } + rest.filter { !Self.last.contains($0.name) }
+            + rest.filter { Self.last.contains($0.name) }
         var statements = [
             // Every writer of an inbox locks it first.
             PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
