@@ -118,6 +118,32 @@ struct BroadcastStoreTests {
         }
     }
 
+    @Test("forgets an old broadcast only after its last page, which may wait for months for its local time")
+    func forgettingWithPages() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            for number in 1...2 as ClosedRange<UInt64> {
+                let broadcast = Self.broadcast(number, job: "\(number)")
+                try await Self.expanding(broadcast, store)
+                try await database.pool.query(
+                    "UPDATE carillon.broadcasts SET state = 'done' WHERE id = $1", .id(broadcast.id))
+            }
+            var page = Schedule(
+                id: NotificationID(high: 1, low: 1), fields: [], dueAt: Samples.start + .seconds(200 * 86_400),
+                createdAt: Samples.start)
+            page.jobID = "1"
+            page.part = "UTC 0/0 hash"
+            _ = try await database.schedules.add([page])
+            func forget() async throws -> [String] {
+                _ = try await store.forget(before: Samples.start + .seconds(60), limit: 10, pages: 100)
+                return try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast.job)
+            }
+            #expect(try await forget() == ["1"])
+            #expect(try await database.schedules.cancel(page.id))
+            #expect(try await forget().isEmpty)
+        }
+    }
+
     @Test("forgets old broadcasts by the number of their pages, one at least")
     func forgettingPages() async throws {
         try await Samples.withStores { database in
@@ -154,7 +180,10 @@ struct BroadcastStoreTests {
             let forget = try await database.pool.query(
                 "EXPLAIN " + BroadcastSQL.forget, .timestamp(Samples.start), .int4(clamping: 500), .int8(20_000)
             ).map { try $0.text(0) }
-            #expect(forget.contains { $0.contains("broadcasts_ended") }, "\(forget.joined(separator: "\n"))")
+            for words in ["broadcasts_ended", "schedules_job", "(org_id = e.org_id) AND (job_id = e.job_id)"] {
+                #expect(
+                    forget.contains { $0.contains("Index") && $0.contains(words) }, "\(forget.joined(separator: "\n"))")
+            }
             let erase = try await database.pool.query(
                 "EXPLAIN " + BroadcastSQL.forgetUser[0], .text("u7"), .int4(clamping: 500)
             ).map { try $0.text(0) }
@@ -556,21 +585,52 @@ struct BroadcastStoreTests {
         }
     }
 
+    /// Stores broadcasts that expand, with their chains.
+    private static func expanding(_ count: Int, _ database: Database) async throws {
+        try await database.pool.query(
+            """
+            WITH b AS (
+                INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency,
+                    state, created_at)
+                SELECT gen_random_uuid(), '', n::text, n::text, 'jobs', '[]', 'bulk', 2, 'expanding', now()
+                FROM generate_series(1, $1) n
+                RETURNING id
+            )
+            INSERT INTO carillon.broadcast_chains (broadcast, part)
+            SELECT id, part FROM b, generate_series(0, 15) part
+            """, .int4(clamping: count))
+    }
+
+    @Test("shares turns among the oldest 200 broadcasts with free chains, whatever turns the later ones had")
+    func sharing() async throws {
+        try await Samples.withStores { database in
+            try await Self.expanding(202, database)
+            // Other dispatchers have the first one's chains; the last one had no turn yet.
+            try await database.pool.query(
+                """
+                WITH b AS (SELECT id, row_number() OVER (ORDER BY id) AS place FROM carillon.broadcasts)
+                UPDATE carillon.broadcast_chains c
+                SET pages = CASE place WHEN 201 THEN 0 WHEN 202 THEN 0 ELSE 8 END,
+                    claimed_until = CASE place WHEN 1 THEN now() + interval '1 minute' END
+                FROM b WHERE b.id = c.broadcast
+                """)
+            let chain = try #require(try await database.broadcasts.claimChain(by: "a", leastServed: true))
+            let place = try await database.pool.query(
+                "SELECT count(*) FROM carillon.broadcasts WHERE id <= $1", .id(chain.broadcast.id))
+            #expect(try place.first?.int8(0) == 201)
+            try await database.pool.query(
+                "UPDATE carillon.broadcast_chains SET pages = 8 WHERE broadcast = $1", .id(chain.broadcast.id))
+            let next = try #require(try await database.broadcasts.claimChain(by: "a", leastServed: true))
+            let later = try await database.pool.query(
+                "SELECT FROM carillon.broadcasts WHERE id > $1", .id(next.broadcast.id))
+            #expect(!later.isEmpty)
+        }
+    }
+
     @Test("claims a chain of the oldest of 2,000 broadcasts without sorting the chains of all")
     func claimPlan() async throws {
         try await Samples.withStores { database in
-            try await database.pool.query(
-                """
-                WITH b AS (
-                    INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency,
-                        state, created_at)
-                    SELECT gen_random_uuid(), '', n::text, n::text, 'jobs', '[]', 'bulk', 2, 'expanding', now()
-                    FROM generate_series(1, 2000) n
-                    RETURNING id
-                )
-                INSERT INTO carillon.broadcast_chains (broadcast, part)
-                SELECT id, part FROM b, generate_series(0, 15) part
-                """)
+            try await Self.expanding(2_000, database)
             for table in ["broadcasts", "broadcast_chains"] {
                 try await database.pool.query("ANALYZE carillon.\(table)")
             }

@@ -9,30 +9,30 @@ enum BroadcastSQL {
     private static let claim = "now() + interval '30 seconds'"
     /// How long a claim to count an audience holds: longer than the count, which has 60 s.
     private static let countingClaim = "now() + interval '90 seconds'"
-    /// Whether a broadcast, of the alias `b`, is an event; a lax path would also match values.
-    private static let isEvent = #"b.fields @? 'strict $[*] ? (@[0] == "event")'"#
+    /// Whether a broadcast, of the alias `b`, is an event.
+    private static let isEvent = FieldsColumn.isEvent("b.fields")
     /// Whether a full lane holds a broadcast, of the alias `b`; ``hold`` renews it every 4 s.
     private static let isHeld = "b.held_at > now() - interval '10 seconds'"
 
-    /// The fields that two jobs with one id must share: all but the trace context and those that a
-    /// scheduled job loses or gains.
+    /// The fields that two jobs with one id must share: all but the trace context and the fields
+    /// that scheduling adds or removes.
     private static func content(_ fields: String) -> String {
         Self.others("'traceparent', 'id', 'deliver_at'", in: fields)
     }
 
-    /// The fields with other names, sorted.
+    /// The fields except those with these names, sorted.
     private static func others(_ names: String, in fields: String) -> String {
         "(SELECT jsonb_agg(f ORDER BY f) FROM jsonb_array_elements(\(fields)) f WHERE f ->> 0 NOT IN (\(names)))"
     }
 
     /// Stores a broadcast and its chains unless its entry or job id is known.
     ///
-    /// A failed broadcast whose dead letter is replayed continues where it stopped, with a new
-    /// `created_at`, unless it has local times, whose day stays. It is found by its entry, because
-    /// erasing a user from `except` changes the id of the replayed one, which is a hash of the
-    /// fields. $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7: topic,
-    /// $8: lane, $9: urgency, $10: when. Rows: id, state and whether the content differs; $1 as the
-    /// id if the entry is known.
+    /// A failed broadcast whose dead letter is replayed continues where it stopped. Its
+    /// `created_at` is renewed, except with local times, whose day stays. It is found by its entry,
+    /// because its id is a hash of the fields, which change when a user is erased from `except`.
+    /// $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7: topic, $8: lane,
+    /// $9: urgency, $10: when. Rows: id, state and whether the content differs; $1 as the id if the
+    /// entry is known.
     static let add = """
         WITH given AS (SELECT $2::text AS org_id, $3::text AS job_id, $4::text AS job_entry),
         known AS (
@@ -69,10 +69,27 @@ enum BroadcastSQL {
 
     // MARK: Expanding
 
-    /// Claims the most urgent free chain; within a lane the oldest broadcast's, or one of those
-    /// with the fewest turns of eight pages.
+    /// The oldest broadcasts among which turns are shared; a claim sorts all their free chains.
+    private static let mostSharing = 200
+    /// Whether a broadcast, of the alias `b`, expands in one of the lanes to take, or is an event.
+    private static let isWanted = "b.state = 'expanding' AND (b.lane <> ALL ($2) OR \(Self.isEvent))"
+    /// Whether a chain, of the alias `c`, is free.
+    private static let isFree = "NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())"
+
+    /// The oldest broadcasts with free chains.
+    private static let oldest = """
+        (
+            SELECT b.* FROM carillon.broadcasts b
+            WHERE \(Self.isWanted)
+                AND EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = b.id AND \(Self.isFree))
+            ORDER BY b.urgency, b.id LIMIT \(Self.mostSharing)
+        )
+        """
+
+    /// Claims the most urgent free chain; within a lane the oldest broadcast's, or, among the
+    /// oldest broadcasts, one of those with the fewest turns of eight pages.
     ///
-    /// Two statements, because only the fewest turns need a sort of all free chains.
+    /// Two statements, because only the fewest turns need a sort of many free chains.
     ///
     /// $1: dispatcher, $2: lanes whose notifications to leave out. Rows: part, pages, reached, and
     /// the columns of the broadcast.
@@ -80,9 +97,9 @@ enum BroadcastSQL {
         """
         WITH candidate AS (
             SELECT c.broadcast, c.part
-            FROM carillon.broadcasts b JOIN carillon.broadcast_chains c ON c.broadcast = b.id
-            WHERE b.state = 'expanding' AND NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())
-                AND (b.lane <> ALL ($2) OR \(Self.isEvent))
+            FROM \(leastServed ? Self.oldest : "carillon.broadcasts") b
+            JOIN carillon.broadcast_chains c ON c.broadcast = b.id
+            WHERE \(Self.isWanted) AND \(Self.isFree)
             ORDER BY b.urgency, \(leastServed ? "c.pages / 8, " : "")b.id, c.part
             LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         ),
@@ -122,7 +139,7 @@ enum BroadcastSQL {
 
     /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
-    /// Its lock of the row is the one that ``hold`` skips.
+    /// Locks the row of the broadcast, so that ``hold`` skips it.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: selected, $5: stored, $6: counted.
     static let page = """
@@ -133,8 +150,8 @@ enum BroadcastSQL {
 
     /// Advances a chain.
     ///
-    /// The row lock orders two dispatchers that both think they own it; the second fails on the
-    /// page. A finished chain names no user.
+    /// The row lock orders two dispatchers that both believe they own the chain; the second fails
+    /// on the page. A finished chain names no user.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last page.
     static let advance = """
@@ -153,8 +170,8 @@ enum BroadcastSQL {
         WHERE broadcast = $1 AND part = $2 AND pages = $3
         """
 
-    /// Recounts a page, as some users had a notification of the same job; they join the users for
-    /// whom a digest held it.
+    /// Recounts a page, because some users already had a notification of the same job: they count
+    /// as `duplicate`, like users for whom a digest had gathered it.
     ///
     /// $1: broadcast, $2: part, $3: number, $4, $5: users and ids.
     static let recount = """
@@ -181,10 +198,12 @@ enum BroadcastSQL {
         DELETE FROM carillon.broadcast_chains c USING ended e WHERE c.broadcast = e.id
         """
 
-    /// Skips broadcasts whose pages are being stored; they are not waiting.
+    /// Records that the broadcasts of a lane wait for room, and moves their `created_at` on by that
+    /// time.
     ///
-    /// Times to live do not count the time since the last look, unless they count from local times.
-    /// Several indexes have `created_at`, so this writes every 4 s, however often it is called.
+    /// So times to live stop meanwhile, except for jobs with local times. Skips broadcasts whose
+    /// pages are being stored, because they are not waiting. Several indexes have `created_at`, so
+    /// this writes at most every 4 s, however often it is called.
     ///
     /// $1: lane.
     static let hold = """
@@ -270,7 +289,7 @@ enum BroadcastSQL {
 
     /// A broadcast without chains has finished them all.
     ///
-    /// Reads each page once: it has a row for each of its reasons, and one if it has none.
+    /// Reads each page once: a page yields a row for each of its reasons, or one row without any.
     private static let progressJoins = """
         CROSS JOIN LATERAL (
             SELECT CASE WHEN count(*) = 0 THEN 16 ELSE count(*) FILTER (WHERE is_done) END AS done
@@ -329,9 +348,9 @@ enum BroadcastSQL {
 
     /// Changes the state if it is one of $3.
     ///
-    /// A confirmation or a resumption may come days later, so times to live begin with it. Jobs
-    /// with local times live from these, and one that is resumed keeps its day. Resuming a failed
-    /// one removes its dead letter, as replaying the letter does.
+    /// A confirmation or a resumption may come days later, so times to live begin with it. Times to
+    /// live of a job with local times count from these, so a resumed one keeps its day. Resuming a
+    /// failed one removes its dead letter, as replaying the letter does.
     ///
     /// $1: broadcast, $2: new state, $3: allowed states.
     static let transition = """
@@ -350,10 +369,11 @@ enum BroadcastSQL {
         WHERE id = $1 AND state = ANY($3)
         """
 
-    /// Removes a user from exclusions of jobs and from the places of chains, a batch of rows at a
-    /// time.
+    /// Removes a user from the exclusions of jobs and from the positions of chains, a batch of rows
+    /// at a time.
     ///
-    /// A chain that may go on falls back to the user before, so that it repeats none.
+    /// An unfinished chain falls back to the user before the erased one, so that it repeats no
+    /// user.
     ///
     /// $1: user, $2: limit.
     static let forgetUser = [
@@ -383,9 +403,16 @@ enum BroadcastSQL {
         """,
     ]
 
-    /// Deletes broadcasts that ended before a moment, with their pages; the oldest first.
+    /// Deletes ended broadcasts that were created before a moment, with their pages; the oldest
+    /// first.
     ///
-    /// A page has up to 1,000 users, and the last one of each chain may have fewer.
+    /// Keeps broadcasts with users who wait for their local time, because the firing updates their
+    /// counts.
+    ///
+    /// A subquery, because PostgreSQL may turn NOT EXISTS into a join that reads all schedules.
+    ///
+    /// Estimates the pages: each has up to 1,000 users, and the last of each of the 16 chains may
+    /// have fewer.
     ///
     /// $1: moment, $2: limit, $3: the most pages of several broadcasts.
     static let forget = """
@@ -393,8 +420,12 @@ enum BroadcastSQL {
             SELECT id FROM (
                 SELECT b.id, b.pages, sum(b.pages) OVER (ORDER BY b.created_at, b.id) AS total
                 FROM (
-                    SELECT id, created_at, coalesce(audience, 0) / 1000 + 16 AS pages FROM carillon.broadcasts
-                    WHERE created_at < $1 AND state IN ('done', 'cancelled', 'failed') ORDER BY created_at LIMIT $2
+                    SELECT e.id, e.created_at, coalesce(e.audience, 0) / 1000 + 16 AS pages FROM carillon.broadcasts e
+                    WHERE e.created_at < $1 AND e.state IN ('done', 'cancelled', 'failed') AND (
+                        SELECT true FROM carillon.schedules s
+                        WHERE s.org_id = e.org_id AND s.job_id = e.job_id AND s.cron IS NULL LIMIT 1
+                    ) IS NULL
+                    ORDER BY e.created_at LIMIT $2
                 ) b
             ) old
             WHERE total <= $3 OR total = pages

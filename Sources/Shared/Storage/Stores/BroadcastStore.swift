@@ -46,8 +46,8 @@ package struct BroadcastStore: Sendable {
     ///
     /// - Parameters:
     ///   - lanes: lanes to leave out, except for events.
-    ///   - leastServed: whether to choose, within a lane, the chain that had the fewest turns; else
-    ///     one of the oldest broadcast.
+    ///   - leastServed: whether to choose, within a lane, the chain that had the fewest turns among
+    ///     the oldest 200 broadcasts; else one of the oldest broadcast.
     package func claimChain(
         by name: String,
         outside lanes: Set<Lane> = [],
@@ -85,8 +85,8 @@ package struct BroadcastStore: Sendable {
 
     /// Locks a broadcast until the commit: shared for a page, alone for a change of its state.
     ///
-    /// An advisory lock queues fairly. With the row's alone, pages that begin later would pass a
-    /// pause that waits, without end.
+    /// An advisory lock queues fairly. With the row lock alone, later pages would overtake a
+    /// waiting pause without end.
     private static func lock(_ broadcast: NotificationID, isShared: Bool) -> PostgresStatement {
         PostgresStatement(
             "SELECT pg_advisory_xact_lock\(isShared ? "_shared" : "")(hashtextextended($1, 7))",
@@ -118,7 +118,8 @@ package struct BroadcastStore: Sendable {
         ]
     }
 
-    /// Recounts a page after its notifications are stored, as some users may have had one.
+    /// Recounts a page after its notifications are stored, because some users may have had one of
+    /// the same job before.
     package static func recount(_ chain: Broadcast.Chain, _ notifications: [Notification]) -> PostgresStatement {
         PostgresStatement(
             BroadcastSQL.recount,
@@ -159,7 +160,7 @@ package struct BroadcastStore: Sendable {
     }
 
     /// Removes a user from all broadcasts: from their exclusions, and from the places that their
-    /// chains and pages have reached.
+    /// chains have reached.
     ///
     /// - Parameter limit: the most rows that a statement changes.
     package func erase(user: String, limit: Int = 500) async throws(PostgresError) {
