@@ -10,9 +10,9 @@ import Storage
 
 /// Expands broadcasts into notifications, page by page.
 ///
-/// A page is one transaction: its notifications, its counts and the chain's new position. If the
-/// dispatcher dies, the sweeper routes a page that was stored, and one that was not is started
-/// over.
+/// A page is one transaction: its notifications, its counts and the chain's new position. After a
+/// crash, the sweeper routes a page that was stored; another dispatcher starts over a page that was
+/// not.
 struct BroadcastExpansion: Sendable {
     private static let pageSize = 1_000
     /// After this many pages a chain is released, so that a more urgent one can be claimed.
@@ -29,8 +29,8 @@ struct BroadcastExpansion: Sendable {
 
     /// Expands until no chain is left; a full lane holds back only its own notifications.
     ///
-    /// Each second turn goes to the broadcast that got least, so that a large one does not delay
-    /// all that come after it.
+    /// Every second turn goes to the least-served broadcast, so a large one does not delay later
+    /// ones.
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
         var full: Set<Lane> = []
@@ -95,7 +95,7 @@ struct BroadcastExpansion: Sendable {
             case _ where page.isEmptyEnd:
                 try await self.dispatcher.database.broadcasts.store(page, of: chain)
             case .events(let frames):
-                page.counted = ["event": frames.count]
+                page.counted.add(frames.count, .event)
                 try await self.dispatcher.database.broadcasts.store(page, of: chain)
                 try await Router(dispatcher: self.dispatcher).publish(frames)
             case .later(let waiting):
@@ -104,13 +104,13 @@ struct BroadcastExpansion: Sendable {
                     [waiting], now: self.dispatcher.now()
                 ) { late in
                     var page = uncounted
-                    page.counted = ["scheduled": page.selected - late]
-                    if late > 0 { page.counted["missed"] = late }
+                    page.counted.add(page.selected - late, .scheduled)
+                    page.counted.add(late, .missed)
                     return BroadcastStore.statements(page, of: place)
                 }
                 try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
             case .notifications(let job):
-                try await self.store(job, catalog, &page, of: chain)
+                try await self.store(job, catalog, page, of: chain)
             }
         } catch let error as PostgresError where BroadcastStore.isLost(error) {
             return .ended
@@ -128,35 +128,51 @@ struct BroadcastExpansion: Sendable {
     private func store(
         _ job: PreparedJob,
         _ catalog: Catalog,
-        _ page: inout Broadcast.Page,
+        _ page: Broadcast.Page,
         of chain: Broadcast.Chain
     ) async throws {
+        var page = page
+        var lifecycle: [LifecycleEvent] = []
+        let wanted = try await self.countUnwanted(job, catalog, &page, of: chain, lifecycle: &lifecycle)
+        if wanted.isEmpty {
+            try await self.dispatcher.database.broadcasts.store(page, of: chain)
+        } else {
+            lifecycle += try await self.storeWanted(wanted, catalog, page, of: chain)
+        }
+        await self.dispatcher.report(lifecycle)
+    }
+
+    /// Completes a page's job, and counts the users who do not want its notification.
+    ///
+    /// - Returns: the notifications to store.
+    private func countUnwanted(
+        _ job: PreparedJob,
+        _ catalog: Catalog,
+        _ page: inout Broadcast.Page,
+        of chain: Broadcast.Chain,
+        lifecycle: inout [LifecycleEvent]
+    ) async throws -> [RoutedNotification] {
         var prepared = [job]
         var dead: [DeadLetter] = []
-        var lifecycle: [LifecycleEvent] = []
         try await JobIntake(dispatcher: self.dispatcher).complete(
             &prepared, catalog, now: self.dispatcher.now(), dead: &dead, lifecycle: &lifecycle)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
-        let all = prepared.flatMap(\.notifications)
-        let open = all.filter { $0.notification.status == .pending }
+        page.counted = prepared[0].takeUnwanted()
+        page.stored = prepared[0].notifications.count
+        if !prepared[0].conflicting.isEmpty { try await self.refuse(chain.broadcast) }
+        return prepared[0].notifications
+    }
+
+    /// Stores a page with its notifications, and routes them.
+    ///
+    /// - Returns: the events for upstream apps.
+    private func storeWanted(
+        _ open: [RoutedNotification],
+        _ catalog: Catalog,
+        _ page: Broadcast.Page,
+        of chain: Broadcast.Chain
+    ) async throws -> [LifecycleEvent] {
         let wanted = open.map(\.notification)
-        for item in all where item.notification.status != .pending {
-            page.counted[item.notification.statusReason ?? item.notification.status.rawValue, default: 0] += 1
-        }
-        // Users whose text failed have a dead letter; others wait for a digest.
-        let unrendered = prepared.reduce(0) { $0 + $1.unrendered.count }
-        if unrendered > 0 { page.counted["text_failed"] = unrendered }
-        let repeated = prepared.reduce(0) { $0 + $1.repeated }
-        if repeated > 0 { page.counted["duplicate"] = repeated }
-        let held = page.selected - all.count - unrendered - repeated
-        if held > 0 { page.counted["held"] = held }
-        if prepared.contains(where: { !$0.conflicting.isEmpty }) { try await self.refuse(chain.broadcast) }
-        page.stored = wanted.count
-        guard !wanted.isEmpty else {
-            try await self.dispatcher.database.broadcasts.store(page, of: chain)
-            return await self.dispatcher.report(lifecycle)
-        }
-        let complete = page
         let fence = self.dispatcher.fence()
         var tries = 0
         let batch: NotificationStore.Batch
@@ -168,7 +184,7 @@ struct BroadcastExpansion: Sendable {
                 tries += 1
                 return try await self.dispatcher.database.notifications.store(
                     wanted,
-                    withPage: BroadcastStore.statements(complete, of: chain),
+                    withPage: BroadcastStore.statements(page, of: chain),
                     recount: BroadcastStore.recount(chain, wanted)
                 )
             }
@@ -180,6 +196,7 @@ struct BroadcastExpansion: Sendable {
         }
         let isConflicting = batch.outcomes.contains { if case .conflict = $0 { true } else { false } }
         if isConflicting { try await self.refuse(chain.broadcast) }
+        var lifecycle: [LifecycleEvent] = []
         var fresh: [RoutedNotification] = []
         for (item, outcome) in zip(open, batch.outcomes) {
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
@@ -189,19 +206,19 @@ struct BroadcastExpansion: Sendable {
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(fresh, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
-        await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
+        return lifecycle + self.dispatcher.events(of: batch.replacements)
     }
 
-    /// Routes what is stored of a page and has no owner.
+    /// Routes the stored notifications of a page that have no owner.
     ///
-    /// An earlier try may have committed the page without an answer. If another dispatcher did, it
-    /// routes the page too, and its users still get each notification once, as these are repeats.
+    /// An earlier try may have committed the page although its answer was lost. If another
+    /// dispatcher committed it, both route it, and each user still gets one notification.
     private func routeStored(_ notifications: [Notification], _ catalog: Catalog) async throws {
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(try await router.unowned(among: notifications), catalog: catalog)
     }
 
-    /// Stores one dead letter per broadcast whose id users have with other content.
+    /// Stores one dead letter for a broadcast whose id some users already have with other content.
     private func refuse(_ broadcast: Broadcast) async throws {
         let letter = broadcast.deadLetter(JobIntake.conflictReason, at: self.dispatcher.now())
         let known = try await self.dispatcher.untilDone("look for a dead letter") {
@@ -211,7 +228,7 @@ struct BroadcastExpansion: Sendable {
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
     }
 
-    /// Ends a broadcast that cannot be stored with a dead letter; it is not retried.
+    /// Ends a broadcast that cannot be stored: adds a dead letter, and does not retry.
     private func giveUp(_ broadcast: Broadcast, reason: String) async throws {
         let letter = broadcast.deadLetter(reason, at: self.dispatcher.now())
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter], replacesKnown: true)
@@ -224,7 +241,7 @@ struct BroadcastExpansion: Sendable {
 }
 
 extension Dispatcher {
-    /// Whether the providers are behind in a lane, so that its broadcasts wait.
+    /// Whether so many deliveries wait in a lane that its broadcasts must wait.
     ///
     /// Deliveries that a rate or an open breaker holds back count too, because Redis must have room
     /// for them.

@@ -10,7 +10,7 @@ extension JobIntake {
     /// The content of a page of a broadcast.
     enum PageContent {
         case notifications(PreparedJob)
-        /// Each user at their own time.
+        /// Notifications that each user gets at their own local time.
         case later(ScheduleIntake.Waiting)
         case events([NodeFrame])
     }
@@ -38,7 +38,7 @@ extension JobIntake {
             deliverAt = content.deliverAt
         }
         return Broadcast(
-            // No user has an empty name.
+            // An id that no notification has, because no user has an empty name.
             id: NotificationID(
                 origin: origin.digest,
                 user: ""
@@ -54,10 +54,10 @@ extension JobIntake {
         )
     }
 
-    /// Stores broadcasts before their entries are acknowledged, and the dead letters of those that
-    /// are refused.
+    /// Stores broadcasts, and dead letters for refused ones, before their entries are acknowledged.
     ///
-    /// A replay removes the letter of its broadcast, so the letter of a new refusal replaces it.
+    /// A replayed broadcast still has its old letter, which the replay then removes. The letter of
+    /// a new refusal replaces the old one, and the replay leaves it alone.
     func store(_ broadcasts: [Broadcast]) async throws {
         var dead: [DeadLetter] = []
         for broadcast in broadcasts {
@@ -89,7 +89,7 @@ extension JobIntake {
     ) throws(JobFaults) -> PageContent {
         let broadcast = chain.broadcast
         var job = job
-        // A broadcast without an id finds its notifications by its own.
+        // Without an id, the job gets the broadcast's, by which its notifications are found.
         job.id = broadcast.job
         switch job.payload {
         case .event(let name, let arguments):
@@ -102,7 +102,7 @@ extension JobIntake {
                 ScheduleIntake.Waiting(
                     origin: broadcast.origin, job: job, content: content, lane: broadcast.lane, chain: chain))
         case .notification(let content):
-            // The broadcast's own time, because a replayed entry is newer.
+            // The broadcast's time, because the entry of a replay is newer.
             var prepared = try self.prepare(
                 job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
                 createdAt: broadcast.createdAt, now: self.dispatcher.now())
@@ -112,7 +112,7 @@ extension JobIntake {
     }
 }
 
-/// Pages whose users' local time has come.
+/// Due pages of broadcasts at local time.
 extension JobIntake {
     /// Drops the users who have left the topic since their page was stored.
     func dropLeavers(_ intake: inout Intake) async throws {
@@ -129,52 +129,31 @@ extension JobIntake {
                 try await self.dispatcher.database.topics.subscribers(of: topic.text, among: users)
             }
             for job in jobs {
-                Self.drop(from: &intake.jobs[job], into: &intake.stored) {
-                    subscribers.contains(ExactText($0.user)) ? nil : "left_topic"
-                }
+                let count = intake.jobs[job].notifications.count
+                intake.jobs[job].notifications.removeAll { !subscribers.contains(ExactText($0.notification.user)) }
+                let left = count - intake.jobs[job].notifications.count
+                intake.stored.pageOutcomes[intake.jobs[job].origin.latestEntry, default: [:]].add(left, .leftTopic)
             }
         }
     }
 
-    /// Drops the notifications that are not to be sent, and counts the users who have none, as the
-    /// expansion of a broadcast does.
+    /// Drops the notifications that are not to be sent, and counts the users without one by reason.
     func dropRefused(_ intake: inout Intake) {
         let pages = intake.batch.pages
         guard !pages.isEmpty else { return }
         for job in intake.jobs.indices where pages[intake.jobs[job].origin.latestEntry] != nil {
-            let page = intake.jobs[job]
-            var outcomes = intake.stored.pageOutcomes[page.origin.latestEntry, default: [:]]
+            let entry = intake.jobs[job].origin.latestEntry
+            var outcomes = intake.stored.pageOutcomes[entry, default: [:]]
             let left = outcomes.values.reduce(0, +)
-            let held = page.users.count - left - page.unrendered.count - page.repeated - page.notifications.count
-            let counts = [("text_failed", page.unrendered.count), ("duplicate", page.repeated), ("held", held)]
-            for (reason, users) in counts where users > 0 { outcomes[reason, default: 0] += users }
-            intake.stored.pageOutcomes[page.origin.latestEntry] = outcomes
-            Self.drop(from: &intake.jobs[job], into: &intake.stored) {
-                $0.status == .pending ? nil : $0.statusReason ?? $0.status.rawValue
-            }
+            outcomes.merge(intake.jobs[job].takeUnwanted(alreadyCounted: left), uniquingKeysWith: +)
+            intake.stored.pageOutcomes[entry] = outcomes
         }
-    }
-
-    /// Drops and counts the notifications for which `reason` returns one.
-    private static func drop(
-        from job: inout PreparedJob,
-        into stored: inout StoredBatch,
-        reason: (Notification) -> String?
-    ) {
-        var kept: [RoutedNotification] = []
-        for item in job.notifications {
-            if let reason = reason(item.notification) {
-                stored.pageOutcomes[job.origin.latestEntry, default: [:]][reason, default: 0] += 1
-            } else {
-                kept.append(item)
-            }
-        }
-        job.notifications = kept
     }
 
     /// Counts the users of a due page once their notifications are stored.
     ///
-    /// - Parameter outcomes: those of the batch; a notification without one repeats another's job.
+    /// - Parameter outcomes: the outcomes of the batch; a notification without one is a duplicate
+    ///   within the batch.
     func count(
         _ job: PreparedJob,
         _ outcomes: [NotificationID: NotificationStore.Outcome],
@@ -186,7 +165,7 @@ extension JobIntake {
                 // A dispatcher may have stored it as cancelled before it died.
                 case .cancelled, .known(_, _, .cancelled, _): NotificationStatus.cancelled.rawValue
                 case .stored, .known, .replaced: ScheduleStore.stored
-                case .duplicate, .conflict, nil: "duplicate"
+                case .duplicate, .conflict, nil: PageOutcomeReason.duplicate.rawValue
                 }
             stored.pageOutcomes[job.origin.latestEntry, default: [:]][reason, default: 0] += 1
         }

@@ -82,7 +82,7 @@ package struct BroadcastService: Service {
         var failed: [NotificationID] = []
         var finishAt = ContinuousClock.now
         while isRunning {
-            // It looks at all open broadcasts, so it does not run for each one that is counted.
+            // `finish` reads all open broadcasts, so do not run it for each one that is counted.
             if ContinuousClock.now >= finishAt {
                 try await store.finish()
                 finishAt = ContinuousClock.now + Self.interval
@@ -110,14 +110,14 @@ package struct BroadcastService: Service {
         }
     }
 
-    /// Returns the number of users of a broadcast; the greatest if PostgreSQL counts for too long.
+    /// Returns the number of users of a broadcast; ``countBound`` if the count times out.
     private func audience(of broadcast: Broadcast) async throws(PostgresError) -> Int64 {
         do throws(PostgresError) {
             return try await self.dispatcher.database.broadcasts.size(topic: broadcast.topic, bound: Self.countBound)
         } catch {
             guard error.sqlState == "57014" else { throw error }
             self.dispatcher.logger.warning(
-                "audience takes too long to count; counting it as the greatest",
+                "audience count timed out; using the maximum",
                 metadata: ["broadcast.id": "\(broadcast.id)", "users.count": "\(Self.countBound)"])
             return Self.countBound
         }
@@ -126,7 +126,7 @@ package struct BroadcastService: Service {
 
 /// Cancels the undelivered notifications of a cancelled broadcast, in small pages with short locks.
 ///
-/// The gate stops all of them from the cancellation on, however long this takes.
+/// However long this takes, the gate stops their deliveries from the cancellation on.
 struct BroadcastWithdrawal: Sendable {
     /// After this many pages the next claim may choose a more urgent broadcast.
     private static let turn = 16
@@ -169,7 +169,7 @@ struct BroadcastWithdrawal: Sendable {
         let seen = try await self.dispatcher.database.cancellations.endSeen(page)
         await self.dispatcher.report(seen.compactMap { $0.event(at: at) })
         let isLast = page.count < self.pageSize
-        // The gateway that cancelled it may have ended before this.
+        // The process that cancelled it does this too, but may have died before.
         let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
         if isLast { try await self.dispatcher.database.schedules.cancelJob(own, at: at) }
         let withdrawn = try await self.dispatcher.database.cancellations.cancel(

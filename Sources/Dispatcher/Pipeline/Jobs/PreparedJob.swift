@@ -13,7 +13,7 @@ struct PreparedJob: Sendable {
     var notifications: [RoutedNotification]
     /// Renders the texts; nil once they are rendered, or if the job has its own.
     ///
-    /// Boxed, because most jobs have none, and it is most of a job's size.
+    /// Boxed, because most jobs have none, and it would be most of a job's size.
     private var wording: Boxed<JobWording>?
     /// The digest that gathers the notifications; nil for none.
     let digest: (key: String, rule: DigestRule)?
@@ -62,7 +62,7 @@ struct PreparedJob: Sendable {
         return "\(self.origin.latestEntry).\(chain.part).\(chain.pages).\(content)"
     }
 
-    /// Renders the texts, and removes the notifications in whose locale that fails.
+    /// Renders the texts, and removes the notifications whose text cannot be rendered.
     ///
     /// Call it after the channels are decided, so that only notifications with e-mail hold its
     /// texts.
@@ -89,6 +89,25 @@ struct PreparedJob: Sendable {
         return (JobFaults(faults), self.fields(for: users))
     }
 
+    /// Removes the notifications that are not to be sent, and counts the users without one by
+    /// reason.
+    ///
+    /// - Parameter alreadyCounted: the number of users whose notifications were removed and counted
+    ///   before.
+    mutating func takeUnwanted(alreadyCounted: Int = 0) -> PageCounts {
+        var counts: PageCounts = [:]
+        // Users whose text failed have a dead letter; others wait for a digest.
+        counts.add(self.unrendered.count, .textFailed)
+        counts.add(self.repeated, .duplicate)
+        let gone = alreadyCounted + self.unrendered.count + self.repeated
+        counts.add(self.users.count - gone - self.notifications.count, .held)
+        for item in self.notifications where item.notification.status != .pending {
+            counts[item.notification.statusReason ?? item.notification.status.rawValue, default: 0] += 1
+        }
+        self.notifications.removeAll { $0.notification.status != .pending }
+        return counts
+    }
+
     /// Returns the fields of a job for these users alone; the original fields if there are no
     /// others.
     ///
@@ -112,7 +131,7 @@ struct PreparedJob: Sendable {
 extension JobIntake {
     /// Renders the texts of jobs.
     ///
-    /// - Returns: dead letters for those in whose locale that fails.
+    /// - Returns: dead letters for the users whose text cannot be rendered.
     func render(
         _ prepared: inout [PreparedJob],
         now: Timestamp

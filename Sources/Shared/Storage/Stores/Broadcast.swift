@@ -91,13 +91,13 @@ package struct Broadcast: Sendable {
         /// The number of users who get a notification.
         package var stored: Int
         /// The number of users who get none, by reason.
-        package var counted: [String: Int]
+        package var counted: PageCounts
         /// Whether this is the last page.
         package var isLast: Bool
         /// Whether it ends its chain and selects no user, so that it needs no row.
         package var isEmptyEnd: Bool { self.isLast && self.selected == 0 }
 
-        package init(until: String, selected: Int, stored: Int, counted: [String: Int], isLast: Bool) {
+        package init(until: String, selected: Int, stored: Int, counted: PageCounts, isLast: Bool) {
             self.until = until
             self.selected = selected
             self.stored = stored
@@ -128,6 +128,34 @@ package struct Broadcast: Sendable {
         /// A duplicate with different content.
         case conflict
     }
+}
+
+/// The number of a page's users, by a reason of routing or a ``PageOutcomeReason``.
+package typealias PageCounts = [String: Int]
+
+extension PageCounts {
+    /// Adds users, if there are any.
+    package mutating func add(_ users: Int, _ reason: PageOutcomeReason) {
+        if users > 0 { self[reason.rawValue, default: 0] += users }
+    }
+}
+
+/// Why a user of a page has no notification, apart from the reasons of routing.
+package enum PageOutcomeReason: String, Sendable {
+    /// A digest holds the notification.
+    case held
+    /// The text could not be rendered; a dead letter names the user.
+    case textFailed = "text_failed"
+    /// The user already has a notification with the job's id.
+    case duplicate
+    /// The local time has not come.
+    case scheduled
+    /// The local time passed too long ago.
+    case missed
+    /// The user left the topic before the local time.
+    case leftTopic = "left_topic"
+    /// The job is an event, which goes to open sockets only.
+    case event
 }
 
 /// Reads and writes rows of broadcasts.
