@@ -70,9 +70,9 @@ struct AbsentMasterTests {
 
         /// Returns the users of notifications without an owner.
         func unowned() async throws -> [String] {
-            let notifications = self.dispatcher.database.notifications
-            let slice = try await notifications.sweepSlice(before: notifications.clock(), size: 10)
-            return try await notifications.unowned(in: slice, limit: 10).map(\.notification.user)
+            let database = self.dispatcher.database
+            let slice = try await database.notifications.sweepSlice(before: database.clock(), size: 10)
+            return try await database.notifications.unowned(in: slice, limit: 10).map(\.notification.user)
         }
     }
 
@@ -191,6 +191,48 @@ struct AbsentMasterTests {
             }
             let policy = OverflowPolicy(backlog: 10)
             try await OverflowGuard(dispatcher: scene.dispatcher, policy: policy).look()
+        }
+    }
+
+    @Test("deliveries and moved jobs for the other masters are appended once while one is away")
+    func copies() async throws {
+        let lines = LogRecorder(from: .warning) { "\($0.message) \($0.metadata?["step"] ?? "")" }
+        try await Self.with(logger: lines.logger) { scene in
+            let (dispatcher, parts) = try (scene.dispatcher, [scene.lost, scene.kept])
+            let users = try parts.map { try scene.user(in: $0) }
+            for (number, user) in users.enumerated() {
+                let place = UInt64(number)
+                let phone = TestDispatcher.phone(place, of: user, token: "phone-\(number)")
+                _ = try await dispatcher.database.devices.register(phone)
+                let notification = TestDispatcher.notification(place, of: user, channels: [.inApp, .push])
+                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
+                let due = TestDispatcher.now + .seconds(-1)
+                try await dispatcher.postpone([
+                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
+                ])
+            }
+            // A part's users are its organisations, too.
+            let lane = dispatcher.group(scene.keys.jobs(.normal))
+            let excess = users.map { org in
+                OverflowGuard.Excess(org: org, entry: StreamEntry(id: "1-0", fields: [("org", Array(org.utf8)[...])]))
+            }
+            try await scene.loseMaster()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { _ = try? await FollowUpService(dispatcher: dispatcher).follow() }
+                group.addTask {
+                    let policy = OverflowPolicy(backlog: 0)
+                    try? await OverflowGuard(dispatcher: dispatcher, policy: policy).move(excess, of: lane)
+                }
+                for step in ["append deliveries", "move jobs to the overflow"] {
+                    try await eventually("the first try has failed") { lines.all.contains { $0.hasSuffix(step) } }
+                }
+                let failed = ContinuousClock.now
+                try await eventually("the second try has begun") { ContinuousClock.now - failed > .seconds(2) }
+                group.cancelAll()
+            }
+            #expect(try await scene.deliveries(in: parts[1]) == 1)
+            let moved = scene.keys.overflowPart(of: users[1]).overflow(users[1])
+            #expect(try await scene.redis.send("XLEN", .text(moved)).integer() <= 1)
         }
     }
 

@@ -79,8 +79,9 @@ enum Samples {
         }
     }
 
-    /// Lets each statement that inserts into a table wait at its end for the advisory lock 1.
-    static func holdInserts(into table: String, _ database: Database) async throws {
+    /// Lets each statement that inserts into a table, or also one that updates it, wait at its end
+    /// for the advisory lock 1.
+    static func holdInserts(into table: String, orUpdates: Bool = false, _ database: Database) async throws {
         try await database.pool.query(
             """
             CREATE FUNCTION carillon.hold() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -91,7 +92,7 @@ enum Samples {
             """)
         try await database.pool.query(
             """
-            CREATE TRIGGER hold AFTER INSERT ON carillon.\(table)
+            CREATE TRIGGER hold AFTER INSERT\(orUpdates ? " OR UPDATE" : "") ON carillon.\(table)
             FOR EACH ROW EXECUTE FUNCTION carillon.hold()
             """)
     }

@@ -47,7 +47,7 @@ final class OverflowGuard: Sendable {
         var backlogs: [Lane: Int] = [:]
         /// Organisations with jobs in their overflow at the last look, and those in `moved`.
         ///
-        /// Their excess follows while the lane is short, too. Otherwise a flood would come back as
+        /// Their excess is moved even while the lane is short. Otherwise a flood would come back as
         /// soon as its first part has been moved.
         var overflowing: Set<ExactText> = []
         /// Organisations whose jobs were moved since the last look began; it may have missed them.
@@ -126,7 +126,7 @@ final class OverflowGuard: Sendable {
             let now = self.dispatcher.clock.instant()
             guard let backlog = self.state.withLock({ $0.backlog }), now < backlog + Self.rest, now < start + most
             else { return }
-            // The end of a backlog shows only by full batches that do not come, so poll.
+            // Nothing signals the end of a backlog; full batches only stop coming, so poll.
             await pause(for: Self.rest)
         }
     }
@@ -140,14 +140,19 @@ final class OverflowGuard: Sendable {
             let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
         }
+        // Part by part, so that retries for a master that is away make no copies on the others.
+        let shares = Dictionary(grouping: jobs) { lane.keys.overflowPart(of: $0.org).overflows }.values
         var lengths: [ExactText: Int] = [:]
         var session: Int
         repeat {
             session = self.dispatcher.redis.session
-            lengths = try await self.dispatcher.untilDone(
-                "move jobs to the overflow", isFinal: { ($0 as? RedisError)?.code == .notReplicated }
-            ) {
-                try await self.dispatcher.live.with(lane.keys).overflows.append(jobs)
+            for share in shares {
+                let appended = try await self.dispatcher.untilDone(
+                    "move jobs to the overflow", isFinal: { ($0 as? RedisError)?.code == .notReplicated }
+                ) {
+                    try await self.dispatcher.live.with(lane.keys).overflows.append(share)
+                }
+                lengths.merge(appended) { $1 }
             }
             try await self.dispatcher.acknowledge(excess.map(\.entry.id), lane)
             // Redis may have come back with the lane's entries, but without those of the overflow.
@@ -187,8 +192,8 @@ final class OverflowGuard: Sendable {
 
     /// Returns the organisation that a job names; nil for none or an invalid one.
     ///
-    /// An entry with too many fields is no job. It may have as many as Redis takes, so that a move,
-    /// which adds one, would fail for good.
+    /// An entry with too many fields is no job. It may have as many as Redis takes, and a move,
+    /// which adds one, would always fail.
     private static func org(_ entry: StreamEntry) -> String? {
         guard let fields = entry.fields, fields.count <= JobLimits.fields else { return nil }
         guard let bytes = entry["org"], !bytes.isEmpty, bytes.count <= 4 * JobLimits.org else { return nil }
@@ -257,7 +262,7 @@ struct OverflowReader: Sendable {
     private static let batchSize = 64
 
     let dispatcher: Dispatcher
-    /// The lanes go first; nil if their floods stay in them.
+    /// The guard of the lanes, which go first; nil if floods stay in their lanes.
     let lanes: OverflowGuard?
     let queue: LaneQueue<LaneBatch>
 

@@ -57,11 +57,11 @@ struct Router: Sendable {
         return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
     }
 
-    /// Returns the notifications that are stored without an owner, as their rows are, in the order
-    /// of versions.
+    /// Returns those notifications that have no owner, as their rows are stored, in the order of
+    /// versions.
     ///
-    /// A dispatcher stored them and died. A new decision may differ from the row, such as after an
-    /// opt-out, which the gate checks before each push.
+    /// A dispatcher stored them and died. The row counts, although a new decision might differ, for
+    /// example after an opt-out; the gate checks that before each push.
     func unowned(among notifications: [Notification]) async throws -> [RoutedNotification] {
         guard !notifications.isEmpty else { return [] }
         let stored = try await self.dispatcher.untilDone("look up notifications without an owner") {
@@ -105,8 +105,8 @@ struct Router: Sendable {
         var plan = RoutePlan(for: self.dispatcher)
         let now = self.dispatcher.now()
         for (index, item) in items.enumerated() where open?.contains(item.notification.id) ?? true {
-            let known = facts.facts(item, at: index, now: now)
-            plan.add(decide(known), item, known, facts.devices(of: item))
+            let known = facts.facts(at: index, now: now)
+            plan.add(decide(known), item, known, facts.devices(at: index))
         }
         try await self.carryOut(plan, within: fence)
         return plan.lifecycle
@@ -129,8 +129,10 @@ struct Router: Sendable {
 
     // MARK: Doing
 
-    /// Carries out a plan; stores mail and postpones first, so that no later part is forgotten once
-    /// something is sent or the notification is no longer pending.
+    /// Carries out a plan.
+    ///
+    /// Mail and postponements are stored first. Otherwise a crash could lose them once something is
+    /// sent or the notification is no longer pending.
     ///
     /// - Parameter fence: around the plan's rows. Without one, each may have been sent before.
     func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
@@ -149,8 +151,8 @@ struct Router: Sendable {
             }
         }
         try await self.publish(plan)
-        // Before the deliveries: the end of the last one ends the notification, unless a device
-        // has no attempt yet.
+        // Before the deliveries: the last one to end also ends the notification, but only if every
+        // device has an attempt by then.
         let settlement = plan.settlement
         if !settlement.attempts.isEmpty || !settlement.leftToMail.isEmpty {
             let effects = try await self.dispatcher.untilDone("record attempts") {
@@ -167,19 +169,20 @@ struct Router: Sendable {
             }
         }
         if self.dispatcher.redis.session != session {
-            // Redis may have come back without them, and been repaired before they were marked.
+            // Redis may have come back without the deliveries, and have been repaired before the
+            // marks that the repair looks for.
             try await self.deliver(plan.deliveries.map { $0.again }, within: nil)
         }
         if !remembered.isEmpty {
             try await self.dispatcher.untilDone("remember mail") {
-                // Later than the append, so that a repair of what Redis has lost finds it.
+                // With a time after the append, so that a repair of what Redis has lost finds it.
                 try await self.dispatcher.database.followUps.remember(
                     remembered, takenUntil: mailDue, now: self.dispatcher.now())
             }
         }
     }
 
-    /// Writes deadlines before frames, so that no missing proof goes unnoticed.
+    /// Publishes a plan's frames, after their deadlines, so that no missing proof goes unnoticed.
     ///
     /// Each try counts the deadlines from its own time, because Redis may have been away since the
     /// decision. Repeating this is harmless: deadlines that are set stay, and nodes drop frames
@@ -225,7 +228,7 @@ struct Router: Sendable {
 
     /// Appends deliveries again that Redis may have lost, for the devices that a provider serves.
     ///
-    /// As repeats: the attempts tell which of them were accepted meanwhile.
+    /// They go out as repeats, because a provider may have accepted some; the attempts show which.
     func deliverAgain(_ lost: [DeliveryStore.Lost]) async throws {
         let deliveries = lost.filter { self.dispatcher.channels.serves($0.device) }.map { one in
             RoutePlan.Delivery(
@@ -254,7 +257,8 @@ struct Router: Sendable {
         let stored = try await self.dispatcher.untilDone("look up repeated notifications") {
             try await self.dispatcher.database.notifications.load(keys)
         }
-        // Sockets know those that were read or deleted, whose versions are those of the changes.
+        // Sockets already have those that were read or deleted: each has the version of that
+        // change.
         let unseen = Set(stored.filter { $0.readAt == nil && $0.deletedAt == nil }.map(\.id))
         try await self.publishAgain(repeated.filter { unseen.contains($0.notification.id) })
         try await self.pushAgain(stored)
@@ -313,21 +317,24 @@ struct Router: Sendable {
     }
 
     private func deliver(_ all: [RoutePlan.Delivery], within fence: Fence?) async throws {
-        let deliveries = try await self.stillDue(all)
-        guard !deliveries.isEmpty else { return }
+        var rest = try await self.stillDue(all)
+        guard !rest.isEmpty else { return }
         var isSecondTry = false
         try await self.dispatcher.untilDone("append deliveries") {
             var batch = RedisBatch()
-            for delivery in deliveries {
-                // After a failed append, some may have arrived; after a lapse of the lease, others
-                // may have been sent.
+            for delivery in rest {
+                // After a failed append, some may be in the stream; after the lease has lapsed,
+                // another dispatcher may have sent them.
                 let isUnsure = isSecondTry || !(fence.map { self.dispatcher.holds($0) } ?? false)
                 let work = isUnsure ? delivery.work.asRepeat : delivery.work
                 let keys = self.dispatcher.keys.part(of: work.user)
                 batch.append(work, to: keys.deliveries(delivery.provider, delivery.lane))
             }
             isSecondTry = true
-            try await self.dispatcher.redis.run(batch)
+            let replies = try await self.dispatcher.redis.send(batch)
+            // The other masters of a cluster have theirs while one is away.
+            rest = zip(rest, replies).compactMap { if case .error = $1 { $0 } else { nil } }
+            for reply in replies { _ = try reply.checked() }
         }
     }
 
