@@ -354,7 +354,7 @@ struct FailedMailTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: try await store.clock(), user: "ada", notification: notification.id,
+                    at: try await dispatcher.database.clock(), user: "ada", notification: notification.id,
                     device: Device.emailAddress, provider: .email, kind: "email", attempt: 1,
                     outcome: wasMailed ? .accepted : .failed)
             ]
@@ -499,7 +499,7 @@ struct RetakenReleaseTests {
     func pushedBefore() async throws {
         try await TestDispatcher.with(FakeChannel.accepting()) { dispatcher, database in
             let notifications = try await Self.release(6, by: dispatcher)
-            let now = try await dispatcher.database.notifications.clock()
+            let now = try await dispatcher.database.clock()
             var settlement = DeliveryStore.Settlement()
             for notification in notifications[..<5] {
                 let phone = TestDispatcher.phone().id

@@ -69,9 +69,7 @@ struct RoutedCapTests {
                     return RoutedNotification(notification, .stored)
                 }
                 let facts = try await RouteFacts(items, catalog: dispatcher.catalog, dispatcher: dispatcher)
-                return items.enumerated().map {
-                    facts.facts($0.element, at: $0.offset, now: TestDispatcher.now).cap
-                }
+                return items.indices.map { facts.facts(at: $0, now: TestDispatcher.now).cap }
             }
             #expect(try await caps(1...2) == [nil, nil])
             _ = try await dispatcher.database.devices.register(TestDispatcher.phone())

@@ -14,8 +14,22 @@ package struct FollowUpService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 1_024
-    /// A batch this full may have left some, of one user or of users who did not fit.
+    /// A batch of this size may have left some that are due: of one user, or of users who did not
+    /// fit.
     private static let full = FollowUpStore.userLimit
+
+    /// A follow-up to handle, and the facts of its notification.
+    private struct Present {
+        let item: FollowUpStore.Item
+        let stand: FollowUpStore.Facts
+
+        /// The notification as a repeat: a dispatcher that died may have pushed it already, which
+        /// the attempts show.
+        var routed: RoutedNotification {
+            RoutedNotification(
+                self.stand.notification, .due(self.item.kind), unread: self.stand.unread, isRepeat: true)
+        }
+    }
 
     private let dispatcher: Dispatcher
 
@@ -40,50 +54,8 @@ package struct FollowUpService: Service {
         let fence = self.dispatcher.fence(for: Self.hold)
         let taken = try await self.dispatcher.database.followUps.take(now: now, until: until, limit: Self.batchSize)
         guard !taken.isEmpty else { return 0 }
-        var present: [(item: FollowUpStore.Item, stand: FollowUpStore.Facts)] = []
-        for due in taken where !due.wasHandedOn {
-            if let stand = due.facts, !Self.isOver(stand.notification, due.item.kind) {
-                present.append((due.item, stand))
-            }
-        }
-        let items = present.map { item, stand in
-            // As a repeat: a dispatcher that died may have pushed it already, which the attempts
-            // tell.
-            RoutedNotification(stand.notification, .due(item.kind), unread: stand.unread, isRepeat: true)
-        }
-        let catalog = await self.dispatcher.catalog(forTypes: items.map(\.notification.type))
-        var facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
-        // Count only what would be pushed, because caps are scarce.
-        var interrupting: [RoutedNotification] = []
-        for (index, item) in items.enumerated() where item.progress == .due(.release) {
-            let known = facts.facts(item, at: index, now: self.dispatcher.now())
-            guard self.refusal(item, present[index].1, known) == nil, decide(known) == [.push] else { continue }
-            interrupting.append(item)
-        }
-        try await facts.countAgainstCaps(interrupting)
-        var plan = RoutePlan(for: self.dispatcher)
-        plan.recorded = try await self.recorded(items, facts)
-        var releases: [ReleaseSummary.Release] = []
-        var handedOn: [FollowUpStore.Item] = []
-        for (index, item) in items.enumerated() {
-            let known = facts.facts(item, at: index, now: self.dispatcher.now())
-            let devices = facts.devices(of: item)
-            let kind = present[index].item.kind
-            let refusal = self.refusal(item, present[index].stand, known)
-            if let refusal, !Self.wasReleased(item.notification, kind) {
-                self.settle(item.notification, refusal, kind, in: &plan)
-                continue
-            }
-            let steps = refusal == nil || devices.isEmpty ? decide(known) : [.push]
-            if kind == .release, steps == [.push], refusal == nil {
-                releases.append(ReleaseSummary.Release(item: item, facts: known, devices: devices))
-            } else {
-                let before = plan.deliveries.count
-                plan.add(steps, item, known, devices)
-                // A released notification's status already says that it waits for its provider.
-                if kind != .release, plan.deliveries.count > before { handedOn.append(present[index].item) }
-            }
-        }
+        let present = taken.compactMap { Self.present($0) }
+        var (plan, releases, handedOn) = try await self.plan(present)
         // Another dispatcher may have taken them; otherwise they are due again.
         guard fence.isOpen else {
             self.dispatcher.logger.warning(
@@ -101,32 +73,75 @@ package struct FollowUpService: Service {
         return taken.count
     }
 
-    /// Returns the notifications that stay postponed as they were, as when settings or zone rules
-    /// changed without effect on them.
-    private func recorded(_ items: [RoutedNotification], _ facts: RouteFacts) async throws -> Set<NotificationID> {
-        var again: [(item: FollowUpStore.Item, due: Timestamp)] = []
-        for (index, item) in items.enumerated() {
-            let notification = item.notification
-            let known = facts.facts(item, at: index, now: self.dispatcher.now())
-            for case .postpone(let kind, let until, .quietHours) in decide(known) {
-                again.append(
-                    (FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind), until))
+    /// Returns a follow-up that is still to be handled; nil if nothing is left to do.
+    private static func present(_ due: FollowUpStore.Due) -> Present? {
+        guard !due.wasHandedOn, let stand = due.facts else { return nil }
+        return Self.isOver(stand.notification, due.item.kind) ? nil : Present(item: due.item, stand: stand)
+    }
+
+    /// Decides about follow-ups.
+    ///
+    /// - Returns: the plan without the releases to push, these releases, and the follow-ups that go
+    ///   to a provider's stream.
+    private func plan(
+        _ present: [Present]
+    ) async throws -> (RoutePlan, releases: [ReleaseSummary.Release], handedOn: [FollowUpStore.Item]) {
+        let catalog = await self.dispatcher.catalog(forTypes: present.map(\.stand.notification.type))
+        var facts = try await RouteFacts(present.map(\.routed), catalog: catalog, dispatcher: self.dispatcher)
+        try await self.countCaps(present, &facts)
+        var plan = RoutePlan(for: self.dispatcher)
+        var releases: [ReleaseSummary.Release] = []
+        var handedOn: [FollowUpStore.Item] = []
+        for (index, one) in present.enumerated() {
+            let known = facts.facts(at: index, now: self.dispatcher.now())
+            let devices = facts.devices(at: index)
+            let kind = one.item.kind
+            let refusal = self.refusal(one, known)
+            if let refusal, !Self.wasReleased(one.stand.notification, kind) {
+                self.settle(one.stand.notification, refusal, kind, in: &plan)
+                continue
+            }
+            let steps = refusal == nil || devices.isEmpty ? decide(known) : [.push]
+            if kind == .release, steps == [.push], refusal == nil {
+                releases.append(ReleaseSummary.Release(item: facts.items[index], facts: known, devices: devices))
+            } else {
+                let before = plan.deliveries.count
+                plan.add(steps, facts.items[index], known, devices)
+                // A released notification's status already says that it waits for its provider.
+                if kind != .release, plan.deliveries.count > before { handedOn.append(one.item) }
             }
         }
-        let postponements = again
+        plan.noteRecorded(try await self.recorded(plan.postponed))
+        return (plan, releases, handedOn)
+    }
+
+    /// Counts against the caps only the releases that would be pushed, because caps are scarce.
+    private func countCaps(_ present: [Present], _ facts: inout RouteFacts) async throws {
+        var interrupting: [Int] = []
+        for (index, one) in present.enumerated() where one.item.kind == .release {
+            let known = facts.facts(at: index, now: self.dispatcher.now())
+            if self.refusal(one, known) == nil, decide(known) == [.push] { interrupting.append(index) }
+        }
+        try await facts.countAgainstCaps(interrupting)
+    }
+
+    /// Returns the notifications whose postponement stays the same, for example because changed
+    /// settings or zone rules do not affect them.
+    private func recorded(_ postponed: [Postponement]) async throws -> Set<NotificationID> {
+        let again = postponed.filter { $0.reason == Reason.quietHours.rawValue }.map { (item: $0.item, due: $0.due) }
         return try await self.dispatcher.untilDone("look up postponements") {
-            try await self.dispatcher.database.followUps.recorded(postponements, now: self.dispatcher.now())
+            try await self.dispatcher.database.followUps.recorded(again, now: self.dispatcher.now())
         }
     }
 
     /// Whether a dispatcher that died has handled a release, and no push is to follow.
     ///
-    /// A push that a provider accepted leaves no reason, and goes to the devices that lack it.
+    /// A push that a provider accepted leaves no reason; it goes to the devices that lack it.
     private static func isOver(_ notification: Notification, _ kind: FollowUp) -> Bool {
         guard kind == .release, let reason = notification.statusReason else { return false }
         switch notification.status {
         case .sent, .suppressed: return true
-        // It waits for its mail only.
+        // With another reason, it waits only for its mail.
         case .pending: return reason != Notification.queued
         // The push may still wait after the mail has failed.
         case .failed: return Reason(rawValue: reason).map { Self.failures.contains($0) } ?? false
@@ -145,26 +160,24 @@ package struct FollowUpService: Service {
         kind == .release && notification.isQueued
     }
 
-    /// Returns why the gate would refuse a delivery, before any is made.
-    private func refusal(_ item: RoutedNotification, _ stand: FollowUpStore.Facts, _ facts: DecisionFacts)
-        -> GateRefusal?
-    {
-        let isAttention = item.progress == .due(.attention)
+    /// Returns why the gate would refuse a follow-up's delivery; nil if it would not.
+    private func refusal(_ one: Present, _ facts: DecisionFacts) -> GateRefusal? {
+        let isAttention = one.item.kind == .attention
         var gateFacts = GateFacts(
-            item.progress == .due(.email) ? .email : isAttention ? .attention : .reach,
-            of: item.notification,
-            type: self.dispatcher.catalog[item.notification.type],
+            one.item.kind == .email ? .email : isAttention ? .attention : .reach,
+            of: one.stand.notification,
+            type: self.dispatcher.catalog[one.stand.notification.type],
             preference: facts.preference,
             settings: facts.settings,
-            isReplaced: stand.isReplaced
+            isReplaced: one.stand.isReplaced
         )
         // For other purposes, the sender checks each device's attempts.
-        gateFacts.wasAccepted = isAttention && stand.wasAccepted
+        gateFacts.wasAccepted = isAttention && one.stand.wasAccepted
         return gate(gateFacts, now: facts.now)
     }
 
     /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, ends if
-    /// mail was all there is, or is left to its mail.
+    /// mail was its only channel, or is left to its mail.
     private func settle(
         _ notification: Notification,
         _ refusal: GateRefusal,
@@ -179,8 +192,8 @@ package struct FollowUpService: Service {
         // Most mail is skipped because the notification was read in the inbox; it ends nothing.
         let endsNothing = rests && !notification.isQueued && (refusal == .read || refusal == .deleted)
         if kind == .email, !waitsForMail, !endsNothing {
-            // If the notification keeps its status, only an attempt shows it. It also ends the
-            // flight of a cancelled one.
+            // If the notification keeps its status, only an attempt shows the skip. The mail of a
+            // cancelled notification is no longer in flight.
             plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: self.dispatcher.now())
         }
         guard waitsForRelease || waitsForMail else { return }
@@ -208,17 +221,17 @@ struct Postponement: Sendable {
 }
 
 extension Dispatcher {
-    /// Stores follow-ups, and brings those forward whose user has changed quiet hours meanwhile.
+    /// Stores follow-ups, and makes those due again whose user has changed quiet hours meanwhile.
     ///
-    /// A change of quiet hours is stored before it looks for follow-ups; here the follow-up is
-    /// stored before the look at quiet hours. So one of the two sees the other.
+    /// A change of quiet hours is stored first and then looks for follow-ups. This stores the
+    /// follow-ups first and then looks at quiet hours. So one of the two sees the other.
     ///
     /// - Parameter recorded: the notifications whose postponement the audit has already.
     func postpone(_ postponements: [Postponement], recorded: Set<NotificationID> = []) async throws {
         guard !postponements.isEmpty else { return }
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
         let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
-        try await self.untilDone("postpone") {
+        try await self.untilDone("store follow-ups") {
             try await self.database.followUps.put(items, critical: critical, recorded: recorded, now: self.now())
         }
         PipelineMetrics.postponed.increment(by: items.count)
@@ -235,6 +248,8 @@ extension Dispatcher {
                 ? nil : (postponement.item, postponement.due)
         }
         guard !outdated.isEmpty else { return }
-        try await self.untilDone("look again") { try await self.database.followUps.makeDue(outdated, now: now) }
+        try await self.untilDone("make follow-ups due again") {
+            try await self.database.followUps.makeDue(outdated, now: now)
+        }
     }
 }

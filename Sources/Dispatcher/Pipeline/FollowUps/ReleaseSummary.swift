@@ -8,12 +8,14 @@ import Storage
 /// Pushes what quiet hours held back: one by one, or as one summary if a user would get more than
 /// five.
 ///
-/// Notifications of required types always go alone, because a user can refuse summaries; so do
-/// those outside the inbox, which the user could not find there, those that another dispatcher had
-/// released before it stopped, and all others of a user whose summary the gate would refuse. A
-/// summary is a push that counts and names the rest.
+/// A summary is a push that counts and names the notifications. These are sent alone:
+///
+/// - those of required types, because a user can refuse summaries;
+/// - those outside the inbox, because the user could not find them there;
+/// - those that another dispatcher had released before it stopped;
+/// - all of a user whose summary the gate would refuse.
 struct ReleaseSummary: Sendable {
-    /// A user who would get more pushes at once gets a summary.
+    /// The most pushes that a user gets at once without a summary.
     static let mostSingle = 5
     /// The most notifications that a summary names.
     private static let mostNamed = 10
@@ -31,7 +33,7 @@ struct ReleaseSummary: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Adds the pushes to a plan, after its summaries are stored and their notifications ended.
+    /// Adds the pushes to a plan; stores the summaries, which ends their notifications.
     ///
     /// If the dispatcher dies before it pushes a summary, the sweeper finds it without an owner.
     func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
@@ -59,7 +61,7 @@ struct ReleaseSummary: Sendable {
         let items = wanted.flatMap { summary, group in
             group.map { (user: summary.user, id: $0.item.notification.id, summary: summary.id) }
         }
-        // Tried once: while it was tried again, another dispatcher could take the follow-ups.
+        // Tried once: during retries, another dispatcher could take the follow-ups.
         let outcomes = try await self.dispatcher.database.notifications.store(
             summaries, of: items, at: self.dispatcher.now())
         for ((summary, group), outcome) in zip(wanted, outcomes) {

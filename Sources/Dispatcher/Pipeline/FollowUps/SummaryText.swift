@@ -74,8 +74,8 @@ struct SummaryText: Sendable, Equatable {
 
     /// Returns the data of a summary: the count, and the ids of the first notifications.
     ///
-    /// - Parameter hidesButtons: whether the summary has none of its type's buttons, which are for
-    ///   a single notification.
+    /// - Parameter hidesButtons: whether to leave out the type's buttons, which are for a single
+    ///   notification.
     static func data(count: Int, notifications: [NotificationID], hidesButtons: Bool = false) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()

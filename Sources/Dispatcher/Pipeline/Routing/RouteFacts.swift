@@ -9,14 +9,17 @@ import Storage
 
 /// The facts for the decisions about a batch, looked up for all of it at once.
 struct RouteFacts: Sendable {
+    let items: [RoutedNotification]
     private let dispatcher: Dispatcher
     private let catalog: Catalog
     private var presence: [ExactText: Presence] = [:]
     private var devices: [ExactText: UserDevices] = [:]
+    /// The preferences of each item's user.
     private var preferences: [RecipientStore.Preferences] = []
     private var caps: [NotificationID: CapScope] = [:]
 
     init(_ items: [RoutedNotification], catalog: Catalog, dispatcher: Dispatcher) async throws {
+        self.items = items
         self.dispatcher = dispatcher
         self.catalog = catalog
         let stored = items.filter { $0.progress == .stored }
@@ -27,8 +30,8 @@ struct RouteFacts: Sendable {
             return !item.notification.channels.contains(.inApp)
         }
         self.devices = try await Self.devices(of: mayNeedPush.map(\.notification.user), dispatcher)
-        self.preferences = try await self.preferences(of: items)
-        self.caps = try await self.countedCaps(items)
+        self.preferences = try await self.lookUpPreferences()
+        self.caps = try await self.countedCaps(items.indices.filter { items[$0].progress == .stored })
     }
 
     /// Returns the presence by user; empty, and so unknown, if Redis answers with an error.
@@ -59,42 +62,42 @@ struct RouteFacts: Sendable {
         return found.mapValues { UserDevices($0, servedBy: dispatcher.channels) }
     }
 
-    private func preferences(of items: [RoutedNotification]) async throws -> [RecipientStore.Preferences] {
-        let unknown = items.filter { $0.preferences == nil }
+    private func lookUpPreferences() async throws -> [RecipientStore.Preferences] {
+        let unknown = self.items.filter { $0.preferences == nil }
         let keys = unknown.map { self.catalog.preferenceKey(user: $0.notification.user, type: $0.notification.type) }
         let found = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
         var rest = found[...]
-        return items.map { $0.preferences ?? rest.popFirst() ?? RecipientStore.Preferences() }
+        return self.items.map { $0.preferences ?? rest.popFirst() ?? RecipientStore.Preferences() }
     }
 
     /// Counts releases against the caps as of now, because they may have been stored long ago.
-    mutating func countAgainstCaps(_ releases: [RoutedNotification]) async throws {
+    ///
+    /// - Parameter releases: the indices of their items.
+    mutating func countAgainstCaps(_ releases: [Int]) async throws {
         let reached = try await self.countedCaps(releases, recounts: true)
         self.caps.merge(reached) { $1 }
     }
 
-    /// Counts what would interrupt against the caps of its type, category and user; alerts are
-    /// exempt.
+    /// Counts, against the caps of type, category and user, the notifications that would interrupt;
+    /// alerts are exempt.
     ///
     /// - Parameters:
-    ///   - items: releases, or a batch: its new notifications count unless quiet hours hold them
-    ///     or their users have neither a socket nor a device.
+    ///   - indices: the indices of releases or of new notifications. New ones do not count if quiet
+    ///     hours hold them, or if their users have neither a socket nor a device.
     ///   - recounts: whether the items are releases, which all count as of now.
-    private func countedCaps(
-        _ items: [RoutedNotification],
-        recounts: Bool = false
-    ) async throws -> [NotificationID: CapScope] {
+    private func countedCaps(_ indices: [Int], recounts: Bool = false) async throws -> [NotificationID: CapScope] {
         var uses: [UsageCaps.Use] = []
         var scopes: [[CapScope]] = []
         let now = self.dispatcher.now()
-        for (index, item) in items.enumerated() where recounts || item.progress == .stored {
+        for index in indices {
+            let item = self.items[index]
             guard item.notification.channels.contains(.push), item.notification.severity != .alert else { continue }
             let caps = self.catalog.caps(ofType: item.notification.type)
             // The notifications that a summary stands for have been counted.
             guard !caps.isEmpty, !ReleaseSummary.isSummary(item.notification) else { continue }
-            guard recounts || Self.interruptsNow(self.facts(item, at: index, now: now)) else { continue }
+            guard recounts || Self.interruptsNow(self.facts(at: index, now: now)) else { continue }
             uses.append(
                 UsageCaps.Use(
                     user: item.notification.user, notification: item.notification.id,
@@ -120,18 +123,21 @@ struct RouteFacts: Sendable {
         self.presence[ExactText(item.notification.user), default: .unknown]
     }
 
-    func devices(of item: RoutedNotification) -> UserDevices {
-        self.devices[ExactText(item.notification.user)] ?? UserDevices([], servedBy: self.dispatcher.channels)
+    /// Returns the devices of the user of the item at `index`.
+    func devices(at index: Int) -> UserDevices {
+        self.devices[ExactText(self.items[index].notification.user)]
+            ?? UserDevices([], servedBy: self.dispatcher.channels)
     }
 
     /// Returns the facts for the decision about the item at `index`.
-    func facts(_ item: RoutedNotification, at index: Int, now: Timestamp) -> DecisionFacts {
+    func facts(at index: Int, now: Timestamp) -> DecisionFacts {
+        let item = self.items[index]
         var facts = self.dispatcher.facts(
             item.notification, self.catalog[item.notification.type], self.preferences[index], progress: item.progress,
             now: now)
         facts.isRepeat = item.isRepeat
         facts.presence = self.presence(of: item)
-        facts.deviceCount = self.devices(of: item).served.count
+        facts.deviceCount = self.devices(at: index).served.count
         facts.cap = self.caps[item.notification.id]
         return facts
     }

@@ -20,7 +20,7 @@ struct RoutePlan {
         }
     }
 
-    /// Notifications to be proven, and how long sockets have from when the frames go out.
+    /// Notifications that await proof, and how long sockets have for it after the frames go out.
     private(set) var awaited: [(AwaitedProof, within: Duration)] = []
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [NotificationStore.Mark] = []
@@ -29,7 +29,7 @@ struct RoutePlan {
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [Postponement] = []
     /// Notifications whose postponement the audit and the events already have.
-    var recorded: Set<NotificationID> = []
+    private(set) var recorded: Set<NotificationID> = []
     /// Mail whose loss the notification's status would not show.
     private(set) var remembered: [FollowUpStore.Item] = []
     /// Skipped sends, and deferred notifications that only their mail can end.
@@ -173,7 +173,7 @@ struct RoutePlan {
         now: Timestamp,
         to presence: Presence
     ) {
-        // When one was read or deleted since, the version of its row is that of the change.
+        // Once it was read or deleted, its row has the version of that change.
         guard case .online(let connections) = presence, notification.readAt == nil, notification.deletedAt == nil
         else { return }
         let needsCamelCase = connections.contains { $0.dialect.shape == .camelCase }
@@ -289,8 +289,15 @@ struct RoutePlan {
     ) {
         self.postponed.append(
             Postponement(notification: notification, kind: kind, due: until, reason: reason.rawValue))
-        guard kind == .release, !self.recorded.contains(notification.id) else { return }
-        self.addEvent(.deferred, notification, at: at, channel: .push, reason: reason.rawValue)
+        if kind == .release {
+            self.addEvent(.deferred, notification, at: at, channel: .push, reason: reason.rawValue)
+        }
+    }
+
+    /// Drops the events of postponements that the audit and the events already have.
+    mutating func noteRecorded(_ ids: Set<NotificationID>) {
+        self.recorded = ids
+        self.lifecycle.removeAll { $0.kind == .deferred && ids.contains($0.label.id) }
     }
 
     /// Records that a follow-up's mail does not go out, which ends a notification that waited only

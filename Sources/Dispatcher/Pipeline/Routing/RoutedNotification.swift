@@ -52,8 +52,8 @@ struct RoutedNotification: Sendable {
 
     /// Returns the notification to publish and push again; nil if there is no need.
     ///
-    /// It was stored before, and its owner may have died before it published it, or Redis may have
-    /// lost its push.
+    /// It was stored before. Its owner may have died before publishing it, or Redis may have lost
+    /// its push.
     func toRedo(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
         guard case .known(let version, let unread, let status, let isOwned) = outcome,
             status == .pending && isOwned || version > 0 && [.sent, .failed, .expired, .deferred].contains(status)
@@ -107,24 +107,25 @@ struct StoredBatch: Sendable {
     let fence: Fence
     /// The notifications to route.
     var toRoute: [RoutedNotification] = []
-    /// Stored before and not routed: to route as they are stored.
+    /// Notifications that were stored before but not routed; they are routed as stored.
     var unowned: [Notification] = []
     var events: [Event] = []
-    /// Stored before: to publish and push again, as that may have been lost.
+    /// Notifications that were stored before; their frames and pushes may be lost, so both are
+    /// repeated.
     var toRedo: [RoutedNotification] = []
     /// Notifications that newer ones replaced.
     var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
     /// The entries of the dead letters, by the origins that they name.
     var deadEntries: [ExactText: String] = [:]
-    /// The events of those that go no further.
+    /// The lifecycle events to report with the acknowledgement.
     var lifecycle: [LifecycleEvent] = []
     var finished: [String] = []
     /// The users who have a job's id with other content, by the job's origin.
     var conflicts: [String: Set<ExactText>] = [:]
-    /// The number of users of due pages by entry and by the reason of their
-    /// ``ScheduleStore/PageOutcome``.
-    var pageOutcomes: [String: [String: Int]] = [:]
+    /// The counts of due pages' users, by entry; users with a notification count as
+    /// ``ScheduleStore/stored``.
+    var pageOutcomes: [String: PageCounts] = [:]
 
     /// Returns the batch without entries that other dispatchers have taken over.
     ///

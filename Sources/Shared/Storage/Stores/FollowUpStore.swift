@@ -22,8 +22,8 @@ package struct FollowUpStore: Sendable {
     /// A due follow-up and its notification's current facts.
     package struct Due: Sendable {
         package let item: Item
-        /// Whether its delivery is in the provider's stream, which has not been lost since, so that
-        /// nothing is left to do.
+        /// Whether its delivery is already in the provider's stream, and the stream was not lost
+        /// since, so that nothing is left to do.
         package let wasHandedOn: Bool
         /// Nil if the notification is gone.
         package let facts: Facts?
@@ -48,8 +48,8 @@ package struct FollowUpStore: Sendable {
     /// Postpones items and replaces their previous moments; notifications that wait for a release
     /// become `deferred`.
     ///
-    /// An e-mail keeps its first moment. Postponement by quiet hours is recorded in the audit, as
-    /// its row goes with the release.
+    /// An e-mail keeps its first moment. The audit records a postponement by quiet hours, because
+    /// the follow-up's row is deleted at its release.
     ///
     /// - Parameters:
     ///   - critical: the notifications that come first when they are due.
@@ -91,11 +91,11 @@ package struct FollowUpStore: Sendable {
         try await self.pool.run(statements)
     }
 
-    /// Returns the notifications whose last postponement by quiet hours, as the audit has it, ends
-    /// at the given moment.
+    /// Returns the notifications whose last postponement by quiet hours in the audit ends at the
+    /// given moment.
     ///
-    /// A release counts only if its notification is `deferred`, as the audit does not tell it from
-    /// an attention call.
+    /// A release counts only if its notification is `deferred`, because the audit does not tell a
+    /// release from an attention call.
     package func recorded(
         _ postponements: [(item: Item, due: Timestamp)],
         now: Timestamp
@@ -181,7 +181,7 @@ package struct FollowUpStore: Sendable {
 
     /// Remembers follow-ups that are in their provider's stream, until their deliveries end.
     ///
-    /// Finished ones are gone, and those postponed again stay so.
+    /// Does not change follow-ups that were removed or postponed again meanwhile.
     ///
     /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)`` or
     ///   ``expect(_:until:)``.
@@ -192,7 +192,7 @@ package struct FollowUpStore: Sendable {
             Self.markHandedOn, users, ids, kinds, .timestamp(takenUntil), .timestamp(now + Self.memory))
     }
 
-    /// Makes follow-ups due that are just being handed to a provider's stream, as the stream may
+    /// Makes follow-ups due that are being handed to a provider's stream, because the stream may
     /// have lost them.
     package func recallExpected(now: Timestamp) async throws(PostgresError) {
         // They are due soon, so the index on the time finds them.
@@ -205,9 +205,9 @@ package struct FollowUpStore: Sendable {
     }
 
     /// Makes a page of unfinished follow-ups due that were handed to a provider's stream between
-    /// two moments, as the stream may have lost them.
+    /// two moments, because the stream may have lost them.
     ///
-    /// - Returns: the moment from which the next page goes on; nil after the last page.
+    /// - Returns: the moment at which the next page begins; nil after the last page.
     package func recall(
         handedOnSince since: Timestamp,
         until: Timestamp,
@@ -221,8 +221,8 @@ package struct FollowUpStore: Sendable {
         return try row.timestamp(0) - Self.memory
     }
 
-    /// Makes everything that waits for the end of quiet hours due again, spread over a span; what
-    /// waits for one user is due at the same time.
+    /// Makes all follow-ups that wait for the end of quiet hours due again, spread over a span;
+    /// those of one user are due at the same time.
     ///
     /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
     /// end. Goes through all follow-ups in pages, as there may be millions.
@@ -295,9 +295,10 @@ package struct FollowUpStore: Sendable {
         """
 
     /// Deletes finished follow-ups that were enqueued: mail with its delivery; an attention call
-    /// once a device accepted it, as no more is sent then, or all devices have ended.
+    /// once a device accepted it, because no other device gets it then, or once its deliveries to
+    /// all devices have ended.
     ///
-    /// Those that quiet hours have postponed since keep waiting. $1 to $4: users, ids, kinds,
+    /// Follow-ups that quiet hours have postponed since keep waiting. $1 to $4: users, ids, kinds,
     /// whether a provider accepted it.
     static let end = """
         DELETE FROM carillon.follow_ups q
