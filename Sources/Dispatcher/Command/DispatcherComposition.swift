@@ -57,21 +57,21 @@ enum DispatcherComposition {
             logger: logger
         )
         let time = ClockService(
-            clock: clock, notifications: dispatcher.database.notifications, machine: Timestamp.now, logger: logger)
+            clock: clock, database: dispatcher.database, machine: Timestamp.now, logger: logger)
         let startup = Startup()
         let work = Startup.Work(after: startup) { port in
-            // Before the first look at what is due.
+            // Start the clock before anything looks for due work.
             await time.start()
             let lease = LeaseService(dispatcher: dispatcher)
-            // The shutdown may come after the lease was taken.
+            // A shutdown may have begun after the lease was taken.
             guard try await self.take(lease) else { return await lease.release() }
             let deliveries = try self.deliveries(dispatcher, settings, clients)
             let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
-            // Before anything is sent to an account that another dispatcher was asked to pause.
+            // Read the shared pauses before anything is sent to a paused account.
             await pauses.refresh()
             logger.info("dispatcher started")
 
-            // Shutdown runs from the last to the first: intake stops, what was taken is finished,
+            // Shutdown runs from the last to the first: intake stops, taken work is finished, and
             // the lease goes last.
             var services: [any Service] = []
             if let traces = settings.common.traces {
@@ -106,7 +106,7 @@ enum DispatcherComposition {
         await clients.close()
     }
 
-    /// Takes the lease; false if the shutdown comes first, as while Redis is out of reach.
+    /// Takes the lease; false if a shutdown comes first, such as while Redis is unreachable.
     private static func take(_ lease: LeaseService) async throws -> Bool {
         do {
             try await cancelWhenGracefulShutdown {
@@ -134,10 +134,10 @@ enum DispatcherComposition {
         configuration.maximumGracefulShutdownDuration = .seconds(60)
         do {
             try await ServiceGroup(configuration: configuration).run()
-        } catch let error as IOError {
+        } catch {
             throw ListenFault(
-                setting: "METRICS_PORT", host: settings.metricsHost, port: settings.metricsPort,
-                reason: NetworkFault.words(error))
+                error, host: ("METRICS_HOST", settings.metricsHost), port: ("METRICS_PORT", settings.metricsPort))
+                ?? error
         }
     }
 
@@ -198,15 +198,15 @@ enum DispatcherComposition {
             machine: Timestamp.now
         )
         var services: [any Service] = [
-            // Stopped last of all that it wakes.
+            // First in the list, so it stops after all the services that it wakes.
             DueService(dispatcher: dispatcher),
             RetryService(dispatcher: dispatcher, deliveries: deliveries), SweepService(dispatcher: dispatcher),
-            ProofService(dispatcher: dispatcher), broadcasts, FollowUpService(dispatcher: dispatcher),
-            DigestService(dispatcher: dispatcher),
+            SessionService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts,
+            FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher),
             ScheduleService(dispatcher: dispatcher, highWaterMark: Int64(settings.broadcastHighWater)),
         ]
-        // Their last work may take long: an answer of another server half a minute, and jobs wait
-        // for PostgreSQL.
+        // Shut down together, because each may take long: a provider's answer takes up to half a
+        // minute, and jobs wait for PostgreSQL.
         var slow: [any Service] = deliveries
         slow += [jobs, testSends, ClaimService(dispatcher: dispatcher, deliveries: deliveries)]
         services.append(ConcurrentServices(slow + events))
@@ -227,7 +227,7 @@ enum DispatcherComposition {
         let database: Database
         let live: Live
         private let replicated: ReplicatedWrites?
-        /// Connections of broadcasts, whose pages of a thousand would delay urgent work.
+        /// Separate connections for broadcasts: their pages of a thousand would delay urgent work.
         let broadcastDatabase: Database
         let broadcastLive: Live
         private let logger: Logger
@@ -334,8 +334,8 @@ enum DispatcherComposition {
         return try TransferClient(configuration: configuration, logger: logger)
     }
 
-    /// Returns the link that stops a type's e-mail with one click; nil without an address and a
-    /// secret.
+    /// Returns a function that makes the link to stop a type's e-mail with one click; its result is
+    /// nil without a public URL and a secret.
     private static func unsubscribeLinks(_ settings: DispatcherSettings) -> @Sendable (Notification) -> String? {
         guard let url = settings.publicURL, let secret = settings.linkSecret else { return { _ in nil } }
         let links = UnsubscribeLinks(secret: secret)
@@ -364,7 +364,7 @@ enum DispatcherComposition {
 /// Runs tasks on an event loop's thread.
 ///
 /// The job stages mostly wait for Redis on that loop. On its thread, a reply resumes them without
-/// waking another thread, which is most of the latency at low load.
+/// waking another thread; such a wake-up is most of the latency at low load.
 final class EventLoopTaskExecutor: TaskExecutor {
     private let eventLoop: any EventLoop
 

@@ -37,13 +37,11 @@ package struct RetentionService: Service {
     private static let batchSize = 500
     /// The most steps of one kind before the others get their turn.
     private static let mostSteps = 100
-    /// The wait before the next try to drop a partition of the audit that was being read.
-    private static let partsPause: Duration = .seconds(600)
     /// The most pages of broadcasts that one step deletes; a page is for 1,000 users.
     private static let mostBroadcastPages = 20_000
     private static let mostDeadLetters = 100_000
     private static let deadLetterBatchSize = 5_000
-    /// The rows of one step that are in no day's partition of the audit.
+    /// The most rows outside the audit's daily partitions that one step deletes.
     private static let strayBatchSize = 5_000
     /// The items of digests and their job ids are kept this long, or as long as notifications and
     /// their tombstones if that is shorter: they hold the same texts.
@@ -56,8 +54,7 @@ package struct RetentionService: Service {
     private let periods: Periods
     private let machine: @Sendable () -> Timestamp
     private let metrics: any MetricsFactory
-    /// When to drop partitions of the audit next.
-    private let partsDue = DueTime()
+    private let partitions: AuditPartitions
     private var store: RetentionStore { self.dispatcher.database.retention }
 
     /// - Parameter machine: this machine's clock, so that nothing is deleted early if PostgreSQL's
@@ -69,6 +66,7 @@ package struct RetentionService: Service {
         metrics: any MetricsFactory = MetricsSystem.factory
     ) {
         self.dispatcher = dispatcher
+        self.partitions = AuditPartitions(dispatcher: dispatcher)
         self.periods = periods
         self.machine = machine
         self.metrics = metrics
@@ -79,7 +77,7 @@ package struct RetentionService: Service {
             let next = ContinuousClock.now + Self.interval
             do {
                 if try await self.takeTurn() {
-                    let database = try await self.dispatcher.database.notifications.clock()
+                    let database = try await self.dispatcher.database.clock()
                     await self.remove(min(database, self.machine()), until: next)
                 }
             } catch {
@@ -177,28 +175,9 @@ package struct RetentionService: Service {
 
     private func audit(_ now: Timestamp) async throws -> Bool {
         let firstKept = now - self.periods.audit
-        if self.partsDue.isOver { try await self.dropParts(firstKept: firstKept) }
+        while isRunning, try await self.partitions.drop(firstKept: firstKept) { self.note(1, "audit_days") }
         return try await self.inSteps("audit_rows", of: Self.strayBatchSize) {
             try await self.store.dropStrayAttempts(firstKept: firstKept, limit: Self.strayBatchSize)
-        }
-    }
-
-    /// Drops the partitions of the audit that end before a day.
-    ///
-    /// Nothing can be added to the audit while a drop waits for a reader. A dump may read for
-    /// hours, so the next try comes after a pause.
-    private func dropParts(firstKept: Timestamp) async throws(PostgresError) {
-        do throws(PostgresError) {
-            while isRunning, let part = try await self.store.dropAttemptPart(firstKept: firstKept) {
-                self.note(1, "audit_days")
-                self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
-            }
-        } catch {
-            guard error.sqlState == "55P03" else { throw error }
-            self.partsDue.set(in: Self.partsPause)
-            self.dispatcher.logger.warning(
-                "cannot drop a partition of the audit while it is read; retrying in ten minutes",
-                metadata: ["error": "\(error)"])
         }
     }
 

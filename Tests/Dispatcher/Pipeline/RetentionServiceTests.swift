@@ -40,7 +40,7 @@ struct RetentionServiceTests {
                     ('s', '1', 'old', '[]', now() - interval '200 days'),
                     ('s', '2', 'new', '[]', now() - interval '91 days')
                 """)
-            let now = try await dispatcher.database.notifications.clock()
+            let now = try await dispatcher.database.clock()
             let service = RetentionService(
                 dispatcher: dispatcher,
                 periods: .init(audit: 90, inbox: 90, tombstones: 30, devices: 90, deadLetters: 30),
@@ -73,7 +73,7 @@ struct RetentionServiceTests {
                 CREATE TABLE carillon.delivery_attempts_20200101 PARTITION OF carillon.delivery_attempts
                 FOR VALUES FROM ('2020-01-01 00:00Z') TO ('2020-01-02 00:00Z')
                 """)
-            let now = try await dispatcher.database.notifications.clock()
+            let now = try await dispatcher.database.clock()
             func make() -> RetentionService {
                 RetentionService(
                     dispatcher: dispatcher,
@@ -127,7 +127,7 @@ struct RetentionServiceTests {
                 INSERT INTO carillon.cancellations (org_id, job_id, at)
                 SELECT '', n::text, now() - interval '8 days' FROM generate_series(1, 4) AS n
                 """)
-            let now = try await dispatcher.database.notifications.clock()
+            let now = try await dispatcher.database.clock()
             let registry = PrometheusRegistry()
             let service = RetentionService(
                 dispatcher: dispatcher,
@@ -159,7 +159,7 @@ struct RetentionServiceTests {
                     '', 'news', 'info', 'push', 3, n::text, 'text'
                 FROM unnest('{14,16,89,91}'::int4[]) AS n
                 """)
-            let now = try await dispatcher.database.notifications.clock()
+            let now = try await dispatcher.database.clock()
             let service = RetentionService(
                 dispatcher: dispatcher,
                 periods: .init(audit: 90, inbox: inbox, tombstones: tombstones, devices: 90, deadLetters: 30),

@@ -33,7 +33,7 @@ struct SweepServiceTests {
 
         /// Makes the last sweep one of another Redis process, so many seconds ago.
         func forget(beat seconds: Int64) async throws {
-            let now = try await self.dispatcher.database.notifications.clock()
+            let now = try await self.dispatcher.database.clock()
             let beat = (now + .seconds(-seconds)).milliseconds
             try await self.redis.send("SET", .text(self.keys.memory), .text("another \(beat)"))
             try await self.redis.send("DEL", .text(self.keys.sweepTurn))
@@ -111,7 +111,7 @@ struct SweepServiceTests {
     @Test("claims an emptied Redis for its database again, but none that another has claimed")
     func installation() async throws {
         try await Self.with { scene in
-            let identity = try #require(try await scene.dispatcher.database.outbox.identity())
+            let identity = try #require(try await scene.dispatcher.database.layout.identity())
             let key = RedisArgument.text(scene.keys.installation)
             try await scene.sweeper.sweep()
             #expect(try await scene.redis.send("GET", key).string() == identity)
@@ -241,10 +241,10 @@ struct SweepServiceTests {
                 return (connection, process.first ?? "-")
             }
             defer { withExtendedLifetime(connection) {} }
-            try await SweepService(dispatcher: dispatcher, sessionLimit: .seconds(3_600)).endStalledSessions()
+            try await SessionService(dispatcher: dispatcher, limit: .seconds(3_600)).endStalled()
             #expect(lines.all.isEmpty)
-            let sweeper = SweepService(dispatcher: dispatcher, sessionLimit: .zero)
-            let run = Task { try await sweeper.run() }
+            let sessions = SessionService(dispatcher: dispatcher, limit: .zero)
+            let run = Task { try await sessions.run() }
             defer { run.cancel() }
             let line = "a process stalled in a transaction; ended its database session"
             try await eventually("the session is ended") {
@@ -398,7 +398,7 @@ struct SweepServiceTests {
         arguments: ["130 seconds", "-1 hour"])
     func postgresSteppedBack(storedIn: String) async throws {
         try await Self.with { scene in
-            let now = try await scene.dispatcher.database.notifications.clock()
+            let now = try await scene.dispatcher.database.clock()
             // Enqueued after the last sweep or long before it.
             try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() + interval '\(storedIn)'")
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
@@ -408,7 +408,7 @@ struct SweepServiceTests {
             try await scene.forget(beat: -120)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
-            let later = try await scene.dispatcher.database.notifications.clock()
+            let later = try await scene.dispatcher.database.clock()
             let due = try await followUps.take(now: later, until: until, limit: 10)
             #expect(due.map(\.item) == [mail])
         }
@@ -634,7 +634,7 @@ struct SweepServiceTests {
         try await Self.with { scene in
             let tablet = try await Database(scene.pool).devices.register(TestDispatcher.phone(4, token: "tablet"))
             try await scene.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 hour'")
-            let now = try await scene.dispatcher.database.notifications.clock()
+            let now = try await scene.dispatcher.database.clock()
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
@@ -650,7 +650,7 @@ struct SweepServiceTests {
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().map(\.device) == [tablet.device.id])
-            let later = try await scene.dispatcher.database.notifications.clock()
+            let later = try await scene.dispatcher.database.clock()
             let due = try await scene.dispatcher.database.followUps.take(
                 now: later, until: later + .seconds(30), limit: 10)
             #expect(due.map(\.item) == [mail])
