@@ -91,6 +91,46 @@ struct JobIntakeTests {
         #expect(Self.users(of: letters.first) == Self.everyone)
     }
 
+    @Test("halves a batch that outlasts PostgreSQL's time limit, so that the jobs before a locked inbox are stored")
+    func tooLong() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                var configuration = database.configuration()
+                // PostgreSQL ends a statement after nine tenths of it.
+                configuration.timeout = .seconds(3)
+                let pool = try PostgresPool(configuration, logger: TestLog.logger)
+                defer { pool.close() }
+                let dispatcher = try TestDispatcher.make(pool, redis, Keyspace(prefix: prefix))
+                dispatcher.leaseClock.renewed(at: .now)
+                let entries = ["ada", "bob"].enumerated().map { number, user in
+                    let fields = [("user", user), ("type", "news"), ("title", "hello")]
+                    return StreamEntry(
+                        id: "\(TestDispatcher.now.milliseconds)-\(number)",
+                        fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+                }
+                let batch = LaneBatch(
+                    lane: .normal, group: dispatcher.group(dispatcher.keys.jobs(.normal)), entries: entries)
+                let first = TestDispatcher.notification(of: "bob")
+                _ = try await dispatcher.database.notifications.store([first], areRepeats: false)
+                let stored = try await withThrowingTaskGroup(of: StoredBatch.self) { group in
+                    try await database.pool.transaction { transaction in
+                        try await transaction.query(
+                            "SELECT FROM carillon.inboxes WHERE user_id = 'bob' FOR UPDATE")
+                        group.addTask { try await JobIntake(dispatcher: dispatcher).take(batch) }
+                        try await eventually("the other user's job is stored") {
+                            try await database.pool.query(
+                                "SELECT FROM carillon.notifications WHERE user_id = 'ada'"
+                            ).count == 1
+                        }
+                    }
+                    return try await group.next()
+                }
+                #expect(stored?.toRoute.map(\.notification.user) == ["ada", "bob"])
+                #expect(stored?.dead.isEmpty == true)
+            }
+        }
+    }
+
     @Test("a job whose dispatcher died before it routed it is routed as stored, and the gate knows of an opt-out since")
     func takenOver() async throws {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in

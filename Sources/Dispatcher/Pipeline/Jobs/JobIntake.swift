@@ -22,11 +22,13 @@ struct JobIntake: Sendable {
         /// Jobs that are due later.
         var later: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
+        /// The jobs of ``StoredBatch/events``: the id of each one's entry, and its first entry.
+        var events: [(id: String, job: Job, entry: String)] = []
         var spans = JobSpans()
         /// The fields of jobs whose type or template the catalog lacks.
         var unknown: [[(name: String, value: ArraySlice<UInt8>)]] = []
 
-        /// Notes the entries of the dead letters.
+        /// Records the entry that each dead letter's origin came in.
         fileprivate mutating func noteDeadEntries() {
             guard !self.stored.dead.isEmpty else { return }
             for entry in self.batch.entries {
@@ -50,6 +52,7 @@ struct JobIntake: Sendable {
         let (catalog, spans) = (intake.stored.catalog, intake.spans)
         defer { spans.end() }
         intake.stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(intake.later, now: now)
+        try await self.dropCancelledEvents(&intake)
         try await self.dropLeavers(&intake)
         try await self.complete(
             &intake.jobs, catalog, now: now, dead: &intake.stored.dead, lifecycle: &intake.stored.lifecycle)
@@ -90,7 +93,7 @@ struct JobIntake: Sendable {
         return intake
     }
 
-    /// Puts a decoded job where it belongs.
+    /// Adds a decoded job to the list of its kind.
     private func add(_ job: Job, _ origin: JobOrigin, _ entry: StreamEntry, to intake: inout Intake) throws(JobFaults) {
         let (catalog, now) = (intake.stored.catalog, intake.now)
         // A job that was moved to an overflow keeps its lane.
@@ -108,6 +111,7 @@ struct JobIntake: Sendable {
                 ? [NodeFrame(kind: .event, user: "", body: body, everyoneBut: except)]
                 : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
             intake.stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
+            intake.events.append((entry.id, job, origin.jobEntry))
         case .notification(var content):
             if ScheduleIntake.isLater(job, content, now: now) {
                 return intake.later.append(
@@ -120,6 +124,21 @@ struct JobIntake: Sendable {
             intake.jobs.append(
                 try self.prepare(job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
         }
+    }
+
+    /// Drops the events whose job was cancelled before it came.
+    ///
+    /// Events have no row, so no later statement would notice the cancellation.
+    private func dropCancelledEvents(_ intake: inout Intake) async throws {
+        let events = intake.events
+        guard !events.isEmpty else { return }
+        let cancelled = try await self.dispatcher.untilDone("look for cancelled events") {
+            try await self.dispatcher.database.cancellations.cancelled(
+                events.map { (org: $0.job.org, job: $0.job.id, entry: $0.entry) })
+        }
+        guard !cancelled.isEmpty else { return }
+        let entries = Set(cancelled.map { events[$0].id })
+        intake.stored.events.removeAll { entries.contains($0.entry) }
     }
 
     /// Adds dead letters about the users who have a job's id with other content.
@@ -153,7 +172,7 @@ struct JobIntake: Sendable {
         }
     }
 
-    /// Looks up what the users want, decides how notifications are stored, renders texts, and
+    /// Looks up the users' preferences, decides how notifications are stored, renders texts, and
     /// gathers digests.
     ///
     /// - Parameters:
@@ -304,7 +323,8 @@ struct JobIntake: Sendable {
         return item
     }
 
-    /// Stores jobs as one batch; halves a batch that PostgreSQL refuses until the bad job is alone.
+    /// Stores jobs as one batch; halves a batch that PostgreSQL refuses until the bad job is alone,
+    /// and one that outlasts its time limit until its jobs fit.
     private func store(_ jobs: ArraySlice<PreparedJob>, into intake: inout Intake) async throws {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &intake.stored.conflicts)
@@ -312,7 +332,7 @@ struct JobIntake: Sendable {
         do {
             let batch = try await self.dispatcher.untilDone(
                 "store notifications",
-                isFinal: Self.isRefusal
+                isFinal: { Self.isRefusal($0) || jobs.count > 1 && Self.isTooLong($0) }
             ) {
                 try await self.dispatcher.database.notifications.store(
                     distinct.map(\.notification), areRepeats: areRepeats)
@@ -327,7 +347,7 @@ struct JobIntake: Sendable {
             }
             intake.stored.replaced += batch.replacements
             intake.stored.lifecycle += self.dispatcher.events(of: batch.replacements)
-        } catch let error as PostgresError where error.isRefusal {
+        } catch let error as PostgresError where error.isRefusal || jobs.count > 1 && Self.isTooLong(error) {
             if jobs.count == 1, let culprit = jobs.first {
                 // An entry keeps its first letter, and this one is about all its users.
                 intake.stored.dead.insert(
@@ -402,6 +422,9 @@ extension JobIntake {
 extension JobIntake {
     /// Whether PostgreSQL refuses the data, so that a retry is useless.
     static func isRefusal(_ error: any Error) -> Bool { (error as? PostgresError)?.isRefusal ?? false }
+
+    /// Whether PostgreSQL ended a statement at its time limit, which a smaller batch may keep.
+    private static func isTooLong(_ error: any Error) -> Bool { (error as? PostgresError)?.sqlState == "57014" }
 }
 
 extension PostgresError {
