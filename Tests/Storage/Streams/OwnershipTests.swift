@@ -148,6 +148,28 @@ struct OwnershipTests {
         }
     }
 
+    @Test("keeps no entry of an overflow that was removed once others had finished all")
+    func removedOverflow() async throws {
+        try await TestRedis.with { connection, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let overflows = Live(connection, keys: keys).overflows
+            let jobs = [(org: "acme", fields: [(name: "title", value: Array("moved".utf8))])]
+            _ = try await overflows.append(jobs)
+            let (one, rival) = (
+                ConsumerGroup(stream: keys.overflow("acme"), consumer: "one", connection: connection, keys: keys),
+                ConsumerGroup(stream: keys.overflow("acme"), consumer: "rival", connection: connection, keys: keys)
+            )
+            let ids = try await one.takeWaiting(count: 10).map(\.id)
+            #expect(ids.count == 1)
+            #expect(try await rival.claim(ids, from: "one", idle: .zero).map(\.id) == ids)
+            try await rival.acknowledge(ids)
+            try await overflows.dropIfEmpty("acme")
+            #expect(try await one.reclaimOwned(ids).isEmpty, "there is no stream")
+            _ = try await overflows.append(jobs)
+            #expect(try await one.reclaimOwned(ids).isEmpty, "there is no group")
+        }
+    }
+
     @Test("notices an expiry even when the reply to the renewal was lost")
     func lostReply() async throws {
         try await TestRedis.with { connection, prefix in

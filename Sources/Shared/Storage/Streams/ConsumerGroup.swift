@@ -36,7 +36,7 @@ package final class ConsumerGroup: Sendable {
         self.keys = keys
     }
 
-    /// The key that names the run of the Redis that has the stream.
+    /// The ``Keyspace/memory`` of the server that has the stream.
     package var memory: String { self.keys.memory(of: self.stream) }
 
     /// Creates the stream and the group if they are missing; a new group starts at the oldest
@@ -53,7 +53,7 @@ package final class ConsumerGroup: Sendable {
     ///
     /// Creates a missing group.
     ///
-    /// - Parameter reader: a connection of its own, as the call blocks it.
+    /// - Parameter reader: a connection for these calls alone, because they block it.
     package func read(
         on reader: RedisClient,
         count: Int,
@@ -151,13 +151,16 @@ package final class ConsumerGroup: Sendable {
 
     /// Returns the entries that this consumer still owns, and those that Redis has lost.
     ///
-    /// Resets the idle time of the owned ones, so that no other dispatcher claims them.
+    /// Resets the idle time of the owned ones, so that no other dispatcher claims them. An overflow
+    /// without a group is not lost: others have finished all its entries.
     package func reclaimOwned(_ ids: [String]) async throws(RedisError) -> Set<String> {
         guard !ids.isEmpty else { return [] }
         let reply = try await self.connection.run(
             StreamScripts.keepEntries,
             keys: [.text(self.stream)],
-            arguments: [.text(Keyspace.group), .text(self.consumer)] + ids.map { .text($0) }
+            arguments: [
+                .text(Keyspace.group), .text(self.consumer), self.keys.isOverflow(self.stream) ? "1" : "0",
+            ] + ids.map { .text($0) }
         )
         return Set(try reply.strings())
     }
@@ -165,10 +168,10 @@ package final class ConsumerGroup: Sendable {
     /// Takes over one entry that a consumer still has.
     ///
     /// - Parameters:
-    ///   - consumer: a dead consumer, or this one for a lost reply; an entry that others took over
-    ///     meanwhile stays theirs.
+    ///   - consumer: a dead consumer, or this one after a lost reply; an entry that another
+    ///     consumer has taken over stays there.
     ///   - idle: entries delivered more recently stay with their consumer.
-    ///   - deliveries: how often it counts as delivered afterwards; nil for once more.
+    ///   - deliveries: the delivery count afterwards; nil adds one.
     /// - Returns: the entry; nil if another consumer has it or it was deleted.
     package func claim(
         _ id: String,
@@ -181,14 +184,14 @@ package final class ConsumerGroup: Sendable {
 
     /// Takes over entries that a consumer still has, in one step.
     ///
-    /// One that is larger than any job, or has over 1,000 fields, comes with its size only, as
-    /// ``DeadLetter/cutField``.
+    /// An entry that is larger than any job, or has over 1,000 fields, has only the field
+    /// ``DeadLetter/cutField``, which states its size.
     ///
     /// - Parameters:
-    ///   - consumer: a dead consumer, or this one for a lost reply; entries that others took over
-    ///     meanwhile stay theirs.
+    ///   - consumer: a dead consumer, or this one after a lost reply; entries that another consumer
+    ///     has taken over stay there.
     ///   - idle: entries delivered more recently stay with their consumer.
-    ///   - deliveries: how often they count as delivered afterwards; nil for once more.
+    ///   - deliveries: the delivery count afterwards; nil adds one.
     /// - Returns: the entries, without those that another consumer has or that were deleted.
     package func claim(
         _ ids: [String],

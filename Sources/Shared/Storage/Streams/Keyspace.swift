@@ -6,9 +6,10 @@ import Core
 
 /// The names of all Redis keys.
 ///
-/// A command or script uses keys of one hash slot only. For one Redis, tags such as `{fcm}` see to
+/// A command or script uses keys of one hash slot only. For one Redis, tags such as `{fcm}` ensure
 /// that. In a cluster, keys are spread over parts: a user's keys, and the work for that user, are
-/// all in one part, and a part is one slot. What belongs to no user has the same name everywhere.
+/// all in one part, and a part is one slot. Keys that belong to no user have the same name with and
+/// without parts.
 package struct Keyspace: Sendable {
     /// The consumer group of every stream.
     static let group = "dispatchers"
@@ -40,8 +41,7 @@ package struct Keyspace: Sendable {
     }
 
     private let layout: Layout
-    /// The number of this part; nil for the plain names, which are those of one Redis, and for
-    /// those of former parts.
+    /// The part's number; nil for the plain names of a single Redis, and for former parts.
     package let index: Int?
     private let tag: String?
 
@@ -66,7 +66,7 @@ package struct Keyspace: Sendable {
 
     private init(_ layout: Layout, index: Int) { self.init(layout, index: index, tag: layout.tags[index]) }
 
-    /// Returns the names with another tag, or the plain ones.
+    /// Returns the names with this tag; nil for the plain ones.
     private func tagged(_ tag: String?) -> Keyspace { Keyspace(self.layout, index: nil, tag: tag) }
 
     // MARK: Parts
@@ -84,12 +84,12 @@ package struct Keyspace: Sendable {
 
     /// The names outside the parts of a spread keyspace: the plain ones, and those of former parts.
     ///
-    /// Apps may go on to append jobs under them, as they learn of new ones late.
+    /// Apps may append jobs under them until they learn of the new ones.
     package var otherSources: [Keyspace] {
         self.isSpread ? [self.tagged(nil)] + self.layout.formerTags.map { self.tagged($0) } : []
     }
 
-    /// Everything that has streams of jobs.
+    /// All places with streams of jobs: the parts and ``otherSources``.
     package var jobSources: [Keyspace] { self.parts + self.otherSources }
 
     /// The part in which a user's keys are; itself for one Redis.
@@ -157,6 +157,9 @@ package struct Keyspace: Sendable {
     /// The overflow of an organisation: jobs moved aside so that others can pass.
     package func overflow(_ org: String) -> String { "\(self.overflows):\(org)" }
 
+    /// Whether a stream of this part is an organisation's overflow.
+    func isOverflow(_ stream: String) -> Bool { stream.hasPrefix(self.overflow("")) }
+
     /// The set of organisations with an overflow.
     package var overflows: String { self.tag == nil ? self.prefix + "jobs:{overflow}" : self.own("overflow") }
 
@@ -223,7 +226,7 @@ package struct Keyspace: Sendable {
 
     /// The provider and the lane of a stream of deliveries of any part; nil for any other key.
     package func kind(ofDeliveries stream: String) -> (provider: Provider, lane: Lane)? {
-        // Compares the form, as this process need not know the provider of a dead letter.
+        // Compares names, because this process may not know the provider of a dead letter.
         let place = self.place(of: stream)
         let names = [place.tag, String(place.rest.prefix { $0 != ":" })].compactMap(\.self)
         for provider in names.compactMap({ Provider(rawValue: $0) }) {
@@ -237,17 +240,18 @@ package struct Keyspace: Sendable {
         return nil
     }
 
-    /// The run of Redis that the last sweep saw; exists as long as Redis keeps its data.
+    /// The key with the last sweep's note of the run of Redis that it saw; lost if Redis loses its
+    /// data.
     package var memory: String { self.own("memory") }
 
-    /// The memory of the server that has a stream of this part.
+    /// The ``memory`` key on the server that has a stream of this part.
     ///
     /// Streams that are in no part of a spread keyspace may each be on another server.
     package func memory(of stream: String) -> String {
         self.isSpread && self.tag == nil ? "\(self.prefix)memory:{\(stream)}" : self.memory
     }
 
-    /// The memories of all servers that have jobs or deliveries.
+    /// The ``memory`` keys of all servers that have jobs or deliveries.
     package var memories: [String] {
         let others = self.otherSources.flatMap { keys in Lane.allCases.map { keys.memory(of: keys.jobs($0)) } }
         return self.parts.map(\.memory) + Set(others).sorted()
@@ -256,8 +260,8 @@ package struct Keyspace: Sendable {
     /// The stream of events of this part's users.
     var events: String { self.own("events") }
 
-    /// The name of an event for its readers: the entry's id, and `stream/entry` if parts may have
-    /// the same id.
+    /// The name of an event for its readers: the entry's id, or `stream/entry` if several parts may
+    /// use the same id.
     func eventName(_ entry: String, in stream: String) -> String {
         self.isSpread ? "\(stream)/\(entry)" : entry
     }

@@ -1,6 +1,8 @@
 -- Keeps a consumer's entries: marks them as delivered now, so that no other consumer claims them.
--- KEYS[1] stream   ARGV[1] group   ARGV[2] consumer   ARGV[3...] entry ids
--- Returns the consumer's pending entries, and those that Redis has lost, as after a restart.
+-- KEYS[1] stream   ARGV[1] group   ARGV[2] consumer   ARGV[3] 1 for an overflow
+-- ARGV[4...] entry ids
+-- Returns the consumer's pending entries, and those that Redis has lost, as after a restart. An
+-- overflow without a group was removed when all its jobs were finished; none of them is returned.
 local function numbers(id)
     local milliseconds, sequence = string.match(id, '^(%d+)-(%d+)$')
     return tonumber(milliseconds) or 0, tonumber(sequence) or 0
@@ -24,7 +26,8 @@ if not groups.err then
     end
 end
 local kept = {}
-for n = 3, #ARGV do
+if ARGV[3] == '1' and not hasGroup then return kept end
+for n = 4, #ARGV do
     local id = ARGV[n]
     if hasGroup and #redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2]) > 0 then
         redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'JUSTID')
