@@ -152,7 +152,7 @@ struct DeviceStoreTests {
                 _ = try await database.users(limits: DeviceLimits(standard: 20)).put([record])
             }
             func drop() async throws -> Int {
-                let now = try await database.notifications.clock()
+                let now = try await database.clock()
                 return try await database.retention.dropDevices(
                     switchedOffBefore: now + .seconds(-30 * 86_400), limit: 500)
             }
@@ -182,7 +182,7 @@ struct DeviceStoreTests {
                 _ = try await database.devices.register(device)
             }
             try await database.pool.query("UPDATE carillon.devices SET last_used_at = now() - interval '91 days'")
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             let count = try await database.retention.deactivateDevices(
                 unseenSince: now + .seconds(-90 * 86_400), now: now, limit: 500)
             #expect(count == 2)
@@ -313,7 +313,42 @@ struct DeviceStoreTests {
         }
     }
 
+    @Test("two users who exchange their tokens at once both get the other's")
+    func exchange() async throws {
+        try await Samples.withConcurrentStores { database in
+            let devices = database.devices
+            for user in ["a", "b"] {
+                _ = try await devices.register(Samples.device(user: user, token: "of \(user)", name: "phone"))
+            }
+            // Holds each call while it has the other's row, before it removes its user's own.
+            try await Samples.holdInserts(into: "devices", orUpdates: true, database)
+            let calls = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                let calls = [("a", "of b"), ("b", "of a")].map { user, token in
+                    Task { try await devices.register(Samples.device(user: user, token: token, name: "phone", at: 1)) }
+                }
+                try await eventually("both calls wait") { try await Samples.areWaiting(2, database) }
+                return calls
+            }
+            for call in calls { _ = try await call.value }
+            #expect(try await devices.list(user: "a").map(\.token) == ["of b"])
+            #expect(try await devices.list(user: "b").map(\.token) == ["of a"])
+        }
+    }
+
     /// The audit entries of tokens, in order.
+    @Test("a registration finds the rows that it locks by index, also with statistics of the empty table")
+    func lockPlan() async throws {
+        try await Samples.withStores { database in
+            try await database.pool.query("ANALYZE carillon.devices")
+            let phone = Samples.device(user: "a", token: "t", name: "phone")
+            let lock = try #require(DeviceStore.registration(of: phone, limit: 1).first)
+            let plan = try await database.pool.run([PostgresStatement("EXPLAIN " + lock.sql, lock.parameters)])
+            let text = try (plan.first.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
+            for index in ["devices_token", "devices_user_all"] { #expect(text.contains(index), "\(text)") }
+        }
+    }
+
     private static func audit(_ database: Database) async throws -> [String] {
         let rows = try await database.pool.query(
             """
@@ -347,7 +382,7 @@ struct DeviceStoreTests {
             let first = try await devices.register(phone("t1", at: ahead)).device
             let seen = try #require(
                 try await devices.touch(user: "a", id: first.id, change: .init(token: "t2"), at: ahead))
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             for device in [first, seen] {
                 #expect(max(device.registeredAt, device.lastUsedAt, device.createdAt) <= now)
             }

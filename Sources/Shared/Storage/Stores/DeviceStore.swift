@@ -21,14 +21,14 @@ package struct DeviceStore: Sendable {
     ///
     /// A device's own token moves to this user and app. FCM topics and the tokens of webhooks are
     /// only names, which several users and apps may have. Another device of the same user, app and
-    /// platform is replaced if it has the same `deviceID`, or none but the same name: a phone keeps
-    /// its id when its token changes, while two phones may share a name. Beyond the app's limit,
-    /// the user's least recently used devices of the app are switched off; beyond ``mostDevices``,
-    /// those of all apps. The oldest of these are deleted. Of two concurrent registrations of a
-    /// device, the later one stays, whichever ends first.
+    /// platform is replaced if it has the same `deviceID`, or no id and the same name: a phone
+    /// keeps its id when its token changes, while two phones may share a name. Beyond the app's
+    /// limit, the user's least recently used devices of the app are switched off; beyond
+    /// ``mostDevices``, those of all apps. The oldest of these are deleted. Of two concurrent
+    /// registrations of a device, the later one stays, whichever ends first.
     ///
     /// - Parameter silenced: whether the user silences the devices; nil keeps the previous choice.
-    /// - Throws: ``PostgresError``; its state is ``tooManyChanges`` if the user's tokens have
+    /// - Throws: ``PostgresError`` with SQLSTATE ``tooManyChanges`` if the user's tokens have
     ///   changed too often.
     package func register(
         _ devices: [Device],
@@ -72,13 +72,29 @@ package struct DeviceStore: Sendable {
         return Registration(device: try DeviceColumns.read(stored), switchedOff: switchedOff)
     }
 
-    static let statementsOfRegistration = 3
+    /// The number of a registration's statements after the lock, whose results are read.
+    private static let statementsOfRegistration = 3
 
     /// Registers a device while its user is locked: stores it, removes devices that it replaces and
     /// other apps' rows of a device's own token, and switches off surplus devices.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         let token = Device.canonicalToken(device.token, of: device.provider)
         return [
+            // All rows that change, in one order, so that two users who exchange tokens do not
+            // deadlock. An order by the id alone could make PostgreSQL read all devices by the
+            // index of ids.
+            PostgresStatement(
+                """
+                SELECT FROM carillon.devices o
+                WHERE o.provider = $1 AND o.token = $2 AND \(Self.otherHolder) = \(Self.holder("$3", "$1", "$2"))
+                    OR o.user_id = $3 AND o.app = $4 AND o.platform = $5 AND \(Self.isSame(deviceID: "$6", name: "$7"))
+                ORDER BY o.id::text FOR UPDATE
+                """,
+                [
+                    .text(device.provider.rawValue), .text(token), .text(device.user), .text(device.app),
+                    .text(device.platform.rawValue), .text(device.deviceID), .text(device.name),
+                ]
+            ),
             PostgresStatement(
                 Self.upsert,
                 [
@@ -111,14 +127,14 @@ package struct DeviceStore: Sendable {
         ]
     }
 
-    /// The devices of a user that are kept, active or not; over all apps, because users may invent
-    /// names of apps.
+    /// The most devices kept per user, active or not, over all apps, because users may invent names
+    /// of apps.
     private static let mostDevices = 100
 
     /// The changes of tokens that a user may cause in an hour; each is an audit row.
     package static let mostChangesPerHour = 200
 
-    /// The state of the error for too many changes: a division by zero.
+    /// The SQLSTATE of the error for too many changes: a division by zero.
     package static let tooManyChanges = "22012"
 
     /// Fails with ``tooManyChanges`` if the user's tokens have changed too often in the hour before
@@ -344,10 +360,10 @@ extension DeviceStore {
     /// Records that a device was seen, with its changes.
     ///
     /// A new token switches the device on, like a registration: the old one may just have died.
-    /// Other users and apps lose it if it is a device's own.
+    /// Other users and apps lose the token if it is a device's own.
     ///
     /// - Returns: the device after the change; nil if the user has none with this id.
-    /// - Throws: ``PostgresError``; its state is ``tooManyChanges`` if there is a new token and the
+    /// - Throws: ``PostgresError`` with SQLSTATE ``tooManyChanges`` if there is a new token and the
     ///   user's tokens have changed too often.
     package func touch(
         user: String,
@@ -519,8 +535,7 @@ enum DeviceAudit {
     /// Selects rows for ``insert``.
     ///
     /// - Parameters:
-    ///   - source: a table expression with `id`, `user_id` and `provider`, with the alias `x` where
-    ///     it has one.
+    ///   - source: a table expression whose table `x` has `id`, `user_id` and `provider`.
     ///   - moment: the time, as SQL; PostgreSQL's if a gateway's clock is ahead, because one row of
     ///     a later day would leave that day without a partition.
     static func rows(from source: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
