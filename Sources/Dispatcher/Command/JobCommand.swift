@@ -11,7 +11,7 @@ import Storage
 struct JobCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "job",
-        abstract: "Shows how a job stands: its notifications by status, and what waits.",
+        abstract: "Shows the state of a job: its notifications by status, and what waits.",
         discussion: """
             Takes a job's id or its entry, as `stream/entry` or `entry`. Needs REDIS_URL
             and DATABASE_URL. Exits with 1 if nothing is known of the job. `trace` shows
@@ -61,11 +61,25 @@ struct JobCommand: AsyncParsableCommand {
                     return Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
                 }
                 self.show(report)
-                let items = try await tools.database.jobs.notifications(
-                    of: name, status: self.status, after: "", limit: self.limit)
-                NotificationTable.show(items, showsUsers: true)
+                NotificationTable.show(try await self.notifications(of: name, tools.database.jobs), showsUsers: true)
             }
         }
+    }
+
+    /// Returns the first notifications; reads on while pages have too few of a rare status.
+    private func notifications(
+        of name: CancellationStore.Name,
+        _ store: JobListStore
+    ) async throws -> [PeopleStore.Item] {
+        var items: [PeopleStore.Item] = []
+        var next: String? = ""
+        while let last = next, items.count < self.limit {
+            let page = try await store.notifications(
+                of: name, status: self.status, after: last, limit: self.limit - items.count)
+            items += page.items
+            next = page.next
+        }
+        return items
     }
 
     private func show(_ report: JobControl.Report) {
@@ -122,7 +136,7 @@ struct JobTools {
     }
 }
 
-/// A table of notifications with what became of each.
+/// A table of notifications and their outcomes.
 enum NotificationTable {
     static func show(_ items: [PeopleStore.Item], showsUsers: Bool = false) {
         let user: [Table.Column] = showsUsers ? [.text("USER", isCuttable: true)] : []

@@ -72,9 +72,9 @@ struct TraceCommand: AsyncParsableCommand {
     private func traceJob(_ id: String) async throws {
         try await JobTools.with(self.options, name: "trace") { tools in
             let name = try await tools.control.name(org: self.org ?? "", id: id)
-            let items = try await tools.database.jobs.notifications(
+            let page = try await tools.database.jobs.notifications(
                 of: name, status: nil, user: self.user, after: "", limit: self.limit)
-            var found = items.map { (user: $0.notification.user, id: $0.notification.id) }
+            var found = page.items.map { (user: $0.notification.user, id: $0.notification.id) }
             if found.count < self.limit {
                 found += try await tools.database.traces.held(
                     of: name, user: self.user, limit: self.limit - found.count)
@@ -86,8 +86,8 @@ struct TraceCommand: AsyncParsableCommand {
     /// The error if there is neither a notification nor a job with the id.
     private func nothing(found id: String) -> String {
         guard NotificationID(id) != nil else { return "there is no notification of the job \(id)" }
-        guard self.user == nil else { return "there is no notification \(id) of that user, nor of a job \(id)" }
-        return "there is no notification \(id), nor of a job \(id); --user finds one that was never tried"
+        guard self.user == nil else { return "there is no notification \(id) of that user, and none of a job \(id)" }
+        return "there is no notification \(id), and none of a job \(id); --user finds one that was never tried"
     }
 
     private func traceUser(_ user: String) async throws {

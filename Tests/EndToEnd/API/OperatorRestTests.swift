@@ -185,6 +185,37 @@ struct OperatorRestTests {
         }
     }
 
+    @Test("a call that finds none to send again among the next of a large job goes on behind them")
+    func largeResend() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let admin = try await Self.admin()
+            try await stack.append([("user", "zoe"), ("type", "invoice_created"), ("title", "One"), ("id", "j1")])
+            try await eventually("she has it") { try await stack.statuses(user: "zoe") == ["One": "sent"] }
+            try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, job_id, type, severity,
+                    delivery, lane, channels, title, body, status, created_at)
+                SELECT 'u' || number, gen_random_uuid(), 0, n.job_entry, n.org_id, n.job_id, n.type, n.severity,
+                    n.delivery, n.lane, n.channels, n.title, n.body, 'suppressed', n.created_at
+                FROM carillon.notifications n, generate_series(1, 20000) number
+                """)
+            var list = try await gateway.call(.get, "/v1/admin/jobs/j1/notifications?status=sent", token: admin)
+            #expect(list.body["notifications"]?.array?.isEmpty == true)
+            let cursor = try #require(list.body["next_cursor"]?.string)
+            list = try await gateway.call(
+                .get, "/v1/admin/jobs/j1/notifications?status=sent&cursor=\(cursor)", token: admin)
+            #expect(list.body["notifications"]?.array?.map { $0["user_id"]?.string } == ["zoe"])
+            #expect(list.body["next_cursor"] == .null)
+            for (last, count, next) in [("null", 0, JSONValue.string(cursor)), ("\"\(cursor)\"", 1, .null)] {
+                let json = "{\"status\":\"sent\",\"cursor\":\(last)}"
+                let answer = try await gateway.call(.post, "/v1/admin/jobs/j1/resend", token: admin, json: json)
+                #expect(answer.status == 202 && answer.body["count"]?.integer == Int64(count))
+                #expect(answer.body["next_cursor"] == next)
+            }
+        }
+    }
+
     @Test("the entry of a broadcast finds its notifications, however late they were stored")
     func broadcastByEntry() async throws {
         try await Stack.with { stack in

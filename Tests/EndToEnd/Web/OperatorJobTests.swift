@@ -119,7 +119,80 @@ struct OperatorJobTests {
         }
     }
 
+    @Test("a job that everyone had before it was cancelled stays complete")
+    func cancelledTooLate() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await stack.query("UPDATE carillon.notifications SET status = 'delivered', read_at = now()")
+            try await page.show("jobs/order-17")
+            try await page.click(".cancel")
+            try await page.waitForQuestion("Cancel this job?")
+            try await page.agree()
+            try await page.wait(".job .answer", shows: "Too late")
+            try await page.wait(".job-head .facts", shows: "Cancelled")
+            try await page.wait(".job-head .pill", shows: "complete")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("the few of a large job that match a filter are found behind pages without any, and stay")
+    func rareMatches() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await page.show("jobs/order-17")
+            try await page.wait(".notifications tbody tr", counts: 3)
+            try await page.browser.run(
+                """
+                const { fetch } = window;
+                window.fetch = async (address, options) => {
+                  const { pathname, searchParams: query } = new URL(address, location);
+                  if (!pathname.endsWith("/notifications") || !query.has("status")) return fetch(address, options);
+                  const cursor = query.get("cursor");
+                  const next = cursor === null ? "aaa" : cursor === "aaa" ? "aab" : null;
+                  return next ? Response.json({ notifications: [], next_cursor: next }) : fetch(address, options);
+                };
+                """)
+            try await page.choose("failed", of: ".history [name=status]")
+            try await page.wait(".notifications", shows: "No notification so far matches the filters.")
+            try await page.click(".history .more")
+            try await page.wait(".notifications tbody tr", counts: 2)
+            try await page.wait(".history .more[hidden]", counts: 1)
+            // The view shows new counts once its first page is loaded again.
+            try await stack.query("UPDATE carillon.notifications SET status = 'expired' WHERE user_id = 'ada'")
+            try await page.browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+            try await page.wait(".job-numbers", shows: "expired")
+            try await page.wait(".notifications tbody tr", counts: 2)
+            try await page.wait(".history .more[hidden]", counts: 1)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     /// Keeps the answers of "Resend all" from the page until `window.release()`.
+    @Test("rows that match the filter no longer leave the list, also those behind the first page")
+    func shrinking() async throws {
+        try await Stack.withOperator { stack, _, page in
+            try await Self.sendOrder(stack)
+            try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, job_id, type, severity,
+                    delivery, lane, channels, title, body, status, created_at)
+                SELECT 'u' || number, gen_random_uuid(), 0, n.job_entry, n.org_id, n.job_id, n.type, n.severity,
+                    n.delivery, n.lane, n.channels, n.title, n.body, 'failed', n.created_at
+                FROM carillon.notifications n, generate_series(1, 30) number WHERE n.user_id = 'ada'
+                """)
+            try await page.show("jobs/order-17")
+            try await page.choose("failed", of: ".history [name=status]")
+            try await page.wait(".notifications tbody tr", counts: 25)
+            try await page.click(".history .more")
+            try await page.wait(".notifications tbody tr", counts: 32)
+            try await stack.query("UPDATE carillon.notifications SET status = 'expired' WHERE user_id LIKE 'u%'")
+            try await page.browser.run("document.dispatchEvent(new Event('visibilitychange'))")
+            try await page.wait(".notifications tbody tr", counts: 2)
+            try await page.wait(".history .more[hidden]", counts: 1)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     private static let hold = """
         const { fetch } = window;
         window.keys = [];
@@ -159,7 +232,7 @@ struct OperatorJobTests {
             try await page.wait("dialog", counts: 0)
 
             try await page.browser.reload()
-            try await page.wait(Self.outcome, shows: "0 notifications of the status “failed” sent again so far.")
+            try await page.wait(Self.outcome, shows: "0 notifications with the status “failed” sent again so far.")
             let again = try await Self.holdResend(page)
             #expect(again == key)
             try await page.browser.run("window.release()")
@@ -220,7 +293,7 @@ struct OperatorJobTests {
             let key = try await Self.holdResend(page)
 
             try await page.browser.show(first)
-            try await page.wait(Self.outcome, shows: "0 notifications of the status “failed” sent again so far.")
+            try await page.wait(Self.outcome, shows: "0 notifications with the status “failed” sent again so far.")
             let again = try await Self.holdResend(page)
             #expect(again == key)
             try await page.browser.run("window.release()")
@@ -296,7 +369,7 @@ struct OperatorJobTests {
             #expect(fault == .string(""))
 
             try await page.open("jobs/order-17")
-            try await page.wait(Self.outcome, shows: "0 notifications of the status “failed” sent again so far.")
+            try await page.wait(Self.outcome, shows: "0 notifications with the status “failed” sent again so far.")
             let calls = try await page.browser.run("return sessionStorage.calls")
             #expect(calls == .string("1"))
             let complaints = try await page.complaints()

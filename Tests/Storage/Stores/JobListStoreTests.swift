@@ -1,6 +1,7 @@
 // Carillon · JobListStoreTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Testing
 
@@ -27,6 +28,45 @@ struct JobListStoreTests {
             _ = try await database.notifications.store(notifications, areRepeats: false)
             let page = try await database.jobs.list(JobListStore.Filter())
             #expect(Set(page.jobs.map(\.title)) == ["n0", "n1", "n2", "n3"])
+        }
+    }
+
+    @Test(
+        "a page of a job's notifications looks at a bounded number, and the next one follows, however few match",
+        arguments: ["j", "jobs/7"])
+    func rare(id: String) async throws {
+        try await Samples.withStores { database in
+            let users = ["ada", "ben", "cleo", "dora", "emil", "finn", "gus"]
+            let notifications = users.enumerated().map { number, user in
+                Samples.notification(number, user: user, job: id == "j" ? id : nil) { $0.jobEntry = "jobs/7" }
+            }
+            _ = try await database.notifications.store(notifications, areRepeats: false)
+            try await database.pool.query(
+                "UPDATE carillon.notifications SET status = 'failed' WHERE user_id IN ('dora', 'finn', 'gus')")
+            let stored = try await database.pool.query("SELECT min(stored_at) FROM carillon.notifications").first
+            let name = CancellationStore.Name(
+                org: "", id: id, entries: id == "j" ? [] : [id], addedAt: try #require(stored).timestamp(0))
+            let store = JobListStore(pool: database.pool, mostLooked: 2)
+            func pages(_ status: NotificationStatus, limit: Int) async throws -> [[String]] {
+                var pages: [[String]] = []
+                var next: String? = ""
+                while let last = next, pages.count < users.count {
+                    let page = try await store.notifications(of: name, status: status, after: last, limit: limit)
+                    pages.append(page.items.map(\.notification.user))
+                    next = page.next
+                }
+                return pages
+            }
+            var found = try await pages(.failed, limit: 2)
+            #expect(found == [[], ["dora"], ["finn"], ["gus"]])
+            found = try await pages(.failed, limit: 1)
+            #expect(found == [[], ["dora"], ["finn"], ["gus"]])
+            found = try await pages(.expired, limit: 2)
+            #expect(found == [[], [], [], []])
+            let first = try await store.notifications(of: name, status: nil, after: "", limit: 1)
+            #expect(first.items.map(\.notification.user) == ["ada"] && first.next == "ada")
+            let all = try await database.jobs.notifications(of: name, status: .failed, after: "", limit: 3)
+            #expect(all.items.map(\.notification.user) == ["dora", "finn", "gus"] && all.next == nil)
         }
     }
 }

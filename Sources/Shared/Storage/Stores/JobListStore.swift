@@ -13,7 +13,7 @@ package struct JobListStore: Sendable {
         package var org: String?
         /// The earliest time of storing.
         package var since: Timestamp?
-        /// The time of storing before which all lie.
+        /// The time before which all were stored.
         package var until: Timestamp?
         /// Where the page begins; nil for the newest.
         package var after: Place?
@@ -22,7 +22,7 @@ package struct JobListStore: Sendable {
         package init() {}
     }
 
-    /// A job, as far as a page has looked at its notifications.
+    /// A job, with the notifications that a page has inspected.
     package struct Item: Sendable {
         package let org: String
         /// The job's own id; nil if it has none.
@@ -46,7 +46,7 @@ package struct JobListStore: Sendable {
         /// The text that ``init(_:)`` reads.
         package var text: String { "\(self.at.microseconds).\(self.id).\(self.user)" }
 
-        /// Reads the text of a place; nil if it is none.
+        /// Reads the text of a place; nil if it is malformed.
         package init?(_ text: String) {
             // A combining mark at a user's start forms one `Character` with the dot before it.
             let parts = text.unicodeScalars.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
@@ -69,14 +69,20 @@ package struct JobListStore: Sendable {
         package let jobs: [Item]
         /// Where the next page begins; nil at the end.
         package let next: Place?
-        /// The time of storing of the last notification that was looked at; nil if there was none.
+        /// When the last inspected notification was stored; nil if there was none.
         package let reached: Timestamp?
     }
 
-    /// The notifications that a page looks at.
-    package static let mostLooked: Int32 = 20_000
+    /// A page of a job's notifications.
+    package struct NotificationPage: Sendable {
+        package let items: [PeopleStore.Item]
+        /// The user after whom the next page begins; nil at the end.
+        package let next: String?
+    }
 
     let pool: PostgresPool
+    /// The most notifications that a page inspects.
+    var mostLooked: Int32 = 20_000
 
     /// Returns a page of the jobs whose notifications were stored last, newest first.
     ///
@@ -88,7 +94,7 @@ package struct JobListStore: Sendable {
             Self.page, .timestamp(end?.at ?? filter.until), .text(end?.user ?? ""),
             .id(end?.id ?? .least), .timestamp(filter.since),
             .text(filter.type), .text(filter.status?.rawValue), .text(filter.org),
-            .int4(clamping: filter.limit), .int4(Self.mostLooked), timeout: .seconds(20))
+            .int4(clamping: filter.limit), .int4(self.mostLooked), timeout: .seconds(20))
         var jobs: [Item] = []
         var next: Place?
         var reached: Timestamp?
@@ -120,6 +126,9 @@ package struct JobListStore: Sendable {
 
     /// Returns the notifications of a job by user, starting after the user `last`.
     ///
+    /// A page ends after ``mostLooked`` notifications, so with a status it may have less than its
+    /// limit, even none, and more may follow.
+    ///
     /// - Parameter user: the only user whose notifications are wanted; nil for all.
     package func notifications(
         of name: CancellationStore.Name,
@@ -127,44 +136,78 @@ package struct JobListStore: Sendable {
         user: String? = nil,
         after last: String,
         limit: Int
-    ) async throws(PostgresError) -> [PeopleStore.Item] {
+    ) async throws(PostgresError) -> NotificationPage {
         let filter: [PostgresValue] = [
-            .text(last), .text(status?.rawValue), .int4(clamping: limit), .text(user),
+            .text(last), .text(status?.rawValue), .int4(clamping: limit + 1), .text(user), .int4(self.mostLooked),
         ]
         for id in name.ids {
-            let found = try await self.read("n.job_id = $2", [.text(name.org), .text(id)] + filter)
-            if !found.isEmpty { return found }
+            let result = try await self.read("n.job_id = $2", [.text(name.org), .text(id)] + filter)
+            // The search by entry below may take long, so it is only for jobs without such an id.
+            guard result.isEmpty, try await !self.has(id, org: name.org) else {
+                return try self.page(result, status: status, limit: limit)
+            }
         }
-        guard !name.entries.isEmpty else { return [] }
+        guard !name.entries.isEmpty else { return NotificationPage(items: [], next: nil) }
         let (from, until) = name.span
-        return try await self.read(
-            "n.job_entry = ANY($2) AND n.stored_at >= $7 AND n.stored_at < $8",
+        let result = try await self.read(
+            "n.job_entry = ANY($2) AND n.stored_at >= $8 AND n.stored_at < $9",
             [.text(name.org), .texts(name.entries)] + filter + [.timestamp(from), .timestamp(until)])
+        return try self.page(result, status: status, limit: limit)
     }
 
+    private func has(_ job: String, org: String) async throws(PostgresError) -> Bool {
+        try await !self.pool.query(
+            "SELECT FROM carillon.notifications WHERE org_id = $1 AND job_id = $2 LIMIT 1", .text(org), .text(job)
+        ).isEmpty
+    }
+
+    /// Reads notifications with their number among those inspected; always includes the last
+    /// inspected one, whatever its status.
+    ///
     /// - Parameters:
     ///   - condition: selects a job by $2.
-    ///   - parameters: $1: organisation, $2: job, $3: last user, $4: status, $5: limit, $6: user.
+    ///   - parameters: $1: organisation, $2: job, $3: last user, $4: status, $5: limit, $6: user,
+    ///     $7: notifications to inspect.
     private func read(
         _ condition: String,
         _ parameters: [PostgresValue]
-    ) async throws(PostgresError) -> [PeopleStore.Item] {
+    ) async throws(PostgresError) -> PostgresResult {
         let statement = PostgresStatement(
             """
-            SELECT n.sent_via, a.archived_at, \(NotificationColumns.list) FROM carillon.notifications n
+            SELECT n.sent_via, a.archived_at, \(NotificationColumns.list), n.number
+            FROM (
+                SELECT n.*, row_number() OVER (ORDER BY n.user_id) AS number FROM carillon.notifications n
+                WHERE n.org_id = $1 AND \(condition) AND n.user_id > $3 AND ($6::text IS NULL OR n.user_id = $6)
+                ORDER BY n.user_id LIMIT $7
+            ) n
             LEFT JOIN carillon.archived a ON a.user_id = n.user_id AND a.notification_id = n.id
-            WHERE n.org_id = $1 AND \(condition) AND n.user_id > $3 AND ($4::text IS NULL OR n.status = $4)
-                AND ($6::text IS NULL OR n.user_id = $6)
+            WHERE $4::text IS NULL OR n.status = $4 OR n.number = $7
             ORDER BY n.user_id LIMIT $5
             """,
             parameters)
-        return try PeopleStore.items(try await self.pool.query(statement, timeout: .seconds(20)))
+        return try await self.pool.query(statement, timeout: .seconds(20))
     }
 
-    /// The rows of a page: those of its jobs, one a status, and one for where it ended.
+    /// - Parameter result: rows of ``read(_:_:)``, one more than the limit if there are so many.
+    private func page(
+        _ result: PostgresResult,
+        status: NotificationStatus?,
+        limit: Int
+    ) throws(PostgresError) -> NotificationPage {
+        let items = try PeopleStore.items(result)
+        if items.count > limit {
+            return NotificationPage(items: Array(items.prefix(limit)), next: items[limit - 1].notification.user)
+        }
+        let number = try result.last?.int8(2 + NotificationColumns.all.count)
+        let next = number == Int64(self.mostLooked) ? items.last?.notification.user : nil
+        let isWanted = { (item: PeopleStore.Item) in status == nil || item.notification.status == status }
+        return NotificationPage(items: items.filter(isWanted), next: next)
+    }
+
+    /// The rows of a page: one per job and status, then one with the place where the page ended.
     ///
-    /// $1 to $3: the place after which it begins, $1 null for the newest, $4: earliest time,
-    /// $5: type, $6: status, $7: organisation, $8: jobs, $9: notifications to look at.
+    /// $1 to $3: the place after which it begins, $1 null for the newest, $4: earliest time, $5:
+    /// type, $6: status, $7: organisation, $8: jobs, $9: notifications to inspect.
     private static let page = """
         WITH looked AS MATERIALIZED (
             SELECT n.stored_at, n.user_id, n.id, n.org_id, n.job_id, n.job_entry, n.type, n.title, n.lane, n.status

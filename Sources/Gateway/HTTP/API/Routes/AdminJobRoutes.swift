@@ -100,6 +100,8 @@ struct AdminJobRoutes {
     private static let notifications = Operation(
         "listJobNotifications",
         "Lists the notifications of a job, by user.",
+        "A page looks at up to 20,000 notifications, so with `status` it may have fewer than `limit`, even none, and "
+            + "still a `next_cursor`.",
         scope: .admin,
         path: JobControlRoutes.id,
         query: JobControlRoutes.org + status + [
@@ -119,12 +121,12 @@ struct AdminJobRoutes {
         let last = query.text("cursor", limit: JobLimits.user)
         let status = query.choice("status", of: NotificationStatus.self)
         let name = try await JobControlRoutes(jobs: self.jobs).name(context, query)
-        let items = try await self.page(of: name, status: status, after: last, limit: limit + 1)
+        let page = try await self.page(of: name, status: status, after: last, limit: limit)
         return Response.object { writer in
-            writer.array("notifications", items.prefix(limit)) { writer, item in
+            writer.array("notifications", page.items) { writer, item in
                 OperatorNotification.write(item, hasUser: true, to: &writer)
             }
-            writer.member("next_cursor", items.count > limit ? items[limit - 1].notification.user : nil)
+            writer.member("next_cursor", page.next)
         }
     }
 
@@ -136,12 +138,14 @@ struct AdminJobRoutes {
         status: NotificationStatus?,
         after last: String?,
         limit: Int
-    ) async throws -> [PeopleStore.Item] {
-        let items = try await self.store.notifications(of: name, status: status, after: last ?? "", limit: limit)
-        if items.isEmpty, last == nil, try await self.jobs.control.find(name, isCounted: false) == nil {
+    ) async throws -> JobListStore.NotificationPage {
+        let page = try await self.store.notifications(of: name, status: status, after: last ?? "", limit: limit)
+        if page.items.isEmpty, page.next == nil, last == nil,
+            try await self.jobs.control.find(name, isCounted: false) == nil
+        {
             throw JobControlRoutes.unknown
         }
-        return items
+        return page
     }
 
     // MARK: Sending again
@@ -153,7 +157,7 @@ struct AdminJobRoutes {
     private static let resend = Operation(
         "resendNotification",
         "Sends a notification again, as a new job for its user.",
-        "It takes the channels of its type; preferences, quiet hours and caps of now apply.",
+        "It takes the channels of its type; current preferences, quiet hours and caps apply.",
         scope: .admin,
         path: ["id": .uuid("A notification.")],
         query: ["user": .text(JobLimits.user)("Its user.")] + key,
@@ -183,22 +187,23 @@ struct AdminJobRoutes {
     private static let resendJob = Operation(
         "resendJob",
         "Sends the notifications of a job that have a status again, as new jobs for their users.",
-        "Up to 1,000 a call, by user; give `next_cursor` as `cursor`, with the same `key`, until it is null.",
+        "Each call looks at the next 20,000 notifications of the job, by user, and sends up to 1,000 of them, "
+            + "perhaps none. Repeat with `next_cursor` as `cursor` and the same `key` until it is null.",
         scope: .admin,
         path: JobControlRoutes.id,
         body: .object(
             [
                 "key?": .text(longestKey).orNull("Any text; the same key sends each once. Random if absent."),
                 "org?": .text(JobLimits.org).orNull("The organisation of the job; none if absent."),
-                "status": .cases(of: NotificationStatus.self)("Which of them."),
+                "status": .cases(of: NotificationStatus.self)("The status of the notifications to send."),
                 "cursor?": .text(JobLimits.user).orNull("`next_cursor` of the previous call."),
             ], isClosed: true),
         answers: [
             .accepted(
                 "Redis has the jobs.",
                 .object([
-                    "count": .count("Those sent again by this call."),
-                    "refused": .count("Those that the catalog no longer takes."),
+                    "count": .count("Notifications that this call sent again."),
+                    "refused": .count("Notifications that the catalog no longer accepts."),
                     "next_cursor": .string.orNull,
                 ])),
             404, 409, 422,
@@ -213,20 +218,20 @@ struct AdminJobRoutes {
         let key = body.text("key", limit: Self.longestKey) ?? NotificationID.random().description
         try body.finish()
         let name = try await JobControlRoutes(jobs: self.jobs).name(org: org, id: id)
-        let items = try await self.page(of: name, status: status, after: last, limit: Self.mostResent + 1)
-        let notifications = items.prefix(Self.mostResent).map(\.notification)
+        let page = try await self.page(of: name, status: status, after: last, limit: Self.mostResent)
+        let notifications = page.items.map(\.notification)
         let sent = try await self.append(self.repeats(of: notifications, key: key)).count
         return Response.object(status: .accepted) { writer in
             writer.member("count", sent)
             writer.member("refused", notifications.count - sent)
-            writer.member("next_cursor", items.count > Self.mostResent ? notifications.last?.user : nil)
+            writer.member("next_cursor", page.next)
         }
     }
 
     /// The jobs that send notifications again.
     private struct Repeats {
         var jobs: [(lane: Lane, org: String, fields: [(name: String, value: [UInt8])])] = []
-        /// Why the catalog no longer takes the others.
+        /// Why the catalog no longer accepts the others.
         var faults: [JobFault] = []
     }
 

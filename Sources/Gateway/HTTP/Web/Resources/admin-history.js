@@ -30,7 +30,10 @@ export const ofJob = (job, org) => ({
 export class NotificationHistory {
   #page;
   #source;
-  #rows = [];
+  /** The newest page, and the rows that follow it. */
+  #first = { notifications: [], next_cursor: null };
+  #older = [];
+  /** Where the next page begins; null at the end. */
   #cursor = null;
   #resends = new Map();
   #type = h("select", { name: "type" });
@@ -74,13 +77,17 @@ export class NotificationHistory {
     const query = this.#query;
     const found = await this.#load(null);
     if (!found || query !== this.#query) return;
-    const first = found.notifications;
-    const last = this.#rows.findIndex(({ id }) => id === first.at(-1)?.id);
-    const older = last < 0 ? [] : this.#rows.slice(last + 1);
-    if (!older.length) this.#cursor = found.next_cursor;
-    this.#rows = [...first, ...older];
+    if (found.next_cursor !== this.#first.next_cursor) {
+      const rows = this.#rows;
+      const last = rows.findIndex(({ id }) => id === found.notifications.at(-1)?.id);
+      this.#older = last < 0 || !found.next_cursor ? [] : rows.slice(last + 1);
+      if (!this.#older.length) this.#cursor = found.next_cursor;
+    }
+    this.#first = found;
     this.#show();
   }
+
+  get #rows() { return [...this.#first.notifications, ...this.#older]; }
 
   #load(cursor) {
     const query = new URLSearchParams(this.#query);
@@ -90,45 +97,53 @@ export class NotificationHistory {
   }
 
   async #loadMore() {
-    const cursor = this.#cursor;
     await this.#page.perform(async () => {
-      const found = await this.#load(cursor);
-      // Another click, or another filter, was faster.
-      if (!found || cursor !== this.#cursor) return;
-      const count = this.#rows.length;
-      this.#rows = [...this.#rows, ...found.notifications];
-      this.#cursor = found.next_cursor;
-      this.#show();
-      if (this.#more.hidden) this.#list.querySelectorAll("tbody a")[count]?.focus();
+      let found;
+      // A page of a large job may have none that matches the filter.
+      do {
+        const cursor = this.#cursor;
+        found = await this.#load(cursor);
+        // Another click, or another filter, has replaced the list meanwhile.
+        if (!found || cursor !== this.#cursor) return;
+        const count = this.#rows.length;
+        this.#older = [...this.#older, ...found.notifications];
+        this.#cursor = found.next_cursor;
+        this.#show();
+        if (this.#more.hidden) this.#list.querySelectorAll("tbody a")[count]?.focus();
+      } while (this.#cursor && !found.notifications.length && this.element.isConnected);
     });
   }
 
   #filter() {
     history.pushState(null, "", this.address);
-    this.#rows = [];
+    this.#first = { notifications: [], next_cursor: null };
+    this.#older = [];
     this.#cursor = null;
     this.#page.refresh();
   }
 
   #show() {
     this.#more.hidden = !this.#cursor;
-    const count = this.#rows.length;
+    const rows = this.#rows;
+    const count = rows.length;
     const text = count ? (this.#cursor ? `${number(count)} shown.` : `All ${number(count)} shown.`) : "";
     if (this.#count.textContent !== text) this.#count.textContent = text;
     const { user } = this.#source;
     const columns = ["Time", user === undefined ? "User" : "Type", "Title", "What became of it", "Seen", "Notification"];
-    fill(this.#list, this.#rows, () => table("Notifications", columns, this.#rows.map((row) => [
+    const none = !Object.keys(this.#filters.values).length ? "No notifications."
+      : this.#cursor ? "No notification so far matches the filters." : "No notification matches the filters.";
+    fill(this.#list, [rows, none], () => table("Notifications", columns, rows.map((row) => [
       dateTime(row.created_at), user === undefined ? personLink(row.user_id) : readable(row.type),
       h("bdi", { class: "title" }, unmarked(row.title) || "–"),
       [pill(row.status, statusKinds[row.status]), " ", h("span", { class: "outcome" }, outcomeWords(row))],
       seen(row), this.#actions(row),
-    ]), Object.keys(this.#filters.values).length ? "No notification matches the filters." : "No notifications."));
+    ]), none));
   }
 
   #actions(row) {
     const user = this.#source.user ?? row.user_id;
     const title = row.title || row.id;
-    // A new row of the table keeps the answer of an earlier one.
+    // Reuse a notification's button, so that a redraw keeps its answer.
     if (!this.#resends.has(row.id)) {
       this.#resends.set(row.id, new Resend(this.#page, { id: row.id, user, title, org: row.org_id ?? this.#source.org }));
     }

@@ -13,7 +13,7 @@ import { unmarked } from "./marks.js";
 const outcomes = {
   cancelled: "The job is cancelled.",
   cancelling: "The broadcast is being withdrawn.",
-  too_late: "Too late: everyone who was to get it has it.",
+  too_late: "Too late: every recipient already has it.",
   not_sent: "No recipient would have got it.",
   pending: "Nothing of the job is stored yet. If it comes within 7 days, it is stored as cancelled.",
 };
@@ -33,9 +33,9 @@ export class Job {
   /** One of its notifications, whatever the filter. */
   #example;
   #resends;
-  /** The milliseconds to the next look. Counting a large job takes a while, so that is rare. */
+  /** The milliseconds to the next poll; longer for a large job, which takes a while to count. */
   #pause = 5_000;
-  /** The successive answers without counts; only each thirtieth call asks for counts again. */
+  /** The answers without counts in a row; only every thirtieth call asks for counts again. */
   #uncounted = 0;
   #fault = h("p", { class: "fault", role: "alert" });
   #head = h("div", { class: "job-head" });
@@ -77,7 +77,7 @@ export class Job {
     const example = this.#example;
     const own = found?.broadcast?.job_id ?? example?.job_id ?? found?.id ?? this.#id;
     if (own !== this.#id) {
-      // A job has one address, so that its view knows what “Resend all” has sent.
+      // Use one address per job, so that its view knows what “Resend all” has sent.
       if (this.element.isConnected) {
         location.replace(address(`jobs/${encodeURIComponent(own)}`, Object.fromEntries(this.#query)));
       }
@@ -101,12 +101,14 @@ export class Job {
     const { broadcast } = found;
     const type = broadcast?.type ?? example?.type;
     const title = broadcast ? broadcast.title : example?.title;
-    const state = found.cancelled_at ? pill("cancelled", "warn") : found.final ? pill("complete", "good")
+    // A cancelled broadcast may have skipped users; nothing is stored about them.
+    const isTooLate = found.final && !broadcast && found.recipients && !found.recipients.cancelled;
+    const state = found.cancelled_at && !isTooLate ? pill("cancelled", "warn") : found.final ? pill("complete", "good")
       : pill(found.recipients ? "under way" : "not counted", "warn");
     const entries = [
       ["Type", type ? readable(type) : null], ["Title", title ? unmarked(title) : null], ["Organisation", found.org],
       ["Cancelled", found.cancelled_at ? when(found.cancelled_at) : null],
-      ["Wait for their moment", found.scheduled ? `${number(found.scheduled)} scheduled` : null],
+      ["Waiting for their time", found.scheduled ? `${number(found.scheduled)} scheduled` : null],
       ["Broadcast", broadcast ? h("a", { href: "#broadcasts" }, broadcastWords(broadcast)) : null],
       ["Dead letters", mayHaveLetters(found) ? lettersLink(type) : null],
     ];

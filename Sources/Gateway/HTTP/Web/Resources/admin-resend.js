@@ -4,13 +4,13 @@
 import { confirm, jobLink, number } from "./admin-parts.js";
 import { h, readable, set } from "./dom.js";
 
-const rules = "Preferences, quiet hours and caps of now apply.";
+const rules = "Current preferences, quiet hours and caps apply.";
 
 /** A button that sends one notification again, and the answer: a link to the job that does so. */
 export class Resend {
   #page;
   #notification;
-  /** Sends nothing twice if the answer was lost; after an answer, another click sends again. */
+  /** A click after a lost answer sends nothing twice; a click after an answer sends again. */
   #key = randomKey();
   button;
   answer = h("div", { class: "resent" });
@@ -86,7 +86,7 @@ export class JobResends {
 
   #show() {
     this.element.textContent = Object.entries(this.#runs).map(([status, run]) =>
-      `${notifications(run.total)} of the status “${word(status)}” sent again so far.${refusedWords(run)}`
+      `${notifications(run.total)} with the status “${word(status)}” sent again so far.${refusedWords(run)}`
         + " “Resend all” sends the rest.").join(" ");
   }
 
@@ -108,7 +108,7 @@ export class JobResends {
   async #go(status, count) {
     const { id, org } = this.#job;
     const known = this.#runs[status] ?? { key: randomKey(), cursor: null, total: 0, refused: 0 };
-    const text = `Everyone with a notification of the status “${word(status)}” gets it again, as a new job. ${rules}`;
+    const text = `Everyone who has a notification with the status “${word(status)}” gets it again, as a new job. ${rules}`;
     const rest = count - known.total - known.refused;
     if (!await confirm(`Resend ${notifications(rest)}?`, text, `Resend ${number(rest)}`)) return;
     // Another tab may have begun or gone on meanwhile.
@@ -146,7 +146,7 @@ export class JobResends {
 }
 
 function refusedWords({ refused }) {
-  return refused ? ` ${notifications(refused)} cannot be: the catalog no longer takes them.` : "";
+  return refused ? ` ${notifications(refused)} cannot be sent: the catalog no longer accepts them.` : "";
 }
 
 /** Returns a key that no other call has; also works on pages without TLS. */
