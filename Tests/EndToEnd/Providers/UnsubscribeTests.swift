@@ -116,7 +116,7 @@ struct UnsubscribeTests {
         }
     }
 
-    @Test("a foreign token and a body without a click are refused")
+    @Test("a foreign token gets a page in the user's language; a click with it, or a body without one, is refused")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -124,15 +124,22 @@ struct UnsubscribeTests {
             for query in ["", "?token=", "?token=x", "?token=\(good)&token=\(good)", "?token=\(good.dropLast(4))"] {
                 let page = try await gateway.call(.get, "/v1/unsubscribe\(query)", token: nil)
                 #expect(page.status == 400, "\(query)")
-                #expect(page.type == "application/problem+json")
+                #expect(page.type == "text/html; charset=utf-8")
             }
+            let german = try await gateway.call(
+                .get, "/v1/unsubscribe?token=x", token: nil, headers: [(name: "accept-language", value: "de-CH")])
+            let html = String(decoding: german.response.body, as: UTF8.self)
+            #expect(html.contains("<html lang=\"de\"") && html.contains("Dieser Link gilt nicht mehr."))
+            #expect(german.header("referrer-policy") == "no-referrer")
             for body in ["", "List-Unsubscribe=Two-Clicks", "{}"] {
                 let answer = try await Self.post(stack, gateway, token: good, body: body)
                 #expect(answer.status == 422, "\(body)")
             }
             let long = String(repeating: "x", count: 5_000)
             #expect(try await Self.post(stack, gateway, token: good, body: long).status == 413)
-            #expect(try await Self.post(stack, gateway, token: "x", body: "List-Unsubscribe=One-Click").status == 400)
+            let click = try await Self.post(stack, gateway, token: "x", body: "List-Unsubscribe=One-Click")
+            #expect(click.status == 400)
+            #expect(click.header("content-type") == "application/problem+json")
         }
     }
 }

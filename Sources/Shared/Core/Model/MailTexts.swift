@@ -1,7 +1,7 @@
 // Carillon · MailTexts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Carillon's own words in e-mails, and on the page on which users unsubscribe from them.
+/// Carillon's own texts in e-mails and on the unsubscribe page.
 package struct MailTexts: Sendable {
     private static let languages = ["en", "de", "fr", "es", "pt", "ja", "ar"]
 
@@ -9,7 +9,7 @@ package struct MailTexts: Sendable {
     package let language: String
     /// The button that opens the notification's link.
     package let open: String
-    /// The link to unsubscribe, if the type has no title.
+    /// The text of the unsubscribe link for a type without a title.
     package let unsubscribe: String
     package let question: String
     package let explanation: String
@@ -18,6 +18,8 @@ package struct MailTexts: Sendable {
     package let done: String
     package let stoppedAll: String
     package let wayBack: String
+    /// The text of the page for an invalid link.
+    package let refused: String
     private let quotes: (String, String)
     private let stop: (String, String)
     private let stopped: (String, String)
@@ -29,7 +31,7 @@ package struct MailTexts: Sendable {
         parts.0 + self.quotes.0 + name + self.quotes.1 + parts.1
     }
 
-    /// - Parameter wanted: locales, the best first; English serves if none has texts here.
+    /// - Parameter wanted: locales, the best first; English if none has texts here.
     package init(languages wanted: [String]) {
         let known = wanted.lazy.map { $0.lowercased().prefix { $0.isLetter } }
         switch known.first(where: { Self.languages.contains(String($0)) }) {
@@ -44,6 +46,8 @@ package struct MailTexts: Sendable {
             self.done = "Abbestellt"
             self.stoppedAll = "Sie bekommen keine E-Mails mehr, außer notwendigen."
             self.wayBack = "In den Einstellungen Ihrer Mitteilungen können Sie das jederzeit ändern."
+            self.refused =
+                "Dieser Link gilt nicht mehr. E-Mails können Sie in den Einstellungen Ihrer Mitteilungen abbestellen."
             self.quotes = ("„", "“")
             self.stop = ("E-Mails zu ", " abbestellen")
             self.stopped = ("Sie bekommen keine E-Mails mehr zu ", ".")
@@ -58,6 +62,8 @@ package struct MailTexts: Sendable {
             self.done = "Désabonné"
             self.stoppedAll = "Vous ne recevrez plus d’e-mails, sauf ceux qui sont indispensables."
             self.wayBack = "Vous pouvez revenir sur ce choix dans les réglages de vos notifications."
+            self.refused =
+                "Ce lien n’est plus valable. Vous pouvez arrêter les e-mails dans les réglages de vos notifications."
             self.quotes = ("« ", " »")
             self.stop = ("Arrêter les e-mails ", "")
             self.stopped = ("Vous ne recevrez plus d’e-mails ", ".")
@@ -72,6 +78,8 @@ package struct MailTexts: Sendable {
             self.done = "Suscripción cancelada"
             self.stoppedAll = "Ya no recibirás más correos, salvo los imprescindibles."
             self.wayBack = "Puedes cambiarlo en cualquier momento en la configuración de tus notificaciones."
+            self.refused =
+                "Este enlace ya no sirve. Puedes dejar de recibir correos en la configuración de tus notificaciones."
             self.quotes = ("«", "»")
             self.stop = ("Dejar de recibir correos sobre ", "")
             self.stopped = ("Ya no recibirás más correos sobre ", ".")
@@ -86,6 +94,8 @@ package struct MailTexts: Sendable {
             self.done = "Inscrição cancelada"
             self.stoppedAll = "Você não receberá mais e-mails, exceto os essenciais."
             self.wayBack = "Você pode mudar isso a qualquer momento nas configurações de notificações."
+            self.refused =
+                "Este link não é mais válido. Você pode deixar de receber e-mails nas configurações de notificações."
             self.quotes = ("“", "”")
             self.stop = ("Deixar de receber e-mails sobre ", "")
             self.stopped = ("Você não receberá mais e-mails sobre ", ".")
@@ -100,6 +110,7 @@ package struct MailTexts: Sendable {
             self.done = "配信を停止しました"
             self.stoppedAll = "必須のものを除き、今後メールは届きません。"
             self.wayBack = "通知の設定からいつでも変更できます。"
+            self.refused = "このリンクは無効です。メールの配信は、通知の設定から停止できます。"
             self.quotes = ("「", "」")
             self.stop = ("", "に関するメールの配信を停止")
             self.stopped = ("今後、", "に関するメールは届きません。")
@@ -114,6 +125,7 @@ package struct MailTexts: Sendable {
             self.done = "تم إلغاء الاشتراك"
             self.stoppedAll = "لن تصلك رسائل بريد إلكتروني بعد الآن، باستثناء الضرورية."
             self.wayBack = "يمكنك تغيير ذلك في أي وقت من إعدادات إشعاراتك."
+            self.refused = "لم يعد هذا الرابط صالحًا. يمكنك إيقاف رسائل البريد الإلكتروني من إعدادات إشعاراتك."
             // Isolated, so that the punctuation of a name in Latin letters stays with it.
             self.quotes = ("«\u{2068}", "\u{2069}»")
             self.stop = ("إيقاف رسائل البريد الإلكتروني بشأن ", "")
@@ -129,6 +141,7 @@ package struct MailTexts: Sendable {
             self.done = "Unsubscribed"
             self.stoppedAll = "You will get no more e-mail, except required messages."
             self.wayBack = "You can change this at any time in your notification settings."
+            self.refused = "This link is no longer valid. You can stop e-mail in your notification settings."
             self.quotes = ("“", "”")
             self.stop = ("Stop e-mail about ", "")
             self.stopped = ("You will get no more e-mail about ", ".")

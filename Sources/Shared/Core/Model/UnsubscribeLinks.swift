@@ -7,8 +7,8 @@ import FoundationEssentials
 /// Tokens of links that switch off a user's e-mail without a login (RFC 8058).
 ///
 /// A token holds the user, the type and their HMAC-SHA256. HKDF (RFC 5869) derives the key from the
-/// secret under its own label, so a token grants nothing else. Tokens do not expire, because mail
-/// is read late and a token can only reduce it. A token of a forgotten secret is invalid.
+/// secret under its own label, so a token grants nothing else. Tokens do not expire, because users
+/// read mail late and a token can only stop mail. Removing a secret invalidates its tokens.
 package struct UnsubscribeLinks: Sendable {
     /// The e-mail that a link switches off.
     package struct Target: Sendable, Equatable {
@@ -33,7 +33,7 @@ package struct UnsubscribeLinks: Sendable {
 
     /// - Parameters:
     ///   - secret: signs tokens.
-    ///   - previousSecret: the secret before it, whose tokens are still valid.
+    ///   - previousSecret: the secret before it; its tokens are still valid.
     package init(secret: String, previousSecret: String? = nil) {
         self.key = Self.key(of: secret)
         self.previousKey = previousSecret.map { Self.key(of: $0) }

@@ -44,12 +44,22 @@ struct UnsubscribeRoutes {
         "askUnsubscribe",
         "A page that asks whether to stop e-mail.",
         query: token,
-        answers: [Answer(200, "The page.", .string, type: "text/html"), 404])
+        answers: [
+            Answer(200, "The page.", .string, type: "text/html"),
+            Answer(400, "The link is not valid; a page says so.", .string, type: "text/html"), 404,
+        ])
 
     /// Asks for confirmation, because mail programs prefetch links.
     private func page(_ request: Request, _ context: APIContext) async throws -> Response {
-        let target = try self.target(request)
         let texts = Self.texts(request)
+        let target: UnsubscribeLinks.Target
+        do {
+            target = try self.target(request)
+        } catch let problem as Problem where problem.status == .badRequest {
+            return HTMLPage.response(
+                title: texts.unsubscribe, language: texts.language, body: "<p>\(texts.refused)</p>",
+                status: problem.status)
+        }
         let all = "<button class=\"plain\" name=\"scope\" value=\"all\">\(texts.stopAll)</button>"
         var choices = ["<p class=\"hint\">\(texts.explanation)</p>"]
         if let type = target.type {
@@ -145,7 +155,12 @@ enum HTMLPage {
     /// - Parameters:
     ///   - language: a BCP 47 tag.
     ///   - body: HTML; escape untrusted text with `htmlEscaped`.
-    static func response(title: String, language: String, body: String) -> Response {
+    static func response(
+        title: String,
+        language: String,
+        body: String,
+        status: HTTPResponse.Status = .ok
+    ) -> Response {
         let page = """
             <!DOCTYPE html>
             <html lang="\(language)" dir="\(language == "ar" ? "rtl" : "ltr")">
@@ -171,6 +186,6 @@ enum HTMLPage {
         for (name, value) in Self.fields {
             if let name = HTTPField.Name(name) { headers[name] = value }
         }
-        return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: page)))
+        return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: page)))
     }
 }
