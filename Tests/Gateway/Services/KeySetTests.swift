@@ -74,6 +74,12 @@ struct KeySetTests {
     func bounds() throws {
         let twice = try KeySet(Array(Tokens.document(Self.good, Self.good).utf8))
         #expect(twice.count == 1 && twice.skipped == ["key 1 has the kid of another key"])
+        // A key of another type may have the same name.
+        let key = try _RSA.Signing.PrivateKey(keySize: .bits2048).publicKey
+        let both = try KeySet(Array(Tokens.document(Self.good, try Tokens.webKey(key, kid: "good")).utf8))
+        #expect(both.count == 2 && both.skipped.isEmpty)
+        let candidates = both.candidates(.rs256, kid: "good")
+        #expect(candidates.map(\.algorithm) == [.rs256])
         func several(_ key: String) -> String { Array(repeating: key, count: 65).joined(separator: ",") }
         let others = several(#"{"kty":"RSA","use":"enc","n":"AQAB","e":"AQAB"}"#)
         let last = try KeySet(Array(Tokens.document(others, Self.good).utf8))

@@ -29,19 +29,20 @@ package struct KeySet: Sendable {
         guard let members = value["keys"]?.array else { throw KeySetFault("the document has no array `keys`") }
         var keys: [VerificationKey] = []
         var skipped: [String] = []
-        var names: Set<ExactText> = []
+        // Keys of different types may share a kid (RFC 7517 section 4.5).
+        var names: [VerificationKey.Algorithm: Set<ExactText>] = [:]
         for (place, member) in members.enumerated() {
             do throws(VerificationKey.Unfit) {
                 let key = try VerificationKey(member)
                 guard keys.count < Self.most else {
                     throw VerificationKey.Unfit("comes after \(Self.most) usable keys")
                 }
-                if let kid = key.kid, !names.insert(ExactText(kid)).inserted {
+                if let kid = key.kid, !names[key.algorithm, default: []].insert(ExactText(kid)).inserted {
                     throw VerificationKey.Unfit("has the kid of another key")
                 }
                 keys.append(key)
             } catch {
-                // Each is logged.
+                // Each reason is logged, so bound their number.
                 if skipped.count < Self.most { skipped.append("key \(place) \(error.reason)") }
             }
         }

@@ -104,8 +104,8 @@ package final class KeySetCache: Service {
 
     /// Waits for the running read or starts one; returns at once if a read is not due yet.
     ///
-    /// After a failed read it only starts one: the next probably fails, too, after seconds, and
-    /// callers that wait hold up others.
+    /// After a failed read it starts one without waiting: that read probably fails too, after
+    /// seconds, and waiting callers would hold up others.
     private func nextReading() async {
         await withCheckedContinuation { continuation in
             let (mustWait, mustRing) = self.state.withLock { state -> (Bool, Bool) in
