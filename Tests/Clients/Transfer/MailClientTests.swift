@@ -153,6 +153,22 @@ struct MailClientTests {
         }
     }
 
+    @Test("logs in with the password at a relay that also offers GSSAPI to users with a domain")
+    func kerberos() async throws {
+        var configuration = SandboxConfiguration()
+        configuration.relay = .kerberosLogin
+        try await ProviderSandbox.with(configuration: configuration) { sandbox in
+            try await TransferScope.$sandbox.withValue(sandbox) {
+                let url = sandbox.smtpURL.replacing("carillon:", with: "carillon%40example.com:")
+                try await Self.with(url: url) { client in
+                    let outcome = await client.send(Self.mail(to: Self.address("ada")))
+                    guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
+                    #expect(reply.isAccepted)
+                }
+            }
+        }
+    }
+
     @Test("nothing is sent to an untrusted or absent relay")
     func unreachable() async throws {
         let address = Self.address("ada")

@@ -36,6 +36,12 @@ struct EmailAnswerTests {
         #expect(Self.read(.session, 454, "4.7.0 No TLS") == .retry(reason: "SMTP_454_4.7.0", after: minute))
     }
 
+    @Test("congestion is the relay's and temporary, even with 5xx", arguments: MailReply.Stage.allCases)
+    func congested(stage: MailReply.Stage) {
+        let retry = ProviderAnswer.retry(reason: "SMTP_550_5.4.5", after: .seconds(60))
+        #expect(Self.read(stage, 550, "5.4.5 Daily user sending limit exceeded") == retry)
+    }
+
     @Test(
         "a nonexistent address differs from a refusing one",
         arguments: [
@@ -110,7 +116,9 @@ struct EmailAnswerTests {
         #expect(Self.read(.recipient, 530, "5.7.0 Log in first") == .configuration(reason: "SMTP_530_5.7.0"))
         #expect(Self.read(.sender, 552, "5.3.4 Too large") == .refused(reason: "SMTP_552_5.3.4"))
         #expect(EmailAnswer.read(TransferFailure(.tls, code: 64)) == .configuration(reason: "no_starttls"))
-        #expect(EmailAnswer.read(TransferFailure(.other, code: 67)) == .configuration(reason: "login_denied"))
+        for code in [67, 94] {
+            #expect(EmailAnswer.read(TransferFailure(.other, code: code)) == .configuration(reason: "login_denied"))
+        }
         #expect(EmailAnswer.read(TransferFailure(.connect, code: 7)) == nil)
     }
 }

@@ -107,6 +107,10 @@ struct MailTests {
         #expect(busy.codes(["EHLO me", "STARTTLS"]) == ["250", "454"])
         var busyLogin = Client(isSecure: true, relay: .busyLogin)
         #expect(busyLogin.codes(["EHLO me", Self.login, "MAIL FROM:<a@b.c>"]) == ["250", "454", "530"])
+        var kerberos = Client(isSecure: true, relay: .kerberosLogin)
+        #expect(
+            kerberos.codes(["EHLO me", "AUTH GSSAPI", "!", "AUTH LOGIN", Self.login])
+                == ["250", "334", "535", "504", "235"])
     }
 
     @Test("rejects lines without CRLF and lines that are too long")

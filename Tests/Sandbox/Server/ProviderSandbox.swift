@@ -195,6 +195,8 @@ package struct SandboxConfiguration: Sendable {
         case withoutTLS
         /// Offers only a login mechanism that no client knows.
         case strangeLogin
+        /// Also offers GSSAPI, which needs a Kerberos ticket.
+        case kerberosLogin
         /// Greets with 554 and accepts nothing.
         case withoutService
         /// Offers STARTTLS but refuses it with 502.

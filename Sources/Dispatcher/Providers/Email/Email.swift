@@ -54,7 +54,7 @@ package enum Email: ProviderKind {
 /// E-mail through one relay from one address.
 package struct EmailChannel: ProviderChannel {
     /// Shorter than the dispatcher's shutdown limit, so that messages in flight are settled.
-    private static let patience: Duration = .seconds(50)
+    static let patience: Duration = .seconds(50)
 
     package let provider = Provider.email
     package let app: String
@@ -93,7 +93,7 @@ package struct EmailChannel: ProviderChannel {
         switch await self.client.send(request) {
         case .answered(let reply):
             // The transcript leaves out the recipient's address.
-            let transcript = "\(reply.code) \(reply.text)".replacing(mail.recipient, with: "…")
+            let transcript = "\(reply.code) \(reply.text)".hiding(mail.recipient)
             return ProviderReply(.answered(EmailAnswer.read(reply)), transcript: transcript)
         case .unanswered(let failure) where failure.reason == .fenced:
             return ProviderReply(.fenced, transcript: "not sent")

@@ -13,6 +13,9 @@ package enum EmailAnswer {
     ///
     /// Not 550, which relays also use for policy.
     private static let deadReplies: Set<Int> = [551, 556]
+    /// Congestion, which is never permanent (RFC 3463 section 3.5); Google sends it with 550 for a
+    /// used-up quota.
+    private static let congested = "5.4.5"
     private static let longestReason = 64
 
     private static let byPolicy =
@@ -38,13 +41,16 @@ package enum EmailAnswer {
         AnswerRule("login_denied", .configuration, "check the user and the password of SMTP_URL"),
         AnswerRule("no_starttls", .configuration, "the relay offers no TLS; use smtps:// or another relay"),
         AnswerRule("SMTP_421_4.3.2", .retry, after: firstDelay, "the relay is busy; no action needed"),
+        AnswerRule(
+            "SMTP_550_5.4.5", .retry, after: firstDelay,
+            "the relay's quota of mails is used up; raise it at the relay, or send less mail"),
     ]
 
     /// Maps a reply.
     static func read(_ reply: MailReply) -> ProviderAnswer {
         if reply.isAccepted { return .accepted(id: self.queueID(reply.text)) }
         let reason = self.reason(reply)
-        guard (500..<600).contains(reply.code) else {
+        guard (500..<600).contains(reply.code), reply.enhancedCode != self.congested else {
             // A fault of one mailbox is not the relay's.
             return self.concernsRelay(reply)
                 ? .retry(reason: reason, after: self.firstDelay) : .retryDevice(reason: reason, after: self.firstDelay)
@@ -80,14 +86,15 @@ package enum EmailAnswer {
     private static func concernsRelay(_ reply: MailReply) -> Bool {
         if reply.stage == .session || reply.stage == .sender || reply.code == 421 { return true }
         // Mail system status, or network and routing status (RFC 3463 section 3).
-        return reply.enhancedCode.map { $0.hasPrefix("4.3.") || $0.hasPrefix("4.4.") } ?? false
+        guard let code = reply.enhancedCode else { return false }
+        return code.hasPrefix("4.3.") || code.hasPrefix("4.4.") || code == self.congested
     }
 
     /// Maps a failure without a reply; nil if it says nothing about the configuration.
     static func read(_ failure: TransferFailure) -> ProviderAnswer? {
         switch failure.code {
         case 64: .configuration(reason: "no_starttls")
-        case 67: .configuration(reason: "login_denied")
+        case 67, 94: .configuration(reason: "login_denied")
         default: nil
         }
     }

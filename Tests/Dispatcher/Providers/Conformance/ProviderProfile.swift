@@ -324,7 +324,7 @@ extension ProviderProfile {
             "SMTP_550_5.1.6": "movedaway-", "SMTP_550_5.1.10": "unknown-", "SMTP_556_5.1.10": "nullmx-",
             "SMTP_551": "notlocal-", "SMTP_556": "nomail-",
             "SMTP_550_5.7.1": "refused-", "SMTP_554_5.7.1": "norelay-", "SMTP_552_5.3.4": "toolarge-",
-            "SMTP_421_4.3.2": "closing-",
+            "SMTP_421_4.3.2": "closing-", "SMTP_550_5.4.5": "overquota-",
         ]).merging([
             "SMTP_535_5.7.8": Row(settings: { settings, sandbox in
                 settings["url"] = sandbox.smtpURL.replacing("pass%3A", with: "wrong%3A")
@@ -338,7 +338,7 @@ extension ProviderProfile {
         answers: [
             "deadend-": .deadToken(reason: "SMTP_550_5.1.1", evidence: nil),
             "gone-": .refused(reason: "SMTP_550"), "spam-": .refused(reason: "SMTP_554_5.7.1"),
-            "full-": .refused(reason: "SMTP_552_5.2.2"),
+            "full-": .refused(reason: "SMTP_552_5.2.2"), "disabled-": .refused(reason: "SMTP_550_5.2.1"),
             "busy-": .retryDevice(reason: "SMTP_451_4.7.1", after: .seconds(60)),
             "later-": .retry(reason: "SMTP_452_4.3.1", after: .seconds(60)),
             "netdown-": .retry(reason: "SMTP_451_4.4.1", after: .seconds(60)),

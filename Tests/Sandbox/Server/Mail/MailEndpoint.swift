@@ -26,7 +26,8 @@ struct MailEndpoint: Sendable {
     var relay: SandboxConfiguration.Relay { self.configuration.relay }
 
     func mayLogIn(user: String, password: String) -> Bool {
-        user == Self.user && password == Self.password
+        // Many relays name users with their domain.
+        [Self.user, "\(Self.user)@example.com"].contains(user) && password == Self.password
     }
 
     func verdict(sender: String) -> MailVerdict { self.noted(self.faults.verdict(for: sender, at: .sender)) }
@@ -97,6 +98,9 @@ struct MailFaults: Sendable {
         let verdict: MailVerdict
     }
 
+    /// Stands for the address that chose the fault, with a combining mark after it.
+    private static let address = "<address>"
+
     private static let rows: [Row] = [
         Row(word: "bounce", stage: .recipient, verdict: .refuse("550 5.1.1 No such user here")),
         Row(word: "nodomain", stage: .recipient, verdict: .refuse("550 5.1.2 No such domain")),
@@ -109,6 +113,7 @@ struct MailFaults: Sendable {
         Row(word: "refused", stage: .recipient, verdict: .refuse("550 5.7.1 Refused by policy")),
         Row(word: "norelay", stage: .recipient, verdict: .refuse("554 5.7.1 Relay access denied")),
         Row(word: "gone", stage: .recipient, verdict: .refuse("550 No")),
+        Row(word: "disabled", stage: .recipient, verdict: .refuse("550 5.2.1 \(Self.address) is disabled")),
         Row(word: "busy", stage: .recipient, verdict: .refuse("451 4.7.1 Greylisted, come back later")),
         Row(word: "closing", stage: .recipient, verdict: .refuseAndClose("421 4.3.2 Shutting down")),
         Row(word: "netdown", stage: .recipient, verdict: .refuse("451 4.4.1 The next host does not answer")),
@@ -117,6 +122,7 @@ struct MailFaults: Sendable {
         Row(word: "later", stage: .content, verdict: .refuse("452 4.3.1 Out of room")),
         Row(word: "spam", stage: .content, verdict: .refuse("554 5.7.1 Looks like spam")),
         Row(word: "full", stage: .content, verdict: .refuse("552 5.2.2 Mailbox full")),
+        Row(word: "overquota", stage: .content, verdict: .refuse("550 5.4.5 Daily user sending limit exceeded")),
         Row(word: "toolarge", stage: .content, verdict: .refuse("552 5.3.4 Message too big")),
         // Closes, because libcurl would wait two minutes for a line with a reply code.
         Row(word: "babble", stage: .content, verdict: .refuseAndClose("What was that?")),
@@ -170,6 +176,8 @@ struct MailFaults: Sendable {
         let attempt = self.attempts.count(address)
         let word = parts.count > 2 ? parts[1] : ""
         let limit = word == "once" ? 1 : word.hasSuffix("x") ? Int(word.dropLast()) : nil
-        return attempt <= limit ?? .max ? row.verdict : .accept
+        guard attempt <= limit ?? .max else { return .accept }
+        guard case .refuse(let reply) = row.verdict else { return row.verdict }
+        return .refuse(reply.replacing(Self.address, with: "\(address)\u{301}"))
     }
 }

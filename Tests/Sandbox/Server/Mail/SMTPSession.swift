@@ -95,6 +95,7 @@ struct SMTPSession {
                 switch self.endpoint.relay {
                 case .withoutTLS where !self.isSecure: ""
                 case .strangeLogin where self.isSecure: "250-AUTH X-STRANGE\r\n"
+                case .kerberosLogin where self.isSecure: "250-AUTH GSSAPI PLAIN\r\n"
                 default: self.isSecure ? "250-AUTH PLAIN\r\n" : "250-STARTTLS\r\n"
                 }
             return [
@@ -131,7 +132,11 @@ struct SMTPSession {
     private mutating func authenticate(_ argument: String) -> [Action] {
         let words = argument.split(separator: " ")
         guard !self.isLoggedIn else { return [.reply("503 5.5.1 Already authenticated")] }
-        guard words.first?.uppercased() == "PLAIN" else { return [.reply("504 5.5.4 Only PLAIN")] }
+        // Nothing passes as a Kerberos ticket.
+        let mechanisms = self.endpoint.relay == .kerberosLogin ? ["PLAIN", "GSSAPI"] : ["PLAIN"]
+        guard let name = words.first?.uppercased(), mechanisms.contains(name) else {
+            return [.reply("504 5.5.4 Only \(mechanisms.joined(separator: " and "))")]
+        }
         if words.count > 1 { return self.logIn(String(words[1])) }
         self.expectsLogin = true
         return [.reply("334 ")]

@@ -15,8 +15,11 @@ package struct MailConfiguration: Sendable {
     /// The limit on waiting messages of one priority; beyond it a message ends as `overloaded` at
     /// once.
     var maximumWaiting = 10_000
-    /// The time limit for TCP alone.
-    var connectTimeout: Duration = .seconds(10)
+    /// The time limit until the relay is ready for a message: lookup, TCP, TLS, greeting and login.
+    ///
+    /// Half of a message's time, since the other half may pass in our queue. Relays may greet late
+    /// to deter spam.
+    var connectTimeout: Duration = .seconds(25)
     /// The idle time after which a connection closes; relays wait for minutes.
     var idleTime: Duration = .seconds(30)
     var startThread: DetachedThread.Start = { DetachedThread.run(name: $0, $1) }
@@ -72,15 +75,14 @@ package final class MailClient: Sendable {
     }
 
     /// Opens a separate connection, logs in and closes it without sending a message.
-    ///
-    /// - Parameter timeout: the time limit for all of it.
-    package func greet(timeout: Duration = .seconds(10)) async -> MailOutcome {
+    package func greet() async -> MailOutcome {
         let (relay, configuration) = (self.relay, self.configuration)
         return await withCheckedContinuation { continuation in
             let isStarted = DetachedThread.run(name: "mail-greeting") {
                 let handle = MailHandle(relay, configuration)
                 continuation.resume(
-                    returning: handle?.greet(within: timeout) ?? .unanswered(TransferFailure(.other)))
+                    returning: handle?.greet(within: configuration.connectTimeout)
+                        ?? .unanswered(TransferFailure(.other)))
             }
             if !isStarted { continuation.resume(returning: .unanswered(TransferFailure(.other))) }
         }

@@ -11,6 +11,13 @@ import CCurl
 final class MailHandle {
     /// The limit on the kept part of a reply.
     static let maximumReplyBytes = 1_024
+    /// The logins that take a password: libcurl's own choice without GSSAPI.
+    ///
+    /// libcurl prefers GSSAPI if the relay announces it and the user has a domain. Without a
+    /// Kerberos ticket it then fails, and tries no other login. It picks the strongest of these.
+    private static let logins =
+        "AUTH=SCRAM-SHA-256;AUTH=SCRAM-SHA-1;AUTH=DIGEST-MD5;AUTH=CRAM-MD5;"
+        + "AUTH=NTLM;AUTH=LOGIN;AUTH=PLAIN"
 
     let pointer: UnsafeMutableRawPointer
     private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
@@ -131,6 +138,7 @@ final class MailHandle {
         isSet = isSet && self.set(CURLOPT_URL, relay.url)
         if let user = relay.user, let password = relay.password {
             isSet = isSet && self.set(CURLOPT_USERNAME, user) && self.set(CURLOPT_PASSWORD, password)
+            isSet = isSet && self.set(CURLOPT_LOGIN_OPTIONS, Self.logins)
         }
         if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
         for (option, memory) in [

@@ -127,7 +127,7 @@ final class MailPool: Sendable {
     private func startThread() {
         if let worker = Worker(), self.configuration.startThread("mail", { self.work(worker) }) { return }
         self.logger.error("could not start a thread for a mail connection")
-        // Existing threads take what waits; without any, fail it.
+        // Existing threads take the waiting messages; without any thread, fail these.
         let stranded = self.state.withLock { state in
             state.snapshot.connections -= 1
             return state.snapshot.connections == 0 ? state.waiting.removeAll { _ in true } : []

@@ -35,7 +35,8 @@ package struct MailRequest: Sendable, CustomStringConvertible {
     /// Leaves out the addresses and the content, which are personal.
     package var description: String { "mail of \(self.content.count) bytes" }
 
-    /// Whether both addresses fit in a command: nothing may end it or its angle brackets.
+    /// Whether both addresses can be part of a command: no character may end it or its angle
+    /// brackets.
     var isSendable: Bool {
         [self.sender, self.recipient].allSatisfy { address in
             address.contains("@") && address.utf8.count <= 254
