@@ -10,8 +10,8 @@ protocol HTTPProviderChannel: ProviderChannel {
 
     /// Creates the request for one device.
     ///
-    /// - Throws: ``CredentialFault`` if no credential is available, ``CredentialOutage`` if none is
-    ///   for now, or ``MessageRefusal``.
+    /// - Throws: ``CredentialFault`` if no credential is available, ``CredentialOutage`` if that is
+    ///   temporary, or ``MessageRefusal``.
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest
 
     /// Maps an answer; nil if it is not the provider's, so that the outcome is unknown.
@@ -127,7 +127,7 @@ extension ProviderRequest {
         guard let value = self.headers.first(where: { $0.name == "authorization" })?.value else { return text }
         // The scheme is not secret; every part after it is.
         return value.split(whereSeparator: { " ,=".contains($0) }).filter { $0.utf8.count >= 16 }
-            .reduce(text) { $0.replacing($1, with: "…") }
+            .reduce(text) { $0.hiding($1) }
     }
 }
 

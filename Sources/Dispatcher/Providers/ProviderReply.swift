@@ -37,6 +37,16 @@ package struct ProviderReply: Sendable {
     }
 }
 
+extension String {
+    /// Replaces a secret by an ellipsis.
+    ///
+    /// Compares bytes: with a combining mark after it, a secret's last letter is another
+    /// `Character`.
+    func hiding(_ secret: some StringProtocol) -> String {
+        String(decoding: Array(self.utf8).replacing(Array(secret.utf8), with: Array("…".utf8)), as: UTF8.self)
+    }
+}
+
 extension ProviderReply {
     /// Advice about our own refusals and failures, which no provider's table has.
     private static let ownAdvice: [String: String] = [

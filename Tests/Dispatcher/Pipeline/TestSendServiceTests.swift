@@ -67,16 +67,24 @@ struct TestSendServiceTests {
             }
             try await database.pool.query(
                 "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'hangs@example.com')")
-            let reader = try await TestRedis.connect()
-            let service = TestSendService(dispatcher: dispatcher, reader: reader, patience: patience)
-            let run = Task { try await service.run() }
-            try await withCleanUp {
-                run.cancel()
-                try? await run.value
-                await reader.close()
-            } _: {
+            try await Self.run(dispatcher, patience: patience) {
                 try await body(dispatcher.redis, dispatcher.keys)
             }
+        }
+    }
+
+    /// Runs a service of a dispatcher during `body`.
+    private static func run(_ dispatcher: Dispatcher, patience: Duration, _ body: () async throws -> Void) async throws
+    {
+        let reader = try await TestRedis.connect()
+        let service = TestSendService(dispatcher: dispatcher, reader: reader, patience: patience)
+        let run = Task { try await service.run() }
+        try await withCleanUp {
+            run.cancel()
+            try? await run.value
+            await reader.close()
+        } _: {
+            try await body()
         }
     }
 
@@ -114,6 +122,27 @@ struct TestSendServiceTests {
             let text = try await sends.waitForAnswer("one", to: request)
             let reason = "this dispatcher (test) has no credentials of fcm for app default"
             #expect(String(decoding: text, as: UTF8.self).contains(reason))
+        }
+    }
+
+    @Test("says that PostgreSQL cannot be read, and not that the device or address is gone")
+    func unreadable() async throws {
+        try await TestRedis.with { redis, prefix in
+            var nowhere = PostgresConfiguration(
+                connectionString: "postgresql://127.0.0.1:1/none", applicationName: "test")
+            nowhere.waitsForServer = false
+            let pool = try PostgresPool(nowhere, logger: TestLog.logger)
+            defer { pool.close() }
+            let dispatcher = try TestDispatcher.make(pool, redis, Keyspace(prefix: prefix))
+            try await Self.run(dispatcher, patience: .seconds(3_600)) {
+                let sends = dispatcher.live.testSends
+                for device in [Self.good, nil] {
+                    let request = try await Self.ask("one", device, sends)
+                    let answer = try await sends.waitForAnswer("one", to: request)
+                    let reason = "this dispatcher (test) cannot read PostgreSQL; try again"
+                    #expect(String(decoding: answer, as: UTF8.self).contains(reason))
+                }
+            }
         }
     }
 

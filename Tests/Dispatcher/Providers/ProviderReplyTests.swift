@@ -59,6 +59,12 @@ struct TranscriptTests {
         #expect(try await Self.transcript(of: "a\0b") == "HTTP/1.1 400\n\na\u{FFFD}b")
     }
 
+    @Test("hides an echoed credential even before a combining mark")
+    func markedSecret() async throws {
+        let shown = try await Self.transcript(of: "<\(Self.secret)\u{301}>")
+        #expect(shown == "HTTP/1.1 400\n\n<…\u{301}>")
+    }
+
     @Test("the cut leaves no part of an echoed credential")
     func secretAtTheCut() async throws {
         let body = String(repeating: "x", count: 2_030) + Self.secret + String(repeating: "y", count: 100)

@@ -691,6 +691,10 @@ struct CommandHelpTests {
                 "dispatcher", ["broadcast", "send", "--all", "--type", "x", "--confirm", "--detach"],
                 "--confirm: give it without --detach", "dispatcher broadcast send ["
             ),
+            (
+                "dispatcher", ["send-test", "--user", "u", "--title", "a" + String(repeating: "\u{300}", count: 65)],
+                "title: has more than 64 combining marks in a row", "dispatcher send-test ["
+            ),
             ("dispatcher", ["trace"], "give an id, or --user", "dispatcher trace ["),
             ("dispatcher", ["enqueue", "--type", "x"], "for a topic or everyone use", "dispatcher enqueue ["),
             (
@@ -740,6 +744,10 @@ struct CommandHelpTests {
             (
                 "gateway", ["migrate"], ["DATABASE_URL": "postgresql://x:a@b@127.0.0.1:1/x"],
                 "DATABASE_URL must have valid hosts and ports"
+            ),
+            (
+                "dispatcher", ["run"], ["DATABASE_URL": "postgresql://x:a@127.0.0.1:1/x?schema=public"],
+                "DATABASE_URL cannot be read by libpq"
             ),
             ("gateway", ["serve"], ["GATEWAY_TLS_CERT": catalog, "GATEWAY_TLS_KEY": catalog], "no certificate in PEM"),
         ]

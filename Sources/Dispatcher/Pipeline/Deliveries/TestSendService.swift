@@ -12,7 +12,7 @@ import Storage
 ///
 /// Tests bypass the gate, records, retries and breakers on purpose.
 package struct TestSendService: Service {
-    /// The most requests in flight, so that one whose provider hangs delays no other.
+    /// The most requests in flight; several, so that a provider that hangs delays only its own.
     private static let mostAtOnce = 8
 
     private let dispatcher: Dispatcher
@@ -77,8 +77,14 @@ package struct TestSendService: Service {
 
     private func fill(_ request: JSONValue, _ writer: inout JSONWriter) async {
         let isMail = request["channel"]?.string == "email"
-        guard let user = request["user"]?.string, let device = await self.device(request, of: user, isMail: isMail)
-        else {
+        let user = request["user"]?.string ?? ""
+        let found: Device?
+        do throws(PostgresError) {
+            found = try await self.device(request, of: user, isMail: isMail)
+        } catch {
+            return Self.fault("this dispatcher (\(self.dispatcher.name)) cannot read PostgreSQL; try again", &writer)
+        }
+        guard let device = found else {
             return Self.fault("the \(isMail ? "address" : "device") no longer exists", &writer)
         }
         guard let entry = self.dispatcher.channels.entry(for: device) else {
@@ -123,13 +129,17 @@ package struct TestSendService: Service {
         }
     }
 
-    private func device(_ request: JSONValue, of user: String, isMail: Bool) async -> Device? {
+    private func device(
+        _ request: JSONValue,
+        of user: String,
+        isMail: Bool
+    ) async throws(PostgresError) -> Device? {
         guard isMail else {
             guard let id = request["device"]?.string.flatMap({ NotificationID($0) }) else { return nil }
-            return try? await self.dispatcher.database.devices.list(user: user).first { $0.id == id }
+            return try await self.dispatcher.database.devices.list(user: user).first { $0.id == id }
         }
         let preferences = self.dispatcher.database.preferences
-        guard let address = try? await preferences.settings(user: user).email else { return nil }
+        guard let address = try await preferences.settings(user: user).email else { return nil }
         return Device(
             id: Device.emailAddress, user: user, platform: .web, provider: .email, app: "default",
             environment: .production, token: address, registeredAt: self.dispatcher.now())

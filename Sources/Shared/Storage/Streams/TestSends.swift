@@ -11,11 +11,11 @@ package struct TestSends: Sendable {
     package enum Failure: String, Error {
         case tooMany = "too many test sends wait; is a dispatcher running?"
         case unanswered = "a dispatcher took it and has not answered; it may have been sent"
-        /// No dispatcher will take it later either.
+        /// The request was withdrawn, so no dispatcher takes it later either.
         case untaken = "no dispatcher took it; is one running?"
     }
 
-    /// The number of waiting requests beyond which more are refused.
+    /// The most waiting requests; further ones are refused.
     private static let capacity = 100
     private static let lifetime: Int64 = 60
     private static let interval: Duration = .milliseconds(100)
