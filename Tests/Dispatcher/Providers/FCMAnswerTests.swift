@@ -124,6 +124,7 @@ struct FCMAnswerTests {
             ("INVALID_ARGUMENT", "Invalid registration token", "message.token", true),
             ("INVALID_ARGUMENT", "Request contains an invalid argument.", "message.token", true),
             ("INVALID_ARGUMENT", "Android message is too big", nil, false),
+            ("INVALID_ARGUMENT", "The registration token belongs to another Package Name", nil, false),
             ("INVALID_ARGUMENT", "Invalid data payload key: from", "message.data[0].key", false),
             (nil, "Invalid JSON payload received.", "message.token", false),
             (nil, "Invalid JSON payload received.", nil, false),

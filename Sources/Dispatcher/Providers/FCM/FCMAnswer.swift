@@ -106,11 +106,14 @@ package enum FCMAnswer {
         }
     }
 
-    /// FCM names the token's field, or no field; then the message distinguishes a bad token from,
-    /// for example, a large message.
+    /// Whether a complaint is about the token.
+    ///
+    /// FCM names the token's field, or no field. Without one, the message tells a bad token from,
+    /// for example, a large message or a token of another package than the job names.
     private static func isAboutToken(_ details: [JSONValue], _ message: String) -> Bool {
         let violations = details.flatMap { $0["fieldViolations"]?.array ?? [] }
         guard violations.isEmpty else { return violations.allSatisfy { $0["field"]?.string == "message.token" } }
-        return message.lowercased().contains("registration token")
+        let text = message.lowercased()
+        return text.contains("registration token") && !text.contains("package name")
     }
 }
