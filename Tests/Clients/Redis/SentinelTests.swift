@@ -31,6 +31,8 @@ struct SentinelAddressTests {
             ("redis+sentinel://u:hunter2@a:port/main", "host:port"),
             ("redis+sentinel://u:hunter2@a/main/x", "database"), ("redis+sentinel://u:hunter2@a/main/0/x", "name"),
             ("http+sentinel://u:hunter2@a/main", "http+sentinel"),
+            ("redis+sentinel://u:%hunter2@a/main", "percent-encoded"),
+            ("redis+sentinel://u%:hunter2@a/main", "percent-encoded"),
         ])
     func refuses(url: String, word: String) {
         let error = #expect(throws: RedisError.self) { try RedisAddress(url: url) }

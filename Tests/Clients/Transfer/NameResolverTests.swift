@@ -7,68 +7,75 @@ import Testing
 
 @testable import Clients
 
+/// A name server and a clock that the test controls.
+final class TestNames: Sendable {
+    private struct State {
+        var addresses: [String: [String]]
+        var held: Set<String> = []
+        var lookups: [String] = []
+        var now = ContinuousClock.now
+    }
+
+    private let state: Mutex<State>
+    private let bell: Doorbell
+
+    init(_ addresses: [String: [String]] = [:], held: Set<String> = []) throws {
+        self.bell = try #require(Doorbell())
+        self.state = Mutex(State(addresses: addresses, held: held))
+    }
+
+    /// The hosts looked up so far.
+    var lookups: [String] { self.state.withLock { $0.lookups } }
+
+    func set(_ host: String, _ addresses: [String]) {
+        self.state.withLock { $0.addresses[host] = addresses }
+    }
+
+    func advance(by duration: Duration) {
+        self.state.withLock { $0.now = $0.now.advanced(by: duration) }
+    }
+
+    /// Lets lookups of the host wait for ``release(_:)``.
+    func hold(_ host: String) {
+        self.state.withLock { _ = $0.held.insert(host) }
+    }
+
+    func release(_ host: String) {
+        self.state.withLock { _ = $0.held.remove(host) }
+        self.bell.ring()
+    }
+
+    func resolver(
+        freshness: Duration = .seconds(60),
+        failurePause: Duration = .seconds(30),
+        maximumLookups: Int = 128,
+        maximumHosts: Int = 10_000
+    ) -> NameResolver {
+        NameResolver(
+            freshness: freshness,
+            failurePause: failurePause,
+            maximumLookups: maximumLookups,
+            maximumHosts: maximumHosts,
+            lookUp: { self.lookUp($0) },
+            now: { self.state.withLock { $0.now } }
+        )
+    }
+
+    private func lookUp(_ host: String) -> [String] {
+        self.state.withLock { $0.lookups.append(host) }
+        while self.state.withLock({ $0.held.contains(host) }) { _ = self.bell.wait(milliseconds: 1_000) }
+        return self.state.withLock { $0.addresses[host] ?? [] }
+    }
+}
+
 @Suite("Lookups of host names", .timeLimit(.minutes(10)))
 struct NameResolverTests {
     private static let forever: Duration = .seconds(600)
     private static let moment: Duration = .milliseconds(20)
 
-    /// A name server and a clock that the test controls.
-    private final class Names: Sendable {
-        private struct State {
-            var addresses: [String: [String]]
-            var held: Set<String> = []
-            var lookups: [String] = []
-            var now = ContinuousClock.now
-        }
-
-        private let state: Mutex<State>
-        private let bell: Doorbell
-
-        init(_ addresses: [String: [String]] = [:], held: Set<String> = []) throws {
-            self.bell = try #require(Doorbell())
-            self.state = Mutex(State(addresses: addresses, held: held))
-        }
-
-        /// The hosts looked up so far.
-        var lookups: [String] { self.state.withLock { $0.lookups } }
-
-        func set(_ host: String, _ addresses: [String]) {
-            self.state.withLock { $0.addresses[host] = addresses }
-        }
-
-        func advance(by duration: Duration) {
-            self.state.withLock { $0.now = $0.now.advanced(by: duration) }
-        }
-
-        /// Lets lookups of the host wait for ``release(_:)``.
-        func hold(_ host: String) {
-            self.state.withLock { _ = $0.held.insert(host) }
-        }
-
-        func release(_ host: String) {
-            self.state.withLock { _ = $0.held.remove(host) }
-            self.bell.ring()
-        }
-
-        func resolver(maximumLookups: Int = 128, maximumHosts: Int = 10_000) -> NameResolver {
-            NameResolver(
-                maximumLookups: maximumLookups,
-                maximumHosts: maximumHosts,
-                lookUp: { self.lookUp($0) },
-                now: { self.state.withLock { $0.now } }
-            )
-        }
-
-        private func lookUp(_ host: String) -> [String] {
-            self.state.withLock { $0.lookups.append(host) }
-            while self.state.withLock({ $0.held.contains(host) }) { _ = self.bell.wait(milliseconds: 1_000) }
-            return self.state.withLock { $0.addresses[host] ?? [] }
-        }
-    }
-
     @Test("callers of one host share a lookup, and each waits within its limit")
     func shared() async throws {
-        let names = try Names(["a.example": ["192.0.2.1", "2001:db8::1"]], held: ["a.example"])
+        let names = try TestNames(["a.example": ["192.0.2.1", "2001:db8::1"]], held: ["a.example"])
         let resolver = names.resolver()
         let first = Task { await resolver.addresses(of: "a.example", within: Self.forever) }
         try await eventually("it is looked up") { names.lookups == ["a.example"] }
@@ -82,7 +89,7 @@ struct NameResolverTests {
 
     @Test("addresses serve for a minute")
     func cached() async throws {
-        let names = try Names(["a.example": ["192.0.2.1"]])
+        let names = try TestNames(["a.example": ["192.0.2.1"]])
         let resolver = names.resolver()
         #expect(await resolver.addresses(of: "a.example", within: Self.forever) == ["192.0.2.1"])
         names.set("a.example", ["192.0.2.2"])
@@ -95,7 +102,7 @@ struct NameResolverTests {
 
     @Test("the last addresses serve while a later lookup fails or takes too long")
     func fallBack() async throws {
-        let names = try Names(["a.example": ["192.0.2.1"]])
+        let names = try TestNames(["a.example": ["192.0.2.1"]])
         let resolver = names.resolver()
         #expect(await resolver.addresses(of: "a.example", within: Self.forever) == ["192.0.2.1"])
         names.set("a.example", [])
@@ -114,7 +121,7 @@ struct NameResolverTests {
 
     @Test("a host without an answer is not looked up again for 30 s")
     func failurePause() async throws {
-        let names = try Names()
+        let names = try TestNames()
         let resolver = names.resolver()
         #expect(await resolver.addresses(of: "a.example", within: Self.forever) == nil)
         names.set("a.example", ["192.0.2.1"])
@@ -127,7 +134,7 @@ struct NameResolverTests {
 
     @Test("beyond the limit on lookups, only the last addresses serve, at once")
     func maximumLookups() async throws {
-        let names = try Names(["a.example": ["192.0.2.1"], "b.example": ["192.0.2.2"]], held: ["silent.example"])
+        let names = try TestNames(["a.example": ["192.0.2.1"], "b.example": ["192.0.2.2"]], held: ["silent.example"])
         let resolver = names.resolver(maximumLookups: 1)
         #expect(await resolver.addresses(of: "a.example", within: Self.forever) == ["192.0.2.1"])
         names.advance(by: .seconds(60))
@@ -144,7 +151,7 @@ struct NameResolverTests {
     @Test("hosts of a domain whose name server is silent leave lookups to other domains")
     func silentDomain() async throws {
         let silent = (0..<21).map { "\($0).silent.example" }
-        let names = try Names(["b.example": ["192.0.2.2"]], held: Set(silent))
+        let names = try TestNames(["b.example": ["192.0.2.2"]], held: Set(silent))
         let resolver = names.resolver(maximumLookups: 40)
         let callers = silent.prefix(20).map { host in
             Task { await resolver.addresses(of: host, within: Self.forever) }
@@ -159,7 +166,7 @@ struct NameResolverTests {
 
     @Test("at the limit on hosts, expired ones are forgotten, then all")
     func maximumHosts() async throws {
-        let names = try Names()
+        let names = try TestNames()
         for host in ["a", "b", "c", "d"] { names.set(host, ["192.0.2.1"]) }
         let resolver = names.resolver(maximumHosts: 2)
         #expect(await resolver.addresses(of: "a", within: Self.forever) != nil)
@@ -173,7 +180,7 @@ struct NameResolverTests {
 
     @Test("a cancelled caller ends, also if it was cancelled beforehand, and others wait on")
     func cancelled() async throws {
-        let names = try Names(["a.example": ["192.0.2.1"]], held: ["a.example"])
+        let names = try TestNames(["a.example": ["192.0.2.1"]], held: ["a.example"])
         let resolver = names.resolver()
         let other = Task { await resolver.addresses(of: "a.example", within: Self.forever) }
         let caller = Task { await resolver.addresses(of: "a.example", within: Self.forever) }
@@ -192,7 +199,7 @@ struct NameResolverTests {
 
     @Test("stopping ends all waits")
     func stopped() async throws {
-        let names = try Names(held: ["a.example"])
+        let names = try TestNames(held: ["a.example"])
         let resolver = names.resolver()
         let caller = Task { await resolver.addresses(of: "a.example", within: Self.forever) }
         try await eventually("it is looked up") { names.lookups == ["a.example"] }

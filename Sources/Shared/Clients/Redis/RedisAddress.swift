@@ -3,20 +3,26 @@
 
 import Core
 import FoundationEssentials
+import NIOCore
 
 /// The address and the login of a Redis server, read from a `REDIS_URL`.
 ///
-/// Forms: `redis://[user[:password]@]host[:port][/database]`, `rediss://…` for TLS,
-/// `unix:///path/to.sock[?db=N]` for a local socket, and
-/// `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/name[/database]` or
-/// `rediss+sentinel://…` for the master of a group that Sentinels watch, and
-/// `redis+cluster://[user[:password]@]host[:port][,host[:port]…]` or `rediss+cluster://…` for a
-/// cluster, of which some servers are enough.
+/// Forms:
+///
+/// - `redis://[user[:password]@]host[:port][/database]`, or `rediss://…` for TLS.
+/// - `unix:///path/to.sock[?db=N]` for a local socket.
+/// - `redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/name[/database]`, or
+///   `rediss+sentinel://…`, for the master of a group that Sentinels watch.
+/// - `redis+cluster://[user[:password]@]host[:port][,host[:port]…]`, or `rediss+cluster://…`, for a
+///   cluster; some of its servers are enough.
 package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     /// A host and a TCP port.
     struct Server: Sendable, Hashable, CustomStringConvertible {
         let host: String
         let port: Int
+
+        /// Whether the host is an IP address, so that nothing has to be looked up.
+        var isAddress: Bool { self.host.contains(":") || (try? SocketAddress(ipAddress: self.host, port: 0)) != nil }
 
         var description: String {
             let host = self.host.contains(":") ? "[\(self.host)]" : self.host
@@ -107,7 +113,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         self.database = database
     }
 
-    /// Reads what follows `redis+sentinel://`.
+    /// Reads the part after `redis+sentinel://`.
     private static func sentinel(scheme: String, rest: Substring) throws(RedisError) -> RedisAddress {
         guard scheme == "redis" || scheme == "rediss" else {
             throw RedisError(
@@ -122,7 +128,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
             password: parts.password, database: try Self.database(parts.path.count > 1 ? parts.path[1] : ""))
     }
 
-    /// Reads what follows `redis+cluster://`.
+    /// Reads the part after `redis+cluster://`.
     private static func cluster(scheme: String, rest: Substring) throws(RedisError) -> RedisAddress {
         guard scheme == "redis" || scheme == "rediss" else {
             throw RedisError(
@@ -163,8 +169,12 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         let at = authority.lastIndex(of: "@")
         if let at {
             let login = authority[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            parts.username = Self.decoded(login[0]).flatMap { $0.isEmpty ? nil : $0 }
-            parts.password = login.count > 1 ? Self.decoded(login[1]) : nil
+                .map { Self.decoded($0) }
+            guard !login.contains(nil) else {
+                throw RedisError(.configuration, "has a login that is not percent-encoded; write % as %25")
+            }
+            parts.username = login[0].flatMap { $0.isEmpty ? nil : $0 }
+            parts.password = login.count > 1 ? login[1] : nil
         }
         let list = at.map { authority[authority.index(after: $0)...] } ?? authority
         for host in list.split(separator: ",", omittingEmptySubsequences: false) {

@@ -24,8 +24,8 @@ package struct RedisConfiguration: Sendable {
     /// The limit on bytes that wait to be written; more are refused with `overloaded`.
     var maximumWaitingBytes = 64 * 1024 * 1024
     var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
-    /// How often a connected client asks for a cluster's map; servers also redirect what went
-    /// wrong.
+    /// How often a connected client asks for a cluster's map; servers also redirect commands that
+    /// reach the wrong one.
     var clusterRefresh: Duration = .seconds(15)
     /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
     /// fails them.
@@ -36,6 +36,10 @@ package struct RedisConfiguration: Sendable {
     let topology = RedisTopology()
     /// The TLS contexts; copies share them.
     let trust = RedisTrust()
+    /// Looks host names up; copies share it.
+    ///
+    /// Caches answers only briefly, because a failover may change them.
+    var names = NameResolver(freshness: .seconds(1), failurePause: .seconds(1), lookUp: { NameResolver.lookUp($0) })
 
     package init(address: RedisAddress, clientName: String) {
         self.address = address

@@ -78,12 +78,19 @@ struct RedisConnector: Sendable {
             }
         let channel: EventLoopFuture<any Channel> =
             switch address.endpoint {
-            case .tcp(let server): bootstrap.connect(host: server.host, port: server.port)
+            case .tcp(let server):
+                bootstrap.resolver(server.isAddress ? nil : self.resolver(on: eventLoop))
+                    .connect(host: server.host, port: server.port)
             case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
             case .sentinels, .cluster:
                 eventLoop.makeFailedFuture(RedisError(.configuration, "the address names no single server"))
             }
         return channel.map { Opened(channel: $0, server: address) }
+    }
+
+    private func resolver(on eventLoop: any EventLoop) -> RedisResolver {
+        RedisResolver(
+            names: self.configuration.names, limit: self.configuration.connectTimeout / 2, eventLoop: eventLoop)
     }
 
     private static func tlsHandler(_ context: NIOSSLContext, host: String) throws -> NIOSSLClientHandler {
@@ -145,6 +152,40 @@ struct RedisConnector: Sendable {
             throw RedisError(.unavailable, "the server is a replica")
         }
         return Int(identifier ?? 0)
+    }
+}
+
+/// Looks up the addresses of one host for an attempt to connect.
+struct RedisResolver: Resolver {
+    let names: NameResolver
+    /// How long a lookup may take while earlier addresses are known, and half of the time to wait
+    /// for the first ones.
+    let limit: Duration
+    let eventLoop: any EventLoop
+
+    func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
+        self.addresses(of: host, port: port, .inet)
+    }
+
+    func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
+        self.addresses(of: host, port: port, .inet6)
+    }
+
+    // A running lookup continues, and serves the next attempt.
+    func cancelQueries() {}
+
+    private func addresses(
+        of host: String,
+        port: Int,
+        _ family: NIOBSDSocket.ProtocolFamily
+    ) -> EventLoopFuture<[SocketAddress]> {
+        self.eventLoop.makeFutureWithTask {
+            var found = await self.names.addresses(of: host, within: self.limit)
+            // Without earlier addresses, wait as long as the attempt does.
+            if found == nil { found = await self.names.addresses(of: host, within: self.limit) }
+            return (found ?? []).compactMap { try? SocketAddress(ipAddress: $0, port: port) }
+                .filter { $0.protocol == family }
+        }
     }
 }
 

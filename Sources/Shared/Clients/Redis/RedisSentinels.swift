@@ -35,8 +35,8 @@ actor RedisSentinels {
         return address
     }
 
-    /// Asks all Sentinels and returns the master that most of them name; on a tie, the one that the
-    /// first of them names.
+    /// Asks all Sentinels and returns the master that most of them name; on a tie, the one named by
+    /// the Sentinel that is listed first.
     ///
     /// A Sentinel that is cut off from the others goes on to name the old master.
     private func ask(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) async throws -> RedisAddress {

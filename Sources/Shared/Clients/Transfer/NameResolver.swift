@@ -3,12 +3,14 @@
 
 import CCurl
 import Glibc
+import NIOCore
 import Synchronization
 
 /// Resolves host names on threads of its own and caches the addresses.
 ///
 /// libcurl 7.88 resolves on a thread too, but joins it when the transfer ends. So a host whose name
-/// server stays silent would hold up all transfers.
+/// server stays silent would hold up all transfers. NIO has one thread for all lookups of an event
+/// loop, and forgets their results when a connection times out.
 final class NameResolver: Sendable {
     /// Returns a host's addresses as text, empty if it has none; may block.
     typealias LookUp = @Sendable (_ host: String) -> [String]
@@ -29,31 +31,35 @@ final class NameResolver: Sendable {
         var isStopped = false
     }
 
-    /// How long addresses are used without another lookup, as in libcurl.
-    private static let freshness: Duration = .seconds(60)
-    /// How long a lookup that failed is not repeated.
-    private static let failurePause: Duration = .seconds(30)
     /// The addresses kept of one host; further ones are ignored.
     private static let maximumAddresses = 32
-    /// The lookups of one domain at a time while half of all lookups run.
+    /// The most lookups of one domain at a time once half of all lookups are in use.
     private static let maximumOfDomain = 8
 
     private let state = Mutex(State())
+    private let freshness: Duration
+    private let failurePause: Duration
     private let maximumLookups: Int
     private let maximumHosts: Int
     private let lookUp: LookUp
     private let now: @Sendable () -> ContinuousClock.Instant
 
     /// - Parameters:
+    ///   - freshness: how long addresses are used without another lookup; by default as in libcurl.
+    ///   - failurePause: how long a lookup that failed is not repeated.
     ///   - maximumLookups: the lookups at a time, each with its own thread; beyond it only cached
     ///     addresses serve. From half of it on, each domain may have only a few.
     ///   - maximumHosts: the cached hosts; at this limit the expired ones are dropped, then all.
     init(
+        freshness: Duration = .seconds(60),
+        failurePause: Duration = .seconds(30),
         maximumLookups: Int = 128,
         maximumHosts: Int = 10_000,
         lookUp: @escaping LookUp,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
+        self.freshness = freshness
+        self.failurePause = failurePause
         self.maximumLookups = maximumLookups
         self.maximumHosts = maximumHosts
         self.lookUp = lookUp
@@ -116,8 +122,8 @@ final class NameResolver: Sendable {
 
     /// Whether another lookup may run.
     ///
-    /// The limit of a domain leaves lookups to others if its name server is silent. It only applies
-    /// from half of all lookups on, because a push service may have dozens of hosts.
+    /// The limit of a domain leaves lookups to other domains if its name server is silent. It only
+    /// applies from half of all lookups on, because a push service may have dozens of hosts.
     private func hasRoom(for host: String, among running: some Collection<String>) -> Bool {
         guard running.count >= self.maximumLookups / 2 else { return true }
         let domain = Self.domain(of: host)
@@ -141,7 +147,7 @@ final class NameResolver: Sendable {
     /// Caches the result of a lookup and answers its callers.
     private func settle(_ host: String, _ found: [String]) {
         let now = self.now()
-        let expiry = now.advanced(by: found.isEmpty ? Self.failurePause : Self.freshness)
+        let expiry = now.advanced(by: found.isEmpty ? self.failurePause : self.freshness)
         let (waiters, addresses) = self.state.withLock { state -> ([Waiter], [String]?) in
             let known = state.entries[host]
             if known == nil, state.entries.count >= self.maximumHosts {
@@ -205,10 +211,7 @@ struct TransferTarget {
     }
 
     /// Whether the host is an address, so that nothing has to be looked up.
-    var isAddress: Bool {
-        var address = in_addr()
-        return self.host.hasPrefix("[") || inet_pton(AF_INET, self.host, &address) == 1
-    }
+    var isAddress: Bool { self.host.hasPrefix("[") || (try? SocketAddress(ipAddress: self.host, port: 0)) != nil }
 
     /// Returns the entry of `CURLOPT_RESOLVE`; the "+" lets it expire from libcurl's cache.
     func resolution(_ addresses: [String]) -> String {
