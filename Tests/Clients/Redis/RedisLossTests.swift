@@ -1,8 +1,10 @@
 // Carillon · RedisLossTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOCore
 import NIOPosix
 import Support
+import Synchronization
 import Testing
 
 @testable import Clients
@@ -95,6 +97,28 @@ struct RedisLossTests {
             server.resume()
             let resumed = try await redis.text("PING", timeout: longestWait)
             #expect(resumed == "PONG")
+        }
+    }
+
+    @Test("a call that waited for the connection times out alone and leaves the connection to others")
+    func waited() async throws {
+        try await valueInTime("the login is answered just before the call's deadline") { limit -> Void? in
+            let server = LateServer(delay: TimeAmount(limit * 95 / 100))
+            let port = try await server.start()
+            let address = try RedisAddress(url: "redis://127.0.0.1:\(port)")
+            var configuration = RedisConfiguration(address: address, clientName: "test")
+            configuration.commandTimeout = limit
+            return try await withCleanUp({ try await server.stop() }) {
+                try await TestRedis.with(configuration) { redis in
+                    let error = await redis.failure(of: "PING")
+                    // Too late, it was never sent.
+                    guard error?.code == .timeout else { return nil }
+                    server.answer()
+                    let reply = try await redis.text("PING", timeout: longestWait)
+                    #expect(reply == "PONG" && redis.session == 1)
+                    return ()
+                }
+            }
         }
     }
 
@@ -236,5 +260,64 @@ struct RedisLossTests {
             }
             try await eventually("both are gone") { try await clients() == 0 }
         }
+    }
+}
+
+/// A server that answers logins late, and PING once the test says so.
+private final class LateServer: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+
+    private struct State {
+        var listener: (any Channel)?
+        /// The channels of unanswered commands; nil once the server answers at once.
+        var held: [any Channel]? = []
+    }
+
+    private let state = Mutex(State())
+    private let delay: TimeAmount
+
+    /// - Parameter delay: from a login to its replies.
+    init(delay: TimeAmount) {
+        self.delay = delay
+    }
+
+    /// Listens on a free port and returns it.
+    func start() async throws -> Int {
+        let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(self) }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        self.state.withLock { $0.listener = listener }
+        return listener.localAddress?.port ?? 0
+    }
+
+    /// Answers what came so far, and from now on at once.
+    func answer() {
+        let held = self.state.withLock { state in
+            defer { state.held = nil }
+            return state.held ?? []
+        }
+        for channel in held { Self.reply("+PONG\r\n", on: channel) }
+    }
+
+    func stop() async throws { try await self.state.withLock { $0.listener }?.close().get() }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let channel = context.channel
+        guard String(buffer: self.unwrapInboundIn(data)).contains("PING") else {
+            // The login, whose commands set the connection's name and ask for its number.
+            channel.eventLoop.scheduleTask(in: self.delay) { Self.reply("+OK\r\n:1\r\n", on: channel) }
+            return
+        }
+        let answersNow = self.state.withLock { state in
+            state.held?.append(channel)
+            return state.held == nil
+        }
+        if answersNow { Self.reply("+PONG\r\n", on: channel) }
+    }
+
+    private static func reply(_ text: String, on channel: any Channel) {
+        channel.writeAndFlush(ByteBuffer(string: text), promise: nil)
     }
 }

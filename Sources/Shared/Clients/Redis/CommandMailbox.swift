@@ -39,8 +39,8 @@ enum ReplyWaiter: Sendable {
 struct WaitingCall: Sendable {
     var waiter: ReplyWaiter
     var deadline: NIODeadline
-    /// When its lateness tells that the connection is dead; not before ``deadline``.
-    let patience: NIODeadline
+    /// When a missing reply means that the connection is dead; not before ``deadline``.
+    var patience: NIODeadline
     let byteCount: Int
 }
 
@@ -65,10 +65,10 @@ final class CommandMailbox: Sendable {
         self.maximumBytes = maximumBytes
     }
 
-    /// Adds a call, unless those that wait have reached a limit.
+    /// Adds a call unless the waiting calls have reached a limit.
     ///
-    /// A batch of any size is taken until then; one larger than a limit could never be sent
-    /// otherwise.
+    /// Below the limits it takes a batch of any size; otherwise one larger than a limit could never
+    /// be sent.
     ///
     /// - Returns: whether the caller must schedule a drain; nil if the call was refused and its
     ///   waiter failed.
@@ -148,7 +148,7 @@ final class CommandMailbox: Sendable {
         }
     }
 
-    /// Refuses all later calls and returns those that wait.
+    /// Refuses all later calls and returns the waiting ones.
     func close(_ error: RedisError) -> [WaitingCall] {
         self.state.withLock { state in
             state.closed = error
@@ -188,7 +188,10 @@ struct PendingReplies {
     /// A lower bound of all deadlines; nil if no call is pending.
     var earliestDeadline: NIODeadline? { self.calls.isEmpty ? nil : self.earliest }
 
-    mutating func add(_ call: WaitingCall) {
+    /// - Parameter patience: the least ``WaitingCall/patience`` of the call.
+    mutating func add(_ call: WaitingCall, patience: NIODeadline = .distantPast) {
+        var call = call
+        call.patience = max(call.patience, patience)
         if self.calls.isEmpty || call.deadline < self.earliest { self.earliest = call.deadline }
         self.calls.append(call)
     }
@@ -226,9 +229,10 @@ struct PendingReplies {
 
     /// Fails the calls whose deadline has passed.
     ///
-    /// A call behind others times out alone and keeps its place until its replies come. They cannot
-    /// come before those of the calls in front, so such a call gets `grace` from when it becomes
-    /// the oldest. One with less time than usual times out alone, too.
+    /// A call behind others times out alone and keeps its place until its replies come. Its replies
+    /// cannot come before those of the calls in front, so such a call gets `grace` from when it
+    /// becomes the oldest. One with less time than usual, or that waited for the connection, times
+    /// out alone, too.
     ///
     /// - Returns: whether the oldest call is overdue, and with it the connection.
     mutating func failOverdue(_ now: NIODeadline, grace: TimeAmount) -> Bool {

@@ -259,14 +259,15 @@ actor RedisConnection {
         }
     }
 
-    private func flush() {
+    /// - Parameter patience: the least ``WaitingCall/patience`` of the calls.
+    private func flush(patience: NIODeadline = .distantPast) {
         guard case .ready(let channel) = self.phase else {
             self.mailbox.postponeDrain()
             return
         }
         let (bytes, calls) = self.mailbox.drain()
         guard !calls.isEmpty else { return }
-        for call in calls { self.pending.add(call) }
+        for call in calls { self.pending.add(call, patience: patience) }
         channel.writeAndFlush(bytes, promise: nil)
         self.scheduleCheck()
     }
@@ -322,7 +323,8 @@ actor RedisConnection {
         self.phase = .ready(channel)
         self.readiness.store(true, ordering: .releasing)
         self.absence.store(false, ordering: .releasing)
-        self.flush()
+        // A call that waited may soon time out, which does not mean that the connection is dead.
+        self.flush(patience: self.configuration.deadline())
     }
 
     private func disconnect(_ error: RedisError) {
