@@ -31,6 +31,23 @@ struct SettingsFaultTests {
     }
 
     @Test(
+        "a database URL that libpq cannot read is refused without showing it",
+        arguments: ["DATABASE_URL", "DATABASE_READ_URL", "OUTBOX_DATABASE_URLS"],
+        [
+            "postgresql://u:hunter2@h/db?schema=public", "postgres://u:hunter2@h/db?sslmode=require&pgbouncer=true",
+            "postgresql://u:hunter2%@h/db",
+        ]
+    )
+    func unreadable(name: String, text: String) {
+        let readings = Readings([name: text])
+        let faults = name == "OUTBOX_DATABASE_URLS" ? readings.dispatcherFaults : readings.gatewayFaults
+        #expect(
+            faults == [
+                "\(name) cannot be read by libpq; look for an unknown parameter, or a % that must be %25"
+            ])
+    }
+
+    @Test(
         "each malformed gateway variable is reported with its rule",
         arguments: [
             (
@@ -39,6 +56,10 @@ struct SettingsFaultTests {
                     + "or unix://"
             ),
             (["REDIS_URL": "redis://"], "REDIS_URL has no host; use redis://host:port/database"),
+            (
+                ["REDIS_URL": "redis+cluster://u:hunter%2@h"],
+                "REDIS_URL has a login that is not percent-encoded; write % as %25"
+            ),
             (["REDIS_PARTS": "257"], "REDIS_PARTS must be a whole number from 1 to 256"),
             (["REDIS_URL": "redis+cluster://h", "REDIS_PARTS": "1"], "REDIS_PARTS must be 2 or more in a cluster"),
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),

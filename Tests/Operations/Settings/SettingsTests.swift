@@ -226,7 +226,7 @@ struct SettingsTests {
     @Test(
         "accepts connection strings with several hosts, IPv6, sockets, encoded passwords and keywords",
         arguments: [
-            "postgresql://u:p%40a%2Fb@h:5432/db", "postgres://u:p?#[:,@h1:1,h2:65535,[::1]:3,[::1]/db?a=b@c",
+            "postgresql://u:p%40a%2Fb@h:5432/db", "postgres://u:p?#[:,@h1:1,h2:65535,[::1]:3,[::1]/db?options=b@c",
             "postgresql:///db?host=/run/postgresql", "postgresql://u@/db", "postgresql://%2Frun%2Fpg/db",
             "postgresql://h", "postgresql://h:/db", "host=h password=a@b/c",
         ]

@@ -33,6 +33,15 @@ package final class BlockingConnection: @unchecked Sendable {
         if let pointer { PQfinish(pointer) }
     }
 
+    /// Whether libpq can read a connection string.
+    ///
+    /// libpq's own error would repeat the string, and with it the password.
+    package static func isReadable(_ connectionString: String) -> Bool {
+        guard let options = PQconninfoParse(connectionString, nil) else { return false }
+        PQconninfoFree(options)
+        return true
+    }
+
     /// Connects and prepares the session.
     ///
     /// Blocks for the connect timeout at most, and after the login for the time limit of a call: a
@@ -43,11 +52,9 @@ package final class BlockingConnection: @unchecked Sendable {
         _ configuration: PostgresConfiguration,
         script: String = ""
     ) -> Result<BlockingConnection, PostgresError> {
-        // libpq's error would repeat the string, and with it the password.
-        guard let options = PQconninfoParse(configuration.connectionString, nil) else {
+        guard Self.isReadable(configuration.connectionString) else {
             return .failure(PostgresError(.unavailable, "the connection string cannot be read"))
         }
-        PQconninfoFree(options)
         _ = CryptoLibrary.isReady
         // `dbname` comes first and is expanded, so the later keys override the connection string.
         let statementTimeout = configuration.timeout.inMilliseconds * 9 / 10

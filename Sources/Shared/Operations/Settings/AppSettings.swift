@@ -40,7 +40,7 @@ package struct AppSettings: Sendable, Equatable {
         let provider: String
         /// The setting that enables the provider.
         let enabler: String
-        /// Further required settings; one of each entry is enough.
+        /// Further required settings; each entry lists alternatives.
         var required: [[String]] = []
         /// The variable of each setting.
         let names: KeyValuePairs<String, String>
@@ -79,7 +79,7 @@ package struct AppSettings: Sendable, Equatable {
             ]),
     ]
 
-    /// Returns the app of the variables; without providers if none is set.
+    /// Returns the app that variables configure; it has no providers if no variable enables one.
     static func fromVariables(_ reader: SettingsReader) -> AppSettings {
         var app = AppSettings(name: self.defaultName)
         for variables in self.variables {
@@ -98,7 +98,7 @@ package struct AppSettings: Sendable, Equatable {
         return app
     }
 
-    /// Returns the app with the push services of the variables, if it lists none itself.
+    /// Returns the app, with the push services of `WEBPUSH_ORIGINS` if it lists none itself.
     ///
     /// - Parameter origins: the text of `WEBPUSH_ORIGINS`; nil for any.
     package func completed(origins: String?) -> AppSettings {

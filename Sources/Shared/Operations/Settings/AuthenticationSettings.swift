@@ -24,7 +24,8 @@ package struct AuthenticationSettings: Sendable {
 
     /// Reads the variables; records faults in `reader`.
     ///
-    /// - Parameter signs: whether tokens are signed, for which a key set is not enough.
+    /// - Parameter signs: whether the program signs tokens, which needs a secret; a key set is not
+    ///   enough.
     package init(_ reader: SettingsReader, signs: Bool = false) {
         let isSecretSet = reader.text("AUTH_JWT_SECRET") != nil
         let isPreviousSet = reader.text("AUTH_JWT_SECRET_PREVIOUS") != nil

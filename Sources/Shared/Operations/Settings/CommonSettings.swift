@@ -64,7 +64,8 @@ package struct CommonSettings: Sendable {
         reader.url("PUBLIC_URL", without: "<>?#", or: "must be a URL such as https://notify.example.com")
     }
 
-    /// The time limit of a Redis command: one that fails leaves time to renew the lease.
+    /// The time limit of a Redis command: after a failed one, there is time left to renew the
+    /// lease.
     var redisTimeout: Duration { min(.seconds(5), self.lease / 3) }
     /// The time limit of a statement: a batch is stored or has failed before the lease expires.
     package var databaseTimeout: Duration { min(.seconds(10), self.lease * 2 / 3) }
@@ -94,13 +95,22 @@ enum DatabaseURL {
         self.prefixes.contains { text.utf8.starts(with: $0.utf8) }
     }
 
-    /// Refuses a URL whose password would be read as a host, a port or a path.
+    /// Refuses a text that libpq cannot read, and a URL whose password would be read as a host, a
+    /// port or a path.
     ///
     /// libpq's errors name these, so a part of the password would reach the log.
     ///
     /// - Throws: ``FieldFault``, which never shows the text, because it may contain a password.
     static func checked(_ text: String) throws(FieldFault) -> String {
-        guard let prefix = self.prefixes.first(where: { text.utf8.starts(with: $0.utf8) }) else { return text }
+        try self.checkServers(of: text)
+        guard BlockingConnection.isReadable(text) else {
+            throw FieldFault("cannot be read by libpq; look for an unknown parameter, or a % that must be %25")
+        }
+        return text
+    }
+
+    private static func checkServers(of text: String) throws(FieldFault) {
+        guard let prefix = self.prefixes.first(where: { text.utf8.starts(with: $0.utf8) }) else { return }
         var rest = text.utf8.dropFirst(prefix.utf8.count)
         // Like libpq, ends the login at the first @, unless a / comes first.
         if let end = rest.firstIndex(where: { $0 == UInt8(ascii: "@") || $0 == UInt8(ascii: "/") }),
@@ -116,7 +126,6 @@ enum DatabaseURL {
             throw FieldFault(
                 "must have valid hosts and ports (1 to 65535); percent-encode the password, with @ as %40 and / as %2F")
         }
-        return text
     }
 
     /// Whether a host has no port, or a number as its port.
@@ -136,7 +145,7 @@ package struct RedisSettings: Sendable {
     private let sentinelPassword: String?
     /// How many replicas must have a job before its source forgets it.
     let jobReplicas: Int
-    /// Over how many parts a new installation spreads its keys; nil for the default.
+    /// The number of parts over which a new installation spreads its keys; nil for the default.
     private let parts: Int?
 
     /// Reads the variables; records faults in `reader`.
@@ -175,7 +184,7 @@ package struct RedisSettings: Sendable {
         return Keyspace(database: self.address.database, parts: count, former: layout.former)
     }
 
-    /// Returns how to append jobs that replicas must have; nil if the master is enough.
+    /// Returns the writer for jobs that replicas must confirm; nil if the master is enough.
     ///
     /// - Parameter connection: made only if it is needed.
     package func replicatedWrites(

@@ -31,7 +31,8 @@ package struct DispatcherSettings: Sendable {
     /// URLs of other databases whose outboxes are relayed.
     package let outboxDatabases: [String]
     package let retention: RetentionSettings
-    /// The backlog of a lane from which an organisation's excess is moved aside; nil for never.
+    /// The backlog of a lane at which an organisation's excess jobs move to its overflow; nil for
+    /// never.
     package let overflowBacklog: Int?
     /// The jobs per minute that an organisation may always add before its excess is moved.
     package let overflowShare: Int
@@ -75,8 +76,8 @@ package struct RetentionSettings: Sendable {
 
     /// Reads the variables; records faults in `reader`.
     init(_ reader: SettingsReader) {
-        // A statement locks a partition and an index for each day. When Redis has lost its data,
-        // pushes of the last seven days that have no attempt may go out again.
+        // At most 400: a statement locks a partition and an index for each day. At least 8: after
+        // Redis lost its data, pushes of the last 7 days that have no attempt may go out again.
         self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 8...400)
         self.inbox = reader.integer("INBOX_DAYS", default: 90, in: 1...3_650)
         self.tombstones = reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650)

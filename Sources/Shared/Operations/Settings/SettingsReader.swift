@@ -8,7 +8,7 @@ import Logging
 /// Reads variables and collects every fault, so that one start reports them all.
 package final class SettingsReader {
     private let environment: [String: String]
-    /// Variables from a file, for those that the environment does not set.
+    /// Variables from a file; the environment takes precedence.
     private let file: [String: String]
     private var faults: [String] = []
     /// The names that were read.
@@ -43,9 +43,7 @@ package final class SettingsReader {
         if !self.faults.contains(fault) { self.faults.append(fault) }
     }
 
-    /// Records that the target of a variable cannot be used.
-    ///
-    /// A fault of the variable itself is the cause, and then the only one.
+    /// Records that the target of a variable cannot be used, unless the variable itself is faulty.
     package func unusable(_ name: String, _ reason: String) {
         let beginning = "\(name) cannot be used: "
         let isFaulty = self.faults.contains { $0.hasPrefix("\(name) ") && !$0.hasPrefix(beginning) }
@@ -55,10 +53,10 @@ package final class SettingsReader {
     /// The faults so far, for callers that continue despite them.
     package var found: [String] { self.faults }
 
-    /// Names in the file that are no settings, each with the setting that it probably means.
+    /// Misspelt names in the file, each with the setting that it probably means.
     ///
-    /// Only names that are one edit from a setting, because apps may share the file: `REDIS_PORT`
-    /// is two edits from `REDIS_PARTS`.
+    /// Reports only names that are one edit from a setting, because apps may share the file:
+    /// `REDIS_PORT` is two edits from `REDIS_PARTS`.
     var misspellings: [(name: String, meant: String)] {
         guard !self.file.isEmpty else { return [] }
         let known = Self.names
@@ -122,7 +120,7 @@ package final class SettingsReader {
         }
     }
 
-    /// Reads a secret that signs; nil if it is unset or too short to be used.
+    /// Reads a signing secret; nil if it is unset or too short.
     func secret(_ name: String) -> String? {
         self.value(name, default: nil) { text -> String? in
             guard text.utf8.count >= 32 else { throw FieldFault("must have at least 32 bytes (RFC 7518 section 3.2)") }
@@ -181,14 +179,14 @@ package final class SettingsReader {
         }
     }
 
-    /// Ends the reading.
+    /// Finishes reading.
     ///
     /// - Throws: ``SettingsFaults`` if there are any.
     package func finish() throws(SettingsFaults) {
         guard self.faults.isEmpty else { throw SettingsFaults(faults: self.faults) }
     }
 
-    /// Ends the reading and returns what was loaded.
+    /// Finishes reading and returns the loaded value.
     ///
     /// - Throws: ``SettingsFaults`` if there are any, or if nothing was loaded.
     package func finish<Value>(_ loaded: Value?) throws(SettingsFaults) -> Value {
@@ -200,7 +198,7 @@ package final class SettingsReader {
 /// The lines of a settings file, read as systemd reads an `EnvironmentFile`, but without escapes.
 struct SettingsFile {
     private(set) var variables: [String: String] = [:]
-    /// The numbers of lines that begin with `export`, as only a shell reads them.
+    /// The numbers of lines that begin with `export`, which only a shell understands.
     private(set) var exports: [Int] = []
 
     init(_ text: String) {
@@ -241,17 +239,5 @@ package struct SettingsFaults: Error, Sendable, Equatable, CustomStringConvertib
     package var description: String {
         "the configuration has \(self.faults.count == 1 ? "a fault" : "\(self.faults.count) faults"):\n"
             + self.faults.map { "  \($0)" }.joined(separator: "\n")
-    }
-}
-
-/// Why a service cannot listen on its address.
-package struct ListenFault: Error, Sendable, CustomStringConvertible {
-    package let description: String
-
-    /// - Parameters:
-    ///   - setting: the variable of the port.
-    ///   - reason: the system's error text.
-    package init(setting: String, host: String, port: Int, reason: String) {
-        self.description = "\(setting): cannot listen on \(host):\(port): \(reason); choose another, or 0 for any"
     }
 }

@@ -5,12 +5,14 @@ import Foundation
 
 /// The hours in which a user's devices do not ring, in the zone of the user's settings.
 public struct QuietHours: Codable, Equatable, Sendable {
-    /// The time of day, such as `22:00`.
+    /// The time of day when they begin, such as `22:00`.
     public var start: String
+    /// The time of day when they end, such as `07:00`.
     public var end: String
     /// The days on which they begin, from 1 (Monday) to 7; nil for all.
     public var weekdays: [Int]?
 
+    /// Creates quiet hours for the given days; nil for all.
     public init(start: String, end: String, weekdays: [Int]? = nil) {
         self.start = start
         self.end = end
@@ -22,10 +24,15 @@ public struct QuietHours: Codable, Equatable, Sendable {
 public struct Settings: Decodable, Equatable, Sendable {
     /// The IANA time zone, such as `Europe/Berlin`.
     public let zone: String?
+    /// The language, such as `de-AT`.
     public let locale: String?
+    /// The e-mail address.
     public let email: String?
+    /// Whether the user has opted out of all types that are not required.
     public let isOptedOut: Bool
+    /// Whether the user has opted out of all e-mail.
     public let isEmailOptedOut: Bool
+    /// The quiet hours; nil for none.
     public let quietHours: QuietHours?
     /// Whether e-mail is on for a type although the user has no valid address.
     public let isEmailMissing: Bool
@@ -43,16 +50,22 @@ public struct Settings: Decodable, Equatable, Sendable {
 public struct Preferences: Decodable, Equatable, Sendable {
     /// The effective preferences for a type.
     public struct ForType: Decodable, Equatable, Identifiable, Sendable {
+        /// The type in the catalog.
         public let type: String
+        /// The category of the type.
         public let category: String?
         /// Whether the user cannot switch it off.
         public let isRequired: Bool
         /// The channels of the type; the others are always off.
         public let channels: [String]
+        /// Whether notifications go to the inbox.
         public let inApp: Bool
+        /// Whether notifications are pushed.
         public let push: Bool
+        /// Whether notifications are mailed.
         public let email: Bool
 
+        /// The type, which is unique.
         public var id: String { self.type }
 
         private enum CodingKeys: String, CodingKey {
@@ -64,11 +77,16 @@ public struct Preferences: Decodable, Equatable, Sendable {
 
     /// The user's defaults for the types of a category; nil where the catalog decides.
     public struct ForCategory: Decodable, Equatable, Identifiable, Sendable {
+        /// The name of the category.
         public let category: String
+        /// Whether notifications go to the inbox.
         public let inApp: Bool?
+        /// Whether notifications are pushed.
         public let push: Bool?
+        /// Whether notifications are mailed.
         public let email: Bool?
 
+        /// The name of the category, which is unique.
         public var id: String { self.category }
 
         private enum CodingKeys: String, CodingKey {
@@ -79,7 +97,7 @@ public struct Preferences: Decodable, Equatable, Sendable {
 
     /// A change of the preferences for a type or a category.
     ///
-    /// Each channel that it names gets a value or, with nil, the default.
+    /// Sets each given channel to the value, or back to the default if the value is nil.
     public struct Change: Encodable, Sendable {
         private var members: [String: JSONValue]
         fileprivate let isOfCategory: Bool
@@ -90,23 +108,29 @@ public struct Preferences: Decodable, Equatable, Sendable {
             self.isOfCategory = key == "category"
         }
 
+        /// Returns a change for one type.
         public static func type(_ name: String, _ channels: [Channel: Bool?]) -> Change {
             Change("type", name, channels)
         }
 
+        /// Returns a change for one category.
         public static func category(_ name: String, _ channels: [Channel: Bool?]) -> Change {
             Change("category", name, channels)
         }
 
+        /// Encodes the change as the gateway expects it.
         public func encode(to encoder: any Encoder) throws { try self.members.encode(to: encoder) }
     }
 
+    /// A channel that a user can switch on or off.
     public enum Channel: String, Sendable {
         case inApp = "in_app"
         case push, email
     }
 
+    /// The effective preferences, by type.
     public let types: [ForType]
+    /// The user's defaults by category.
     public let categories: [ForCategory]
     /// Whether e-mail is on for a type although the user has no valid address.
     public let isEmailMissing: Bool
@@ -117,8 +141,9 @@ public struct Preferences: Decodable, Equatable, Sendable {
     }
 }
 
-/// The details of a device, besides its token.
+/// The details of a device, without its token.
 public struct DeviceRegistration: Encodable, Sendable {
+    /// The APNs environment that the app was signed for.
     public enum Environment: String, Encodable, Sendable {
         /// TestFlight and the App Store.
         case production
@@ -126,11 +151,13 @@ public struct DeviceRegistration: Encodable, Sendable {
         case sandbox
     }
 
+    /// The APNs environment; Firebase ignores it.
     public var environment: Environment
     /// Identifies this installation, so that a new token replaces the old one.
     public var deviceID: String?
     /// Replaces a device of the same user, app, platform and name that has no `deviceID`.
     public var name: String?
+    /// The app's version, such as `4.1.0`; at most 64 characters.
     public var appVersion: String?
     /// The language, such as `de-AT`.
     public var locale: String?
@@ -140,6 +167,7 @@ public struct DeviceRegistration: Encodable, Sendable {
     fileprivate var provider: String?
     fileprivate var token = ""
 
+    /// Creates the details; nil leaves a field out.
     public init(
         environment: Environment = .production, deviceID: String? = nil, name: String? = nil,
         appVersion: String? = nil, locale: String? = nil, app: String? = nil
@@ -161,13 +189,17 @@ public struct DeviceRegistration: Encodable, Sendable {
 
 /// A device of the user that gets pushes.
 public struct Device: Decodable, Identifiable, Sendable {
+    /// The gateway's id of the device.
     public let id: String
+    /// The platform, such as `ios`.
     public let platform: String
+    /// The name of the device.
     public let name: String?
+    /// The app's id of the installation.
     public let deviceID: String?
-    /// Whether its token is valid, as far as the provider has said.
+    /// Whether its token is valid, as far as the provider has reported.
     public let active: Bool
-    /// Whether the user allows pushes to it.
+    /// Whether the user allows pushes to this device.
     public let enabled: Bool
 
     private enum CodingKeys: String, CodingKey {
@@ -181,7 +213,9 @@ extension Gateway {
     ///
     /// Call it after login and at each start while the user is logged in, since tokens change.
     ///
-    /// - Parameter token: the one that `didRegisterForRemoteNotificationsWithDeviceToken` gets.
+    /// - Parameters:
+    ///   - token: the token from `didRegisterForRemoteNotificationsWithDeviceToken`.
+    ///   - details: the device's other details.
     @discardableResult
     public func registerDevice(
         token: Data, _ details: DeviceRegistration = DeviceRegistration()
@@ -192,11 +226,13 @@ extension Gateway {
         return try await self.call("POST", ["devices"], registration)
     }
 
-    /// Registers this device for pushes by Firebase, or renews it; the environment does not matter.
+    /// Registers this device for pushes by Firebase, or renews it.
     ///
     /// Call it after login and at each start while the user is logged in, since tokens change.
     ///
-    /// - Parameter fcmToken: the one that Firebase's `Messaging.token()` returns.
+    /// - Parameters:
+    ///   - fcmToken: the token from Firebase's `Messaging.token()`.
+    ///   - details: the device's other details; Firebase ignores the environment.
     @discardableResult
     public func registerDevice(
         fcmToken: String, _ details: DeviceRegistration = DeviceRegistration()
@@ -207,10 +243,10 @@ extension Gateway {
         return try await self.call("POST", ["devices"], registration)
     }
 
-    /// Removes the device, as on logout while the token is still valid.
+    /// Removes the device.
     ///
-    /// The call needs a network. `UIApplication.unregisterForRemoteNotifications()` stops pushes
-    /// without one.
+    /// On logout, call it while the user's token is still valid. It needs a network;
+    /// `UIApplication.unregisterForRemoteNotifications()` stops pushes without one.
     public func unregisterDevice(deviceID: String) async throws(GatewayError) {
         do {
             _ = try await self.send("DELETE", ["devices", "current"], ["device_id": deviceID])
@@ -219,10 +255,12 @@ extension Gateway {
         }
     }
 
+    /// Returns the user's settings.
     public func settings() async throws(GatewayError) -> Settings {
         try await self.call("GET", ["settings"])
     }
 
+    /// Returns the user's quiet hours; nil for none.
     public func quietHours() async throws(GatewayError) -> QuietHours? {
         try await self.settings().quietHours
     }
@@ -234,13 +272,14 @@ extension Gateway {
         try await self.call("PUT", ["preferences", "quiet-hours"], hours ?? QuietHours(start: "00:00", end: "00:00"))
     }
 
+    /// Returns the user's preferences.
     public func preferences() async throws(GatewayError) -> Preferences {
         try await self.call("GET", ["preferences"])
     }
 
-    /// Sets preferences for the types and categories of the changes; the others stay.
+    /// Changes preferences for types and categories; the others stay.
     ///
-    /// - Parameter changes: up to 1,000, each of another type or category.
+    /// - Parameter changes: at most 1,000, and at most one for each type or category.
     @discardableResult
     public func setPreferences(_ changes: [Preferences.Change]) async throws(GatewayError) -> Preferences {
         let body = [
