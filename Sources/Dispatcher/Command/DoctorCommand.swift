@@ -98,7 +98,7 @@ struct DoctorCommand: AsyncParsableCommand {
         return findings
     }
 
-    /// The role, and what it may not do of what the relay does; no row without an outbox.
+    /// The role and the privileges that it lacks to relay the outbox; no row without an outbox.
     private static let outboxPrivileges = """
         SELECT quote_ident(current_user), concat_ws(', ',
             CASE WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'USAGE on schema carillon' END,

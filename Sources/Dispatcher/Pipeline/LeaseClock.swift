@@ -17,7 +17,7 @@ import Synchronization
 final class LeaseClock: Sendable {
     /// A time in which the lease was held without a gap.
     ///
-    /// A new value is the first term, so work without a term counts as lost after any expiry.
+    /// A default value is the first term, so work without a term counts as lost after any expiry.
     struct Term: Sendable, Equatable {
         fileprivate(set) var number = 0
     }
@@ -84,7 +84,7 @@ struct Fence: Sendable {
     /// The time left.
     var timeLeft: Duration { self.until - self.instant() }
 
-    /// Whether time is left; enough for claims, which need no lease.
+    /// Whether time is left, which is enough for claims; they need no lease.
     var isOpen: Bool { self.timeLeft > .zero }
 }
 
@@ -151,7 +151,7 @@ package final class LeaseService: Service {
         self.dispatcher = dispatcher
         self.lease = Lease(
             key: dispatcher.keys.dispatcherLease(dispatcher.name),
-            value: ProcessNote(version: CommandFrame.version, startedAt: dispatcher.now()).leaseValue("dispatcher"),
+            value: ProcessNote(version: Release.version, startedAt: dispatcher.now()).leaseValue("dispatcher"),
             register: Lease.Register(
                 key: dispatcher.keys.dispatchers, name: dispatcher.name, now: dispatcher.clock.now),
             lifetime: dispatcher.clock.lease,
@@ -166,7 +166,7 @@ package final class LeaseService: Service {
     /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
     package func claimRedis() async throws {
         let isOurs = try await self.dispatcher.untilDone("claim Redis for the database") {
-            guard let identity = try await self.dispatcher.database.outbox.identity() else { return true }
+            guard let identity = try await self.dispatcher.database.layout.identity() else { return true }
             return try await self.dispatcher.live.claim(for: identity) == identity
         }
         guard !isOurs else { return }
@@ -219,7 +219,7 @@ package final class LeaseService: Service {
         }
     }
 
-    /// Renews until shutdown, which reaches this service after those that were started later.
+    /// Renews until shutdown, which ends this service after those that were started later.
     package func run() async throws {
         var interval = self.lease.renewal
         // The lease was just taken.

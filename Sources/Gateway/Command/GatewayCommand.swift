@@ -26,7 +26,7 @@ struct GatewayCommand: AsyncParsableCommand {
               gateway import users.jsonl
               gateway --generate-completion-script zsh > ~/.zsh/completions/_gateway
             """,
-        version: CommandFrame.version,
+        version: Release.version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, TokenCommand.self, ImportCommand.self, DoctorCommand.self,
             OpenAPICommand.self,
@@ -41,7 +41,7 @@ struct GatewayCommand: AsyncParsableCommand {
         await CommandFrame.main(Self.self, other: ("dispatcher", dispatcher))
     }
 
-    /// Runs a command's work; turns an early end into a line on standard error and an exit code.
+    /// Runs a command's work; an error becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {
         try await CommandFrame.run("gateway", work)
     }
@@ -96,7 +96,7 @@ struct MigrateCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await GatewayCommand.run {
-            try await CommandClients.withDatabase(self.options, name: "migrate") { pool in
+            try await CommandClients.withDatabase(self.options, name: "migrate", watchesEpoch: !self.check) { pool in
                 guard !self.check else {
                     let state = try await Migrations.state(of: pool)
                     self.show("missing", state.missing)

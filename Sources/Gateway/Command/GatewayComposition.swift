@@ -23,7 +23,7 @@ enum GatewayComposition {
     static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
         let files = try await GatewayFiles(settings, reader: reader)
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
-        // Before `ProcessUsage`, which reads the limit.
+        // Raise the limit before `ProcessUsage` reads it.
         let openFiles = OpenFiles.raiseLimit()
         let usage = ProcessUsage()
         let metrics = PrometheusRegistry(GatewayMetrics.families) { usage.values() }
@@ -78,7 +78,7 @@ enum GatewayComposition {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
-        // They stop in the opposite order.
+        // `ServiceGroup` stops services in the opposite order.
         let optional: [(any Service)?] = [
             spans,
             files.certificate.map { certificate in
@@ -103,7 +103,8 @@ enum GatewayComposition {
             logger.info("gateway started")
             try await ServiceGroup(services: all, logger: logger).run()
         }
-        // Together, because the server waits for its connections, and sockets may be on them.
+        // Shut down together: the server waits for its connections, which may carry sockets of the
+        // hub.
         let connections = ConcurrentServices([app, hub])
         try await self.run([work, connections], settings, logger: logger)
         await clients.close()
@@ -171,9 +172,9 @@ enum GatewayComposition {
         configuration.maximumGracefulShutdownDuration = .seconds(30)
         do {
             try await ServiceGroup(configuration: configuration).run()
-        } catch let error as IOError {
-            throw ListenFault(
-                setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: NetworkFault.words(error))
+        } catch {
+            throw ListenFault(error, host: ("GATEWAY_HOST", settings.host), port: ("GATEWAY_PORT", settings.port))
+                ?? error
         }
     }
 }
@@ -261,7 +262,7 @@ private struct GatewayClients {
     private static func standby(_ settings: GatewaySettings) -> PostgresConfiguration? {
         guard let url = settings.readDatabase else { return nil }
         var configuration = PostgresConfiguration(connectionString: url, applicationName: "carillon-gateway")
-        // Short, because the primary answers what no standby does.
+        // Short, because the primary answers if no standby does.
         configuration.timeout = .seconds(1)
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
@@ -377,11 +378,11 @@ private struct GatewayDoor {
 /// The C library would keep free blocks between used ones for good.
 struct MemoryService: Service {
     /// How long to trim after each flood: connections free their last buffers some time after the
-    /// count falls, and the last of a flood may not raise it any more.
+    /// count falls, and a flood's last requests may not raise it again.
     private static let aftermath: Duration = .seconds(60)
 
-    /// Count the bytes of unanswered requests, before authentication and of users, and of unread
-    /// answers.
+    /// The counts of bytes in flight: unanswered requests before authentication, those of users,
+    /// and unread answers.
     let budgets: [Budget]
     let interval: Duration
 

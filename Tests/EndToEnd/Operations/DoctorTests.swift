@@ -142,6 +142,27 @@ struct DoctorTests {
         }
     }
 
+    @Test("a doctor and a check of migrations leave the epoch of a restored database as it is")
+    func restored() async throws {
+        try await Stack.with { stack in
+            // The state that a restore leaves.
+            try await stack.query("UPDATE carillon.epoch SET server = 'another'")
+            func epoch() async throws -> String? {
+                try await stack.query("SELECT epoch::text FROM carillon.epoch").first?.text(0)
+            }
+            let before = try await epoch()
+            for program in ["gateway", "dispatcher"] {
+                #expect(try await Self.examine(stack, program).outcome("migrations") == "ok")
+                #expect(try await epoch() == before, "\(program)")
+            }
+            #expect(try await stack.command(["migrate", "--check"], program: "gateway").code == 0)
+            #expect(try await epoch() == before)
+            // A command that works on the database begins an epoch.
+            #expect(try await stack.command(["migrate"], program: "gateway").code == 0)
+            #expect(try await epoch() != before)
+        }
+    }
+
     @Test("a Redis with the work of another database is refused until it is freed")
     func installation() async throws {
         try await TestDatabase.with { other in

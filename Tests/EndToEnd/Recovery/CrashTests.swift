@@ -417,4 +417,22 @@ struct StopTests {
             #expect(try await stack.connection.send("ZCARD", "carillon:nodes").integer() <= 1)
         }
     }
+
+    @Test(
+        "a host that is not this machine's ends the program, and names the setting",
+        arguments: ["gateway", "dispatcher"],
+        // An address of documentation (RFC 5737), and a name that never resolves (RFC 6761).
+        [("192.0.2.1", "Cannot assign requested address"), ("nowhere.invalid", "is not a known host")])
+    func wrongHost(program: String, host: (name: String, reason: String)) async throws {
+        try await Stack.with { stack in
+            let (command, setting) = program == "gateway" ? ("serve", "GATEWAY_HOST") : ("run", "METRICS_HOST")
+            let process = try await stack.spawn(
+                program, [command], name: "wrong-host", environment: [setting: host.name])
+            #expect(try await process.waitForExit() == .code(1))
+            let lines = process.errors().split(separator: "\n")
+            let words = "\(program): \(setting): cannot listen on \(host.name):0: "
+            #expect(lines.count == 1 && lines.first?.hasPrefix(words) == true, "\(lines)")
+            #expect(lines.first?.contains(host.reason) == true, "\(lines)")
+        }
+    }
 }

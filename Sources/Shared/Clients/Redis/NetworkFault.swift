@@ -15,7 +15,8 @@ package enum NetworkFault {
         switch error {
         case let error as NIOConnectionError: Self.words(connecting: error)
         case let error as IOError: Self.words(error)
-        case let error as SocketAddressError: Self.words(resolving: error)
+        case let error as SocketAddressError.UnknownHost: "\(error.host) is not a known host"
+        case is SocketAddressError: "the address cannot be used"
         case let error as NIOSSLError: Self.words(error)
         case let error as BoringSSLError: Self.words(error)
         case let error as NIOSSLExtraError:
@@ -37,10 +38,6 @@ package enum NetworkFault {
         }
         if reasons.isEmpty { return "\(error.host) is not a known host" }
         return reasons.joined(separator: ", ")
-    }
-
-    private static func words(resolving error: SocketAddressError) -> String {
-        if case .unknown(let host, _) = error { "\(host) is not a known host" } else { "the address cannot be used" }
     }
 
     private static func words(_ error: NIOSSLError) -> String {

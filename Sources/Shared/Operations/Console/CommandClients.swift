@@ -56,12 +56,19 @@ package enum CommandClients {
     }
 
     /// Returns the configuration of PostgreSQL; records faults in `reader`.
-    package static func database(_ reader: SettingsReader, name: String) -> PostgresConfiguration {
+    ///
+    /// - Parameter watchesEpoch: false for a command that changes nothing, because ``EpochWatch``
+    ///   begins an epoch after a restore.
+    package static func database(
+        _ reader: SettingsReader,
+        name: String,
+        watchesEpoch: Bool = true
+    ) -> PostgresConfiguration {
         var configuration = PostgresConfiguration(
             connectionString: DatabaseURL.read(reader), applicationName: "carillon-\(name)")
         configuration.connections = 1
         configuration.sessionSettings = StoreSession.settings
-        EpochWatch().watch(&configuration)
+        if watchesEpoch { EpochWatch().watch(&configuration) }
         return configuration
     }
 
@@ -74,8 +81,8 @@ package enum CommandClients {
         return await reader.load("CATALOG", isSet: path != nil) { try CatalogLoader.load(path: path ?? "") }
     }
 
-    /// Runs `body` with a connection to Redis and closes it; a server that cannot be reached fails
-    /// it at once.
+    /// Runs `body` with a connection to Redis and closes it; fails at once if the server cannot be
+    /// reached.
     ///
     /// - Throws: the errors of `body`; a `RedisError` with the server's address in its message.
     package static func withRedis<Value>(
@@ -101,8 +108,8 @@ package enum CommandClients {
         }
     }
 
-    /// Runs `body` with a connection pool to PostgreSQL and closes it; a server that cannot be
-    /// reached fails it at once.
+    /// Runs `body` with a connection pool to PostgreSQL and closes it; fails at once if the server
+    /// cannot be reached.
     package static func withDatabase<Value>(
         _ configuration: PostgresConfiguration,
         _ body: (PostgresPool) async throws -> Value
@@ -117,14 +124,17 @@ package enum CommandClients {
 
     /// Runs `body` with the configured database.
     ///
-    /// - Parameter name: the suffix of the application name in PostgreSQL.
+    /// - Parameters:
+    ///   - name: the suffix of the application name in PostgreSQL.
+    ///   - watchesEpoch: false for a command that changes nothing.
     package static func withDatabase<Value>(
         _ options: CommonOptions,
         name: String,
+        watchesEpoch: Bool = true,
         _ body: (PostgresPool) async throws -> Value
     ) async throws -> Value {
         let reader = try options.reader()
-        let configuration = self.database(reader, name: name)
+        let configuration = self.database(reader, name: name, watchesEpoch: watchesEpoch)
         try reader.finish()
         return try await self.withDatabase(configuration, body)
     }

@@ -5,17 +5,15 @@ import ArgumentParser
 import Clients
 import Core
 import Glibc
+import NIOCore
 
-/// The frame around every command of both programs.
+/// Runs the commands of both programs: parsing, error lines, exit codes and signals.
 package enum CommandFrame {
-    /// This release: the newest version of the changelog, or the next one with `-dev`.
-    package static let version = "1.0.0-dev"
-
     /// Parses the command line and runs a program.
     ///
     /// Prints the usage of the subcommand after a usage error.
     ///
-    /// - Parameter other: the other program with its own commands, which may be meant.
+    /// - Parameter other: the other program and its commands, to suggest for an unknown command.
     package static func main(
         _ program: (some AsyncParsableCommand).Type,
         other: (name: String, commands: [String])
@@ -65,7 +63,8 @@ package enum CommandFrame {
             Terminal.error("\(program): \(failure)")
             throw failure.status
         } catch let fault as ListenFault {
-            // Not a faulty configuration: supervisors must try again, as the port may become free.
+            // Not a faulty configuration: supervisors must try again, because the port may become
+            // free.
             Terminal.error("\(program): \(fault)")
             throw ExitStatus.no
         } catch let error as RedisError {
@@ -77,10 +76,11 @@ package enum CommandFrame {
         }
     }
 
-    /// Handles signals until the program's services do, which start after PostgreSQL has answered.
+    /// Handles signals until the program's services do; they start only after PostgreSQL has
+    /// answered.
     ///
-    /// SIGTERM and SIGINT end the program: as process 1 of a container it would ignore them. SIGHUP
-    /// asks to read files again and may come early.
+    /// SIGTERM and SIGINT exit; as process 1 of a container, the program would otherwise ignore
+    /// them. SIGHUP asks for a reload and may come early, so it is ignored.
     package static func handleEarlySignals() {
         signal(SIGHUP, SIG_IGN)
         // Sound in a signal handler: `_exit` is async-signal-safe.
@@ -103,7 +103,7 @@ package enum CommandFrame {
     }
 }
 
-/// An unknown subcommand or option on the command line, and the one that was probably meant.
+/// Finds an unknown subcommand or option on the command line, and suggests a known one.
 private enum UnknownWord {
     /// Returns the message for the first unknown word, and the command it was given to.
     ///
@@ -194,5 +194,29 @@ package struct CommandFailure: Error, CustomStringConvertible {
     package init(_ status: ExitCode, _ description: String) {
         self.status = status
         self.description = description
+    }
+}
+
+/// Why a service cannot listen on its address.
+package struct ListenFault: Error, Sendable, CustomStringConvertible {
+    package let description: String
+
+    /// Names the setting at fault, the host's or the port's.
+    ///
+    /// Nil if `error` concerns neither.
+    package init?(
+        _ error: any Error,
+        host: (setting: String, value: String),
+        port: (setting: String, value: Int)
+    ) {
+        let isOfHost =
+            error is SocketAddressError || error is SocketAddressError.UnknownHost
+            || [EADDRNOTAVAIL, EAFNOSUPPORT].contains((error as? IOError)?.errnoCode)
+        guard isOfHost || error is IOError else { return nil }
+        let words = "cannot listen on \(host.value):\(port.value): \(NetworkFault.words(error))"
+        self.description =
+            isOfHost
+            ? "\(host.setting): \(words); name an address of this machine, or 0.0.0.0 or :: for all"
+            : "\(port.setting): \(words); choose another, or 0 for any"
     }
 }

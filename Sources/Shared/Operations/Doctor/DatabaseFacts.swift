@@ -18,10 +18,9 @@ struct DatabaseFacts: Sendable, Equatable {
     var standbys: Int64 = 0
     /// `synchronous_commit`.
     var synchronousCommit = "on"
-    /// Whether `synchronous_standby_names` names any.
+    /// Whether `synchronous_standby_names` names any standby.
     var namesStandbys = false
-    /// Whether a row of the audit from the last day, or from a day to come, is in no day's
-    /// partition.
+    /// Whether an audit row of the last day or later is in the default partition.
     var hasStrayAttempts = false
     /// Migrations of this release that are not applied.
     var missing: [String] = []

@@ -11,7 +11,7 @@ package struct Finding: Sendable, Equatable {
         case ok
         /// The check was not run.
         case skipped
-        /// It works now, but not forever or not for everyone.
+        /// It works now, but may fail later or for some users.
         case warn
         /// It does not work, or it loses data.
         case fail
@@ -55,7 +55,7 @@ package struct DoctorReport: Sendable {
 
     package mutating func add(_ finding: Finding) { self.findings.append(finding) }
 
-    /// Adds the faults of the settings and the names that resemble one, or that there are none.
+    /// Adds the findings for faulty and misspelt settings, or one that all are valid.
     mutating func add(settingsFaults faults: [String], misspellings: [(name: String, meant: String)] = []) {
         for (name, meant) in misspellings {
             self.add(

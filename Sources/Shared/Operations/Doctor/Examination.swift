@@ -19,7 +19,7 @@ package enum Examination {
         var findings: [Finding]
         /// How far its clock is ahead of the machine's.
         var clock: Duration?
-        /// The identity of the database whose work it has; nil before the first dispatcher.
+        /// The identity of the database whose work Redis holds; nil before the first dispatcher.
         var installation: String?
     }
 
@@ -33,7 +33,7 @@ package enum Examination {
                 let clock = ContinuousClock()
                 var time = RedisBatch()
                 time.append("TIME")
-                // Connects.
+                // The first call also connects; do not time it.
                 _ = try await connection.sendToAll(time)
                 let start = clock.now
                 let before = Timestamp.now()
@@ -60,7 +60,7 @@ package enum Examination {
                 return RedisReport(
                     findings: findings,
                     clock: offsets.max { abs($0 / .seconds(1)) < abs($1 / .seconds(1)) },
-                    // A server of a cluster, named alone, may refuse the key.
+                    // If REDIS_URL names one server of a cluster, it may refuse the key.
                     installation: try? await connection.send("GET", .text(Keyspace().installation)).string()
                 )
             }
@@ -91,7 +91,7 @@ package enum Examination {
                 try await self.database(pool, needed: needed)
             }
         } catch {
-            // libpq's words for a server that refuses writes.
+            // libpq's error for a server that refuses writes.
             let remedy =
                 "\(error)".contains("session is read-only")
                 ? "it refuses writes, as a standby does: name the primary, or all servers, in DATABASE_URL"
@@ -101,18 +101,18 @@ package enum Examination {
         }
     }
 
-    /// Compares the database whose work Redis has with the database itself.
+    /// Checks that Redis holds the work of this database, not of another.
     private static func installation(redis: String?, database: String?) -> Finding? {
         guard let redis, let database else { return nil }
         let check = "redis installation"
-        guard redis != database else { return Finding(.ok, check, "has the work of this database") }
+        guard redis != database else { return Finding(.ok, check, "holds the work of this database") }
         return Finding(
-            .fail, check, "has the work of another database than DATABASE_URL names",
+            .fail, check, "holds the work of another database, not of the one in DATABASE_URL",
             fix: "correct REDIS_URL or DATABASE_URL; if this database replaces the other, stop the other's dispatchers "
                 + "and run DEL \(Keyspace().installation) in Redis")
     }
 
-    /// Examines the standbys for pages of inboxes.
+    /// Checks whether a standby answers for inbox pages.
     package static func standby(_ url: String) async -> Finding {
         var configuration = PostgresConfiguration(connectionString: url, applicationName: "carillon-doctor")
         configuration.connectTimeout = self.timeout
@@ -156,7 +156,7 @@ package enum Examination {
             findings: [found] + facts.findings(needed: needed),
             clock: time.map { Timestamp(microseconds: $0) - (before + delay / 2) },
             zoneVersion: state.missing.isEmpty ? try await Database(pool).schedules.zoneVersion() : nil,
-            identity: state.missing.isEmpty ? try await Database(pool).outbox.identity() : nil
+            identity: state.missing.isEmpty ? try await Database(pool).layout.identity() : nil
         )
     }
 
@@ -235,7 +235,8 @@ package enum Examination {
             let checks = ["postgres"] + DatabaseFacts.checks + ["redis installation"]
             report.add(Finding.skipped(checks, needs: "DATABASE_URL"))
         } else {
-            let database = await self.database(CommandClients.database(reader, name: "doctor"), needed: needed)
+            let configuration = CommandClients.database(reader, name: "doctor", watchesEpoch: false)
+            let database = await self.database(configuration, needed: needed)
             report.add(database.findings)
             if redis.clock == nil || database.clock == nil {
                 report.add(Finding.skipped(["redis installation"], needs: "Redis and PostgreSQL"))
