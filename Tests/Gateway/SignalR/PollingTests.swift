@@ -127,6 +127,24 @@ struct PollingTests {
         #expect(polling.recordsProven == 3)
     }
 
+    @Test("answers with at most 64 KB, or with one record that is longer, and keeps the rest")
+    func pieces() {
+        var polling = Self.begun(bufferBytes: 1_000_000)
+        let lengths = [40, 40, 20, 40, 100, 1].map { $0 * 1024 }
+        for length in lengths { _ = polling.write([UInt8](repeating: 0x61, count: length - 1) + [0x1E]) }
+        var (number, proven): (UInt64, UInt64) = (2, 0)
+        for records in [1, 2, 1, 1, 1] {
+            let expected = lengths[Int(proven)..<Int(proven) + records].reduce(0, +)
+            let body = Self.body(polling.poll(number, now: 1), of: number)
+            #expect(body?.utf8.count == expected && body?.last == "|")
+            #expect(polling.recordsProven == proven)
+            (number, proven) = (number + 1, proven + UInt64(records))
+            #expect(polling.recordsAnswered == proven)
+        }
+        #expect(polling.poll(number, now: 1).isEmpty)
+        #expect(polling.recordsProven == polling.recordsTaken)
+    }
+
     @Test("ends a connection after 15 seconds without a GET since its start, an answer or a loss")
     func silence() {
         var unused = SignalRPollingState(bufferBytes: 1_000, now: 1000)

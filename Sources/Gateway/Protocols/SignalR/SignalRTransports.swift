@@ -1,7 +1,7 @@
 // Carillon · SignalRTransports.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A transport by its name in the protocol; the preferred one comes first.
+/// The transports by their names in the protocol, in order of preference.
 package enum SignalRTransport: String, Sendable, CaseIterable {
     case webSockets = "WebSockets"
     case serverSentEvents = "ServerSentEvents"
@@ -14,30 +14,35 @@ package enum SignalRTransport: String, Sendable, CaseIterable {
 /// monotonic clock; the caller numbers the GETs. At most one GET is parked; a newer one releases
 /// it.
 ///
-/// A response does not prove its arrival, but the next poll does. So a push is confirmed once
+/// Only the client's next poll proves that an answer has arrived. So a push is confirmed once
 /// ``recordsProven`` reaches the value of ``recordsTaken`` after that push.
 package struct SignalRPollingState: Sendable {
-    /// The time after which a parked GET is answered with nothing.
+    /// The time after which a parked GET gets an empty answer.
     ///
-    /// Many proxies give up a response after 60 s. Microsoft's clients repeat a GET after 100 s;
-    /// the silence after a lost answer must end the connection before that, or the next GET would
-    /// prove the answer.
+    /// Many proxies give up on a response after 60 s. Microsoft's clients repeat a GET after 100 s.
+    /// ``silence`` must end the connection before that, or the repeat would count as proof of a
+    /// lost answer.
     private static let pollTimeout: Int64 = 40_000
     /// The time a connection lives without a parked GET.
     private static let silence: Int64 = 15_000
+    /// The most bytes of an answer, unless its first record is longer.
+    ///
+    /// Small enough to download in time: ``silence`` ends the connection of a client that takes
+    /// longer.
+    private static let answerBytes = 64 * 1024
 
     private struct Poll {
         let number: UInt64
         let since: Int64
     }
 
-    /// The records written so far.
+    /// The number of records written so far.
     package private(set) var recordsTaken: UInt64 = 0
-    /// The records contained in an answer so far.
+    /// The number of records put into answers so far.
     package private(set) var recordsAnswered: UInt64 = 0
-    /// The records whose arrival a later GET proved.
+    /// The number of records whose arrival a later GET proved.
     package private(set) var recordsProven: UInt64 = 0
-    /// Whether the last GET was refused or lost, so that its client may be gone.
+    /// Whether the last GET was refused or lost; the client may be gone.
     package private(set) var isAbandoned = false
 
     private let bufferBytes: Int
@@ -46,7 +51,9 @@ package struct SignalRPollingState: Sendable {
     /// The GET whose answer contains unproven records.
     private var unproven: Poll?
     private var repeats = PollRepeats()
-    private var buffer: [UInt8] = []
+    /// The records that wait for a GET.
+    private var waiting: [[UInt8]] = []
+    private var waitingBytes = 0
     /// Whether writing has ended: the client gets the rest, then the end.
     private var isClosing = false
     private var isOver = false
@@ -64,9 +71,9 @@ package struct SignalRPollingState: Sendable {
 
     /// Handles a GET.
     ///
-    /// The first is answered at once with nothing. A later one proves earlier answers, releases a
-    /// parked GET with 204, and is answered at once if records wait. A repeated one ends the
-    /// connection if the answer to the first contained records.
+    /// The first GET gets an empty answer at once. A later one proves earlier answers, releases a
+    /// parked GET with 204, and is answered at once if records wait. A repeated GET ends the
+    /// connection if the lost answer contained records.
     package mutating func poll(_ number: UInt64, mark: PollMark? = nil, now: Int64) -> [SignalRPollingAction] {
         guard !self.isOver else { return [Self.unknown(number)] }
         if self.repeats.isRepeat(mark, now: now), self.unproven != nil {
@@ -92,21 +99,29 @@ package struct SignalRPollingState: Sendable {
     /// - Returns: the end if too much waits already, else nothing.
     package mutating func write(_ bytes: [UInt8]) -> [SignalRPollingAction] {
         guard !self.isOver, !self.isClosing else { return [] }
-        guard self.buffer.count <= self.bufferBytes else { return self.end(.overflow) }
-        if self.buffer.isEmpty { self.buffer = bytes } else { self.buffer.append(contentsOf: bytes) }
+        guard self.waitingBytes <= self.bufferBytes else { return self.end(.overflow) }
+        self.waiting.append(bytes)
+        self.waitingBytes += bytes.count
         self.recordsTaken += 1
         return []
     }
 
-    /// Answers the parked GET with the waiting records.
+    /// Answers the parked GET with the waiting records, or with the first of them if they are long.
     package mutating func flush(now: Int64) -> [SignalRPollingAction] {
         guard !self.isOver, let poll = self.parked else { return [] }
-        guard !self.buffer.isEmpty else { return self.isClosing ? self.end(.closed) : [] }
-        let body = self.buffer
-        self.buffer = []
+        guard !self.waiting.isEmpty else { return self.isClosing ? self.end(.closed) : [] }
+        var body: [UInt8] = []
+        var count = 0
+        for record in self.waiting {
+            guard count == 0 || body.count + record.count <= Self.answerBytes else { break }
+            body += record
+            count += 1
+        }
+        self.waiting.removeFirst(count)
+        self.waitingBytes -= body.count
         self.parked = nil
         self.idleSince = now
-        self.recordsAnswered = self.recordsTaken
+        self.recordsAnswered += UInt64(count)
         self.unproven = poll
         return [.answer(poll: poll.number, SignalRResponse(status: 200, contentType: Self.contentType, body: body))]
     }
@@ -136,7 +151,8 @@ package struct SignalRPollingState: Sendable {
 
     /// Handles a GET whose connection broke before its answer was written.
     ///
-    /// A parked GET may be repeated; if its answer contained records, the connection ends.
+    /// A client may repeat a GET that was parked. If the lost answer contained records, the
+    /// connection ends.
     package mutating func pollLost(_ number: UInt64, now: Int64) -> [SignalRPollingAction] {
         guard !self.isOver else { return [] }
         if self.parked?.number == number {
@@ -149,11 +165,11 @@ package struct SignalRPollingState: Sendable {
         return []
     }
 
-    /// Runs what is due: the empty answer, and the end of a connection without polls.
+    /// Answers a GET that was parked too long, and ends a connection without polls.
     package mutating func tick(now: Int64) -> [SignalRPollingAction] {
         guard !self.isOver else { return [] }
         if let poll = self.parked {
-            if !self.buffer.isEmpty || self.isClosing { return self.flush(now: now) }
+            if !self.waiting.isEmpty || self.isClosing { return self.flush(now: now) }
             guard now - poll.since >= Self.pollTimeout else { return [] }
             self.parked = nil
             self.idleSince = now
@@ -179,7 +195,7 @@ package struct SignalRPollingState: Sendable {
 
     private mutating func end(_ end: SignalRPollingAction.End) -> [SignalRPollingAction] {
         self.isOver = true
-        self.buffer = []
+        self.waiting = []
         return self.release() + [.end(end)]
     }
 }
