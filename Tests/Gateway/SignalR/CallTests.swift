@@ -43,6 +43,7 @@ struct CallTests {
         for expected in ["B", "C", "D"] {
             let actions = wire.connection.complete(running.number, .void, now: 1)
             #expect(actions.targets == [expected])
+            #expect(actions.calls.first?.invocation.arguments == [.number("1")])
             written += actions.written
             running = try #require(actions.calls.first)
         }

@@ -18,13 +18,21 @@ struct SignalRCallQueue: Sendable {
         case start(SignalRCall)
         /// The call waits for its turn.
         case wait
-        /// The call is refused and the connection ends: too much waits, or too many streams run.
+        /// The call is refused and the connection ends: too many calls wait, or too many streams
+        /// run.
         case fail(SignalRFault)
     }
 
     private struct Waiting {
-        let call: SignalRCall
-        let cost: Int
+        let number: UInt64
+        /// Kept encoded, because decoded JSON takes many times the memory.
+        let record: [UInt8]
+
+        /// Decodes the record once more; it was an invocation before, so this is never nil.
+        var call: SignalRCall? {
+            guard case .invocation(let invocation)? = try? SignalRDecoder.message(self.record) else { return nil }
+            return SignalRCall(number: self.number, invocation: invocation)
+        }
     }
 
     private struct Running {
@@ -44,15 +52,15 @@ struct SignalRCallQueue: Sendable {
     private var waiting: [Waiting] = []
     private var waitingBytes = 0
 
-    /// Whether so much waits that the caller should stop reading.
+    /// Whether the queue is half full, so the caller should stop reading.
     func isCongested(_ limits: SignalRConfiguration) -> Bool {
         guard !self.waiting.isEmpty else { return false }
         return self.waiting.count * 2 >= limits.maximumWaitingInvocations
             || self.waitingBytes * 2 >= limits.maximumWaitingBytes
     }
 
-    /// Accepts or refuses an invocation of `cost` bytes.
-    mutating func take(_ invocation: SignalRInvocation, cost: Int, _ limits: SignalRConfiguration) -> Decision {
+    /// Accepts or refuses an invocation; `record` is its encoded form.
+    mutating func take(_ invocation: SignalRInvocation, _ record: [UInt8], _ limits: SignalRConfiguration) -> Decision {
         let call = SignalRCall(number: self.lastNumber + 1, invocation: invocation)
         let running = Running(number: call.number, invocationID: invocation.invocationID)
         if invocation.isStream {
@@ -69,11 +77,11 @@ struct SignalRCallQueue: Sendable {
             return .start(call)
         }
         guard self.waiting.count < limits.maximumWaitingInvocations,
-            self.waitingBytes + cost <= limits.maximumWaitingBytes
+            self.waitingBytes + record.count <= limits.maximumWaitingBytes
         else { return .fail(SignalRFault(.tooManyInvocations, "Too many invocations are waiting.")) }
         self.lastNumber = call.number
-        self.waiting.append(Waiting(call: call, cost: cost))
-        self.waitingBytes += cost
+        self.waiting.append(Waiting(number: call.number, record: record))
+        self.waitingBytes += record.count
         return .wait
     }
 
@@ -102,14 +110,14 @@ struct SignalRCallQueue: Sendable {
             return Completed(invocationID: self.streams.remove(at: index).call.invocationID, next: nil)
         }
         guard let running, running.number == number else { return nil }
-        guard let next = self.waiting.first else {
+        guard let next = self.waiting.first, let call = next.call else {
             self.running = nil
             return Completed(invocationID: running.invocationID, next: nil)
         }
         self.waiting.removeFirst()
-        self.waitingBytes -= next.cost
-        self.running = Running(number: next.call.number, invocationID: next.call.invocation.invocationID)
-        return Completed(invocationID: running.invocationID, next: next.call)
+        self.waitingBytes -= next.record.count
+        self.running = Running(number: call.number, invocationID: call.invocation.invocationID)
+        return Completed(invocationID: running.invocationID, next: call)
     }
 }
 
@@ -129,7 +137,7 @@ package enum SignalRErrorText {
         "\(Self.unexpected(target)) HubException: \(reason)"
     }
 
-    /// Returns the error for a plain method that was called for a stream.
+    /// Returns the error for a plain method that was called as a stream.
     package static func plainMethodStreamed(_ target: String) -> String {
         "The client attempted to invoke the non-streaming '\(target)' method with a streaming invocation."
     }

@@ -60,7 +60,7 @@ package struct SignalRStateMachine: Sendable {
     private static let maximumHandshakeBytes = 4_096
     /// The delay of acknowledgements, so that one covers many messages.
     private static let acknowledgementDelay: Int64 = 1_000
-    /// The time a connection with stateful reconnect waits for its client.
+    /// The time a connection with stateful reconnect waits for its client to return.
     private static let detachedLimit: Int64 = 15_000
 
     let configuration: SignalRConfiguration
@@ -115,8 +115,8 @@ package struct SignalRStateMachine: Sendable {
     /// Whether the caller should stop reading from the transport until a call completes.
     package var isCongested: Bool { self.phase == .open && self.calls.isCongested(self.configuration) }
 
-    /// Whether the caller should produce no more until the client acknowledges: pushes are refused,
-    /// and an answer that the client awaits ends the connection.
+    /// Whether the resend buffer is full: until the client acknowledges, pushes are refused, and
+    /// the answer to a call ends the connection.
     package var isBackPressured: Bool { self.reliability?.isFull(self.configuration.resendBufferBytes) ?? false }
 
     // MARK: Transport events
@@ -169,9 +169,9 @@ package struct SignalRStateMachine: Sendable {
         return []
     }
 
-    /// Continues on the client's new WebSocket; one that is still attached counts as lost.
+    /// Continues on the client's new WebSocket; an old one that is still attached counts as lost.
     ///
-    /// - Returns: the actions for the new one; nil, without effect, unless ``canReattach``.
+    /// - Returns: the actions for the new WebSocket; nil, without effect, unless ``canReattach``.
     package mutating func reattach(now: Int64) -> [SignalRAction]? {
         guard self.canReattach, let records = self.reliability?.reattach() else { return nil }
         self.isAttached = true
@@ -182,7 +182,7 @@ package struct SignalRStateMachine: Sendable {
         return records.map { .write($0) }
     }
 
-    /// Runs what is due: pings, acknowledgements and timeouts.
+    /// Sends due pings and acknowledgements, and applies timeouts.
     package mutating func tick(now: Int64) -> [SignalRAction] {
         var actions: [SignalRAction] = []
         switch self.phase {
@@ -303,7 +303,7 @@ extension SignalRStateMachine {
             guard let message = try SignalRDecoder.message(record) else { return }
             guard self.reliability?.admits(message, now: now, delay: Self.acknowledgementDelay) ?? true else { return }
             switch message {
-            case .invocation(let invocation): self.take(invocation, cost: record.count, now, &actions)
+            case .invocation(let invocation): self.take(invocation, record, now, &actions)
             case .ignored, .ping: return
             case .cancellation(let invocationID): self.calls.cancel(invocationID)
             case .close:
@@ -319,18 +319,19 @@ extension SignalRStateMachine {
 
     private mutating func take(
         _ invocation: SignalRInvocation,
-        cost: Int,
+        _ record: [UInt8],
         _ now: Int64,
         _ actions: inout [SignalRAction]
     ) {
-        switch self.calls.take(invocation, cost: cost, self.configuration) {
+        switch self.calls.take(invocation, record, self.configuration) {
         case .start(let call): actions.append(.invoke(call))
         case .wait: return
         case .fail(let fault): self.fail(fault, now, &actions)
         }
     }
 
-    /// Sends a record that the client awaits.
+    /// Sends a record, and keeps a counted one until it is acknowledged; fails the connection if
+    /// the resend buffer is full.
     private mutating func emit(_ record: SignalRRecord, _ now: Int64, _ actions: inout [SignalRAction]) {
         if record.isCounted, self.reliability != nil {
             guard !self.isBackPressured else {
