@@ -44,29 +44,6 @@ struct HubTests {
         }
     }
 
-    @Test("looks only at users with too many sockets, whatever loops these are on")
-    func crowds() async throws {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
-        try await withCleanUp {
-            try await group.shutdownGracefully()
-        } _: {
-            var configuration = SocketConfiguration()
-            configuration.connectionsPerUser = 1
-            let hub = SocketHub(
-                eventLoopGroup: group, configuration: configuration, backend: ScriptedBackend(),
-                logger: TestLog.logger, now: { Timestamp(seconds: 1_795_000_000) })
-            for number in 0..<10 {
-                _ = try await LiveSocket.open("user-\(number)", of: hub, on: hub.eventLoops[number % 2])
-            }
-            let first = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[0])
-            try await first.on { session, _ in session.end() }
-            _ = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[1])
-            #expect(hub.crowds.count == 0)
-            _ = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[0])
-            #expect(hub.crowds.count == 1)
-        }
-    }
-
     @Test("holds changes that lack the socket's shape until the inbox is read")
     func incomplete() throws {
         let harness = try HubHarness()

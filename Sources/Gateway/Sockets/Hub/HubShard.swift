@@ -10,20 +10,20 @@ import NIOCore
 ///
 /// Confined to that loop: every call runs on it, and frames need no lock.
 final class HubShard {
-    /// Some events for everyone, and the sockets that still get them.
+    /// A batch of events for everyone, and the sockets that have yet to get it.
     private struct EventRound {
         let events: [(frame: LoopFrame, at: NIODeadline)]
         var sockets: ArraySlice<SocketSession>
     }
 
-    /// Events that a socket gets in one write.
+    /// The most events that a socket gets in one write.
     private static let eventsPerRound = 32
-    /// Events times sockets in one turn of the loop.
+    /// The most deliveries (events times sockets) in one turn of the loop.
     private static let deliveriesPerTurn = 10_000
 
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
-    /// Its place among the hub's loops.
+    /// The index of the loop among the hub's loops.
     private let index: Int
     private let hub: SocketHub
     private var sockets: [ObjectIdentifier: SocketSession] = [:]
@@ -33,7 +33,7 @@ final class HubShard {
     private var proofs: [ReceiptProof] = []
     private var ticks: [RepeatedTask] = []
     private let joins = FrameJoins()
-    /// Events for everyone that wait for the next round, with their arrival.
+    /// Events for everyone that wait for the next round, with their arrival times.
     private var events: Deque<(frame: NodeFrame, at: NIODeadline)> = []
     private var round: EventRound?
     private var isDraining = false
@@ -87,7 +87,8 @@ final class HubShard {
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
         self.hub.left(key)
         if socket.isRegistered { self.departed(socket, user: user) }
-        // If it was noted when the client went away, its next connection may have used it up.
+        // A bookmark noted when the client went away may be used up already, so do not store it
+        // again.
         if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.noted?.bookmark { self.note(bookmark) }
     }
 
@@ -125,10 +126,10 @@ final class HubShard {
         }
     }
 
-    /// Reads a socket's inbox from a version on.
+    /// Queues a read of the changes that a socket's inbox has had since a version.
     ///
     /// - Parameter resumption: The client's request that this answers, if there is one.
-    /// - Returns: False if the queue is full, which the caller counts if it does not try again.
+    /// - Returns: False if the queue is full; a caller that does not try again counts the overflow.
     func requestChanges(
         _ socket: SocketSession,
         user: String,
@@ -188,10 +189,12 @@ final class HubShard {
 
     // MARK: Frames
 
-    /// Delivers the changes at some places of a batch in order, then flushes each socket that got
-    /// one, once; events for everyone follow.
+    /// Delivers the changes at the given places of a batch in order, and flushes each socket that
+    /// got one.
+    ///
+    /// Events for everyone follow.
     func deliver(_ changes: [NodeFrame], at places: [Int]) {
-        // Lists of sockets, so that each list is retained once and not each socket.
+        // Lists, because retaining a list is cheaper than retaining each of its sockets.
         var touched: [[SocketSession]] = []
         for place in places {
             let change = changes[place]
@@ -216,7 +219,7 @@ final class HubShard {
         if self.round == nil { self.deliverEvents() }
     }
 
-    /// Lets an event for everyone wait, unless too many do.
+    /// Queues an event for everyone; sheds it if too many wait.
     private func enqueue(_ event: NodeFrame) {
         let deliveries = self.configuration.eventDeliveries
         let most = min(self.configuration.changesPerLoop, deliveries / max(1, self.sockets.count))
@@ -226,8 +229,8 @@ final class HubShard {
 
     /// Delivers the waiting events, one round after the other.
     ///
-    /// Many take several turns of the loop, so that it also reads, renews leases and delivers
-    /// changes. Meanwhile ``round`` is set.
+    /// Many deliveries take several turns, so that the loop can also read, renew leases and deliver
+    /// changes. Until the last one, ``round`` is set.
     private func deliverEvents() {
         var rest = Self.deliveriesPerTurn
         while var round = self.round ?? self.nextRound() {
@@ -238,7 +241,7 @@ final class HubShard {
             self.round = round.sockets.isEmpty ? nil : round
             guard self.round == nil else {
                 let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
-                // The loop runs tasks without a delay before it looks at its sockets.
+                // With a delay, because the loop runs immediate tasks before it reads its sockets.
                 self.eventLoop.scheduleTask(in: .milliseconds(1)) { bound.value.deliverEvents() }
                 return
             }
@@ -296,9 +299,10 @@ final class HubShard {
         self.byUser[ExactText(user)]?.map(\.connection) ?? []
     }
 
-    /// A user's sockets on this loop, each with the time at which it opened.
+    /// A user's sockets on this loop that are not closing, each with the time at which it opened.
     func crowd(of user: String) -> [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] {
-        self.byUser[ExactText(user)]?.map { ($0.openedAt, self.reference($0)) } ?? []
+        let sockets = self.byUser[ExactText(user)]?.filter { $0.phase != .closing } ?? []
+        return sockets.map { ($0.openedAt, self.reference($0)) }
     }
 
     /// All open sockets.
@@ -325,10 +329,10 @@ final class HubShard {
         )
     }
 
-    /// Corrects presence after sockets were registered again: reports those whose state has changed
-    /// meanwhile and removes those that left.
+    /// Corrects presence after sockets were registered again.
     ///
-    /// The others read what they missed.
+    /// Removes sockets that left meanwhile. The others read what they missed, and report their
+    /// state if it has changed.
     func reconcile(_ sockets: [OpenSocket]) {
         for entry in sockets {
             let registration = entry.registration
@@ -338,7 +342,7 @@ final class HubShard {
                 continue
             }
             socket.missedChanges()
-            // Queued on the loop, so it precedes any later message of the client.
+            // Queued from the loop, so it precedes any later message of the client.
             if socket.state != registration.state || socket.stateSince != registration.stateSince {
                 self.presence(socket, user: registration.user)
             }
@@ -373,7 +377,7 @@ final class HubShard {
     }
 }
 
-/// An open socket as presence should name it.
+/// An open socket, with the registration that presence should have.
 struct OpenSocket: Sendable {
     let socket: ObjectIdentifier
     let registration: SocketRegistration

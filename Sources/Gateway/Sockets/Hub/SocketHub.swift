@@ -22,7 +22,7 @@ struct SocketRequest: Sendable {
     let reference: [UInt8]?
 }
 
-/// The turn of a waiting socket: the hub takes it to open the socket, or the socket leaves first.
+/// The turn of a socket that waits to be opened: the hub takes it, or the socket gives it up.
 final class OpeningTurn: Sendable {
     private enum State: UInt8, AtomicRepresentable {
         case waiting, taken, givenUp
@@ -59,7 +59,7 @@ package final class SocketHub: Service {
     static let batchSize = 256
     private static let mostProofs = 512
     private static let proofPause: Duration = .milliseconds(20)
-    /// The wait before departures and states that Redis did not take are repeated.
+    /// The delay before departures and states that Redis did not accept are sent again.
     private static let retryPause: Duration = .milliseconds(500)
     private static let requestWorkers = 8
     private static let loginWorkers = 8
@@ -83,17 +83,17 @@ package final class SocketHub: Service {
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
-    /// States that Redis did not take, by connection.
+    /// States that Redis did not accept, by connection.
     private let lateStates = Mutex<[String: PresenceChange]>([:])
-    /// Departures that Redis did not take.
+    /// Departures that Redis did not accept.
     private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// Departures whose presence is removed; each may have been the user's last visit.
     private let visits = BatchQueue<SocketDeparture>(capacity: 200_000)
     /// When it is full, a returning client gets some changes twice.
     let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
-    /// Batches of recorded proofs, apart from those that PostgreSQL still lacks, so that these need
-    /// not wait while Redis is away.
+    /// Proofs that PostgreSQL has and Redis still lacks, in a queue of their own so that new proofs
+    /// need not wait while Redis is down.
     private let recordedProofs = BatchQueue<RecordedProofs>(capacity: 400)
     private let repairs = BatchQueue<Void>(capacity: 1)
     /// Users who got frames but have no socket here; when it is full, the next frame reports them
@@ -177,18 +177,20 @@ package final class SocketHub: Service {
     /// - Returns: Whether it was added.
     @discardableResult
     func offer<Element: Sendable>(_ element: Element, to queue: BatchQueue<Element>) -> Bool {
-        let isTaken = queue.offer(element)
-        if !isTaken { SocketMetrics.overflows.increment() }
-        return isTaken
+        let isAdded = queue.offer(element)
+        if !isAdded { SocketMetrics.overflows.increment() }
+        return isAdded
     }
 
-    /// A lost departure leaves stale presence behind; the next frame for it finds no socket and
+    /// Queues the removal of a connection's presence.
+    ///
+    /// A departure that is lost leaves stale presence; the next frame for it finds no socket and
     /// removes it.
     func disconnected(user: String, connection: String) {
         self.offer(SocketDeparture(user: user, connection: connection, at: self.now()), to: self.departures)
     }
 
-    /// A lost proof lets the deadline pass, and push goes out.
+    /// Queues proofs of receipt; for a lost one the deadline passes, and push goes out.
     func prove(_ proofs: [ReceiptProof]) {
         SocketMetrics.proofs.increment(by: proofs.count)
         let lost = proofs.count - self.proofs.offer(contentsOf: proofs)
@@ -293,7 +295,7 @@ package final class SocketHub: Service {
             eventLoop.execute { self.shard(on: eventLoop)?.drain(over: duration) }
         }
         let deadline = ContinuousClock.now + duration + .seconds(6)
-        // Sockets leave on their own loops without a signal, so poll their number.
+        // Sockets leave on their own loops without a signal, so poll their count.
         while self.count > 0, ContinuousClock.now < deadline {
             // In its own task, because a cancelled one does not sleep.
             _ = await Task { try? await Task.sleep(for: .milliseconds(20)) }.value
@@ -320,7 +322,8 @@ package final class SocketHub: Service {
 
     private func serveOpenings() async {
         while let waiting = await self.openings.next(limit: Self.batchSize) {
-            // Clients that gave up have come back; their old openings must not delay the new ones.
+            // Skip sockets that have left: their clients come back, and old openings would delay
+            // the new ones.
             let batch = waiting.filter { $0.turn.take() }
             guard !batch.isEmpty else { continue }
             do {
@@ -331,7 +334,7 @@ package final class SocketHub: Service {
                         ifGone: { self.departed(opening) })
                 }
                 if snapshots.contains(where: { $0 == nil }) {
-                    self.logger.warning("cannot open some sockets, as a Redis server is away; clients will reconnect")
+                    self.logger.warning("cannot open some sockets: a Redis master is down; clients will reconnect")
                 }
             } catch {
                 self.logger.warning("cannot open sockets; clients will reconnect", metadata: ["error": "\(error)"])
@@ -409,20 +412,20 @@ package final class SocketHub: Service {
         }
     }
 
-    /// A proof that is not recorded lets the deadline pass, and push goes out.
+    /// Records proofs of receipt; for a lost one the deadline passes, and push goes out.
     private func serveProofs() async {
         while let batch = await self.proofs.next(limit: Self.mostProofs) {
             await self.persist("proofs", tries: 20, count: batch.count) {
                 let recorded = try await self.backend.confirm(batch)
                 if !self.recordedProofs.offer(recorded) { SocketMetrics.overflows.increment(by: batch.count) }
             }
-            // Lets proofs gather: alone, one costs PostgreSQL as much as seven in a large batch.
+            // Lets proofs form a batch: one alone costs PostgreSQL as much as seven in a batch.
             if batch.count < Self.mostProofs { try? await Task.sleep(for: Self.proofPause) }
         }
         self.recordedProofs.finish()
     }
 
-    /// Tells Redis of recorded proofs; later proofs do not wait for it.
+    /// Settles recorded proofs in Redis; new proofs do not wait for it.
     private func serveRecordedProofs() async {
         while let recorded = await self.recordedProofs.next(limit: 1)?.first {
             if Task.isCancelled {
@@ -433,26 +436,26 @@ package final class SocketHub: Service {
         }
     }
 
-    /// A departure that is not recorded leaves stale presence; the next frame for it removes it.
+    /// Removes the presence of closed sockets; what Redis does not accept becomes a late departure.
     private func serveDepartures() async {
         while let batch = await self.departures.next(limit: 512) {
             let kept = await self.remove(batch)
-            // Only the first that waits; the others would flood the log.
+            // Log only the first failure; the others would flood the log.
             guard kept > 0, self.lateDepartures.count == kept else { continue }
-            self.logger.warning("cannot record departures, as Redis is away or refuses writes; retrying")
+            self.logger.warning("cannot remove presence of closed sockets: Redis is down or refuses writes; retrying")
         }
     }
 
-    /// Repeats departures until Redis takes them; others do not wait for them.
+    /// Retries late departures until Redis accepts them; new departures do not wait for them.
     private func serveLateDepartures() async {
         while let batch = await self.lateDepartures.next(limit: 512) {
             guard await self.remove(batch) > 0 else { continue }
-            // Redis does not signal that it takes writes again; once cancelled, do not try again.
+            // Redis does not signal that it accepts writes again; once cancelled, do not try again.
             guard (try? await Task.sleep(for: Self.retryPause)) != nil else { return }
         }
     }
 
-    /// Removes presence, and keeps the departures that Redis does not take.
+    /// Removes presence, and keeps the departures that Redis does not accept.
     ///
     /// - Returns: The number of those kept; 0 after the end of the queue.
     private func remove(_ departures: [SocketDeparture]) async -> Int {
@@ -464,7 +467,7 @@ package final class SocketHub: Service {
 
     /// Removes presence.
     ///
-    /// - Returns: The departures whose server is away.
+    /// - Returns: The departures whose Redis master is down.
     private func close(_ departures: [SocketDeparture]) async throws -> [SocketDeparture] {
         let areGone = try await self.backend.close(departures)
         let gone = zip(departures, areGone).filter { $1 }.map(\.0)
@@ -473,7 +476,7 @@ package final class SocketHub: Service {
         return zip(departures, areGone).filter { !$1 }.map(\.0)
     }
 
-    /// Records when users who have left were last here; presence does not wait for it.
+    /// Records the last visits of departed users; the removal of presence does not wait for it.
     private func serveVisits() async {
         while let batch = await self.visits.next(limit: 512) {
             do {
@@ -514,7 +517,7 @@ package final class SocketHub: Service {
             return late.isEmpty
         }
         guard isFirst else { return }
-        // Redis does not signal that it takes writes again, so try again.
+        // Redis does not signal that it accepts writes again, so try again.
         self.eventLoops[0].scheduleTask(in: TimeAmount(Self.retryPause)) {
             let late = self.lateStates.withLock { late in
                 defer { late = [:] }
@@ -526,8 +529,9 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Records items with retries, then counts and logs them as lost; once cancelled, it tries no
-    /// more.
+    /// Records items with retries; if all fail, counts and logs them as lost.
+    ///
+    /// A cancelled task does not retry.
     func persist(
         _ items: String,
         tries: Int,
@@ -612,7 +616,7 @@ package final class SocketHub: Service {
         return failed
     }
 
-    /// Checks at intervals that presence names every socket; a socket without presence gets no
+    /// Checks at intervals that presence lists every socket; a socket without presence gets no
     /// frames.
     private func auditPresence() async {
         var round = 0
@@ -627,9 +631,9 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Registers sockets again that presence does not name.
+    /// Registers sockets again that presence does not list.
     ///
-    /// If presence cannot be read, the next round checks.
+    /// If presence cannot be read, the next round checks again.
     private func audit(_ batch: LoopSockets, renews: Bool) async {
         // Skips sockets that are still opening; their registration is under way.
         let open = await self.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
@@ -685,7 +689,7 @@ extension SocketHub {
 
     /// Closes the oldest sockets of users who have too many.
     ///
-    /// The user is at the newest one; an old one is often a connection whose client has gone.
+    /// The newest socket is the one in use; an old one often belongs to a client that has gone.
     func serveCrowds() async {
         while let batch = await self.crowds.next(limit: Self.batchSize) {
             for user in ExactText.distinct(batch) {
@@ -695,9 +699,10 @@ extension SocketHub {
                 }
                 let excess = crowd.count - self.configuration.connectionsPerUser
                 guard excess > 0 else { continue }
-                SocketMetrics.crowded.increment(by: excess)
                 for (_, reference) in crowd.sorted(by: { $0.openedAt < $1.openedAt }).prefix(excess) {
                     reference.call { socket in
+                        guard socket.phase != .closing else { return }
+                        SocketMetrics.crowded.increment()
                         socket.close(.tooManyConnections)
                         socket.flush()
                     }
