@@ -28,7 +28,7 @@ final class ServerCertificate: Sendable {
     init(certificateFile: String, keyFile: String) throws {
         self.certificateFile = certificateFile
         self.keyFile = keyFile
-        // Before they are loaded, so that a change in between is noticed.
+        // Read the contents before loading them, so that a change in between is noticed.
         let contents = [certificateFile, keyFile].map { FileManager.default.contents(atPath: $0) }
         let context = try Self.load(certificateFile, keyFile)
         self.state = Mutex(State(context: context, contents: contents))
@@ -67,6 +67,9 @@ final class ServerCertificate: Sendable {
         )
         // TLS 1.0 and 1.1 are deprecated (RFC 8996).
         configuration.minimumTLSVersion = .tlsv12
+        // A client that does not answer a close stays present for this time. The hub's drain waits
+        // for the 5 s of a close frame and one more.
+        configuration.shutdownTimeout = .seconds(1)
         // Making the context checks that the key fits the certificate.
         return try Self.read("GATEWAY_TLS_KEY") { try NIOSSLContext(configuration: configuration) }
     }

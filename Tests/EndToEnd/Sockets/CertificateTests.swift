@@ -105,6 +105,28 @@ struct CertificateTests {
         }
     }
 
+    @Test("a client that ignores the close is offline after six seconds")
+    func silent() async throws {
+        let certificate = try await TestCertificate.make()
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: [
+                "GATEWAY_TLS_CERT": certificate.certificateFile, "GATEWAY_TLS_KEY": certificate.keyFile,
+                "USER_CONNECTIONS": "1",
+            ])
+            let (token, tls) = (Stack.token(user: "ada"), try Self.trusting(certificate))
+            let silent = try await TestSocket.open(port: gateway.port, token: token, tls: tls)
+            _ = try await silent.first("sync")
+            try await silent.setReading(false)
+            let newer = try await TestSocket.open(port: gateway.port, token: token, tls: tls)
+            _ = try await newer.first("sync")
+            let presence = { try await stack.connection.send("HLEN", "carillon:presence:{ada}").integer() }
+            #expect(try await presence() == 2)
+            // Five seconds for the close frame, one for TLS, two for a busy machine.
+            try await eventually("it is offline", within: .seconds(8)) { try await presence() == 1 }
+            #expect(!newer.isClosed)
+        }
+    }
+
     @Test("an early SIGHUP does not end a gateway")
     func early() async throws {
         try await Stack.with { stack in
