@@ -484,6 +484,28 @@ struct ForeignConnectionTests {
         }
     }
 
+    @Test("takes an id whose connection ends while it is asked for one that is unknown")
+    func ending() async throws {
+        let clock = ManualClock(1_795_000_000)
+        let backend = ScriptedBackend()
+        try await RunningHub.with(backend, now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend)
+            let stale = SignalRIssueTime.stamp("a", at: clock.now.milliseconds - 10_000)
+            let (eventLoop, node) = (running.eventLoop, endpoint.node)
+            for (id, expected) in [(stale, .notFound), ("b", .switchingProtocols)] as [(String, HTTPResponseStatus)] {
+                let gone = try await eventLoop.submit {
+                    let offer = SignalRDirectory.Offer(owner: "ada", usesStatefulReconnect: false)
+                    let connection = SignalRConnection(
+                        id: id, offer: offer, transport: .webSockets, node: node, eventLoop: eventLoop)
+                    return LoopReference(connection, eventLoop: eventLoop)
+                }.get()
+                #expect(node.directory.add(gone, id: id, owner: "ada"))
+                let status = try await Self.status(endpoint, id: id)
+                #expect(status == expected)
+            }
+        }
+    }
+
     @Test("replaces a connection whose loss was not noticed, unless its client negotiates again")
     func replaced() async throws {
         let clock = ManualClock(1_795_000_000)

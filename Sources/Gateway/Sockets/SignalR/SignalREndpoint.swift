@@ -13,7 +13,7 @@ package struct SignalREndpoint: TransportEndpoint {
     let node: SignalRNode
     /// Makes ids that cannot be guessed.
     let makeID: @Sendable () -> String
-    // Kept, because every request of the node is compared with them.
+    // Stored, because the path of every request to the node is compared with them.
     private let negotiation: String
     private let pathWithSlash: String
 
@@ -78,20 +78,28 @@ package struct SignalREndpoint: TransportEndpoint {
         let permit = try await self.hub.admit(SignalRCaller(accessToken: caller.accessToken, head: head))
         guard let id = caller.id else { return try self.create(nil, permit) }
         switch self.node.directory.entry(id, owner: permit.owner) {
-        // The client may have used the offer at another node.
+        // Only a fresh id: later, the client may have used the offer at another node.
         case .offer(let offer) where self.isFresh(id): return self.begin(id, offer, permit)
-        case .connection(let connection, _): return try await self.reattach(id, connection, permit)
-        case nil where self.acceptsForeign(id): return try self.create(id, permit)
-        case .offer, nil: throw self.refusal(SignalRResponse.unknownConnection)
+        case .offer: throw self.refusal(SignalRResponse.unknownConnection)
+        case .connection(let connection, _):
+            if let standing = try? await connection.ask({ $0.standing }).get() {
+                return try await self.reattach(id, connection, standing, permit)
+            }
+        case nil: break
         }
+        // Reached for an unknown id, and for a connection that has just ended.
+        guard self.acceptsForeign(id) else { throw self.refusal(SignalRResponse.unknownConnection) }
+        return try self.create(id, permit)
     }
 
     /// Admits a new socket of a connection that was opened before.
     private func reattach(
-        _ id: String, _ connection: LoopReference<SignalRConnection>, _ permit: SignalRPermit
+        _ id: String,
+        _ connection: LoopReference<SignalRConnection>,
+        _ standing: SignalRHubRequest.Standing,
+        _ permit: SignalRPermit
     ) async throws -> WebSocketAdmission {
         let request = SignalRHubRequest(method: "GET", id: id, wantsWebSocket: true, accept: nil)
-        let standing = try await connection.ask { $0.standing }.get()
         switch request.verdict(standing) {
         case .reattach:
             return self.admission { eventLoop in
@@ -224,7 +232,7 @@ extension SignalREndpoint {
                 SignalRMetrics.refused.increment()
                 return exchange.respond(Self.tooManyOpenings)
             }
-            let isTaken = self.node.directory.add(
+            let isAdded = self.node.directory.add(
                 SignalRDirectory.Offer(
                     owner: permit.owner,
                     usesStatefulReconnect: offer.usesStatefulReconnect
@@ -232,7 +240,7 @@ extension SignalREndpoint {
                 id: offer.id,
                 until: self.node.now() + SignalRNegotiation.unusedLimit
             )
-            guard isTaken else {
+            guard isAdded else {
                 SignalRMetrics.refused.increment()
                 return exchange.respond(.refusal(503, "Too many connections."))
             }
@@ -258,7 +266,7 @@ extension SignalREndpoint {
         switch id.flatMap({ self.node.directory.entry($0, owner: permit.owner) }) {
         case nil: self.refuse(request.verdict(nil), exchange)
         case .offer(let offer) where exchange.head.method == .POST:
-            // One client sends its first messages before its first poll.
+            // Some clients send their first messages before their first poll.
             guard let connection = self.begin(exchange, id, offer, .longPolling, permit) else { return }
             let body = Array(exchange.body.readableBytesView)
             if let response = connection.serve(request, body, number: number, reply: reply) {
@@ -315,7 +323,7 @@ extension SignalREndpoint {
 }
 
 extension SignalRConnection {
-    /// Begins the answer that carries everything written from now on.
+    /// Begins the event stream that carries everything written from now on.
     func stream(to exchange: HTTPExchange) {
         let headers: HTTPHeaders = [
             "content-type": EventStreamEncoder.contentType,
