@@ -22,12 +22,12 @@ package enum EventStreamEncoder {
     /// Encodes one event.
     ///
     /// - Parameters:
-    ///   - data: UTF-8. Each line, ended by CR, LF or CRLF, becomes a `data` line, so that the
-    ///     client gets LF between them. Without data a client dispatches nothing and only keeps the
-    ///     id and the retry time.
+    ///   - data: UTF-8. Each line (ended by CR, LF or CRLF) becomes one `data` line; the client
+    ///     joins them with LF. Without data, a client dispatches no event and only keeps the id and
+    ///     the retry time.
     ///   - name: the event's type, on one line; nil means `message`.
     ///   - id: the value that a client repeats in `Last-Event-ID` when it reconnects.
-    ///   - retryMilliseconds: the client's delay before it reconnects, from 0.
+    ///   - retryMilliseconds: the client's delay before it reconnects, at least 0.
     package static func event(
         data: [UInt8]? = nil,
         name: StaticString? = nil,

@@ -105,6 +105,19 @@ struct EventStreamTests {
         }
     }
 
+    @Test("has a client of a user with too many connections wait for an hour")
+    func crowded() async throws {
+        try await Self.with { running, _, collector in
+            #expect(collector.text.contains("retry: 2000\n"))
+            let (hub, eventLoop) = (running.hub, running.eventLoop)
+            try await eventLoop.submit {
+                hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference.call { $0.close(.tooManyConnections) }
+            }.get()
+            try await eventually("the goodbye comes") { collector.text.contains("event: goodbye\n") }
+            #expect(collector.text.contains("retry: 3600000\n"))
+        }
+    }
+
     @Test("answers nothing that a client sends behind its stream, and goes on")
     func pipelined() async throws {
         let second = "GET /v1/stream?ticket=ben HTTP/1.1\r\nhost: x\r\n\r\n"

@@ -9,13 +9,18 @@ import Protocols
 /// Server-Sent Events (HTML Living Standard, section 9.2) with the native dialect's objects as
 /// data.
 ///
-/// An event's id is the inbox version that the client has with it, so the client resumes from it. A
-/// client that sends its token in a header reconnects on its own; a browser's `EventSource` has a
+/// An event's id is the inbox version that the client has reached with it, so it can resume there.
+/// A client that sends its token in a header reconnects on its own; a browser's `EventSource` has a
 /// one-use ticket in its URL, so its page must open a new one. Clients confirm receipt only over
 /// REST.
 final class EventStreamWire: SocketWire {
     /// Reconnect delay of clients, in milliseconds.
     private static let retry: Int64 = 2_000
+    /// The delay of a client whose user has too many connections, in milliseconds.
+    ///
+    /// Clients cannot be told to stay away; after a short delay, they would push each other out
+    /// again.
+    private static let crowdedRetry: Int64 = 3_600_000
 
     let dialect = Dialect.sse
     let provesReceipt = false
@@ -88,8 +93,12 @@ final class EventStreamWire: SocketWire {
 
     func close(_ end: SocketEnd) {
         guard end != .tooSlow else { return self.drop() }
-        var delay = Self.retry
-        if case .restart(let reconnectAfter) = end { delay = reconnectAfter.inMilliseconds }
+        let delay =
+            switch end {
+            case .restart(let reconnectAfter): reconnectAfter.inMilliseconds
+            case .tooManyConnections: Self.crowdedRetry
+            default: Self.retry
+            }
         let (code, reason) = end.webSocketClose
         let json = NativeDialect.goodbye(code, reason: reason, reconnectAfter: delay)
         self.outbound.writeBytes(EventStreamEncoder.event(retryMilliseconds: delay))
