@@ -5,6 +5,7 @@
 import asyncio
 import json
 import logging
+import ssl
 import unittest
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -37,10 +38,11 @@ async def say(socket: ServerConnection, *frames: dict[str, Any]) -> None:
 
 
 class Gateway:
-    """Serves each connection with the next script; a status or an answer refuses it."""
+    """Serves each connection with the next script. A status or an answer refuses the handshake."""
 
-    def __init__(self, *scripts: Script | int | Response) -> None:
+    def __init__(self, *scripts: Script | int | Response, tls: ssl.SSLContext | None = None) -> None:
         self.scripts = list(scripts)
+        self.tls = tls
         self.paths: list[str] = []
         self.tokens: list[str] = []
         self.heard: list[dict[str, Any]] = []
@@ -48,8 +50,9 @@ class Gateway:
         self.running: dict[ServerConnection, Script] = {}
 
     async def __aenter__(self) -> "Self":
-        self.server = await serve(self.run, "127.0.0.1", 0, process_request=self.admit)
-        self.url = f"http://127.0.0.1:{next(iter(self.server.sockets)).getsockname()[1]}"
+        self.server = await serve(self.run, "127.0.0.1", 0, process_request=self.admit, ssl=self.tls)
+        scheme = "https" if self.tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{next(iter(self.server.sockets)).getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -13,7 +13,7 @@ is_open = asyncio.Event()
 
 
 def print(*values):
-    """Says that `main` has its inbox: the count is the first text that it prints."""
+    """Reports that `main` has its inbox, whose count is the first text that it prints."""
     builtins.print(*values)
     is_open.set()
 

@@ -4,8 +4,13 @@
 import asyncio
 import json
 import logging
+import os
+import shutil
+import ssl
+import tempfile
 import unittest
 import uuid
+from socket import create_server
 from unittest import mock
 
 from fake_gateway import Gateway, InboxTestCase, Script, closing, hold, opening, say
@@ -241,6 +246,36 @@ class InboxTests(InboxTestCase):
             ):
                 async with Inbox(gateway.url, "t", ready_timeout=0.5):
                     pass
+
+    async def test_an_https_address_needs_no_context(self) -> None:
+        with create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        with self.assertRaisesRegex(TimeoutError, "no inbox from https://.* in 1 s: no connection: "):
+            async with Inbox(f"https://127.0.0.1:{port}", "t", ready_timeout=1):
+                pass
+
+    @unittest.skipUnless(shutil.which("openssl"), "needs openssl")
+    async def test_it_trusts_the_authorities_of_the_system_or_of_its_context(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            certificate, key = os.path.join(folder, "certificate"), os.path.join(folder, "key")
+            options = f"-x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout {key} -out {certificate}"
+            command = ["openssl", "req", *options.split(), "-addext", "subjectAltName=IP:127.0.0.1"]
+            process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+            self.assertEqual(await process.wait(), 0)
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate, key)
+            async with Gateway(opening(sync(0)), opening(sync(0)), tls=tls) as gateway:
+                async with Inbox(gateway.url, "t", context=ssl.create_default_context(cafile=certificate)):
+                    pass
+                with mock.patch.dict(os.environ, SSL_CERT_FILE=certificate):
+                    async with Inbox(gateway.url, "t"):
+                        pass
+                # The server would log the refused handshakes.
+                silence = mock.patch.object(logging.getLogger("asyncio"), "disabled", True)
+                with silence, self.assertRaisesRegex(TimeoutError, "CERTIFICATE_VERIFY_FAILED"):
+                    async with Inbox(gateway.url, "t", ready_timeout=1):
+                        pass
+        self.assertEqual(gateway.tokens, ["t", "t"])
 
     async def test_a_closed_inbox_says_so(self) -> None:
         async with Gateway(opening(sync(0))) as gateway:

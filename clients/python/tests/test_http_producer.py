@@ -34,7 +34,7 @@ class Gateway:
         self.connections: list[socket.socket] = []
         # Connections that get no answer.
         self.silent: list[socket.socket] = []
-        # Requests wait here for each other before they are answered.
+        # All requests wait here until the last one has come.
         self.meeting = threading.Barrier(1)
         gateway = self
 

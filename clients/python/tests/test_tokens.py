@@ -82,7 +82,7 @@ class TokenTests(InboxTestCase):
 
         async def pause(_: float) -> None:
             if renews.is_set():
-                # After this, the inbox connects again, and needs a token.
+                # The inbox then reconnects and needs a token.
                 asyncio.get_running_loop().call_soon(may_end.set)
 
         async def close(socket: ServerConnection) -> None:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends notifications through Carillon, verifies its webhooks, and follows a user's inbox.
 
-`Producer` and `AsyncProducer` append jobs to Redis, `HTTPProducer` posts them. `verify` checks a
-webhook request. `Inbox` is an asyncio client of a user's inbox.
+`Producer` and `AsyncProducer` append jobs to Redis; `HTTPProducer` posts them to the gateway.
+`verify` checks a webhook request. `Inbox` is an asyncio client of a user's inbox.
 """
 
 from carillon.client import Inbox

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST_IDS = 1_000
 # A resume may bring 500 notifications with all their fields at the limit.
 _MOST_BYTES = 32 * 1024 * 1024
-# The gateway pings as often, and gives a silent peer as long.
+# The same as the gateway's own ping interval and timeout.
 _PING_INTERVAL, _PING_TIMEOUT = 25, 20
 _UNAUTHORIZED, _TOO_MANY_CONNECTIONS = 4401, 4409
 
@@ -60,27 +60,28 @@ class Inbox:
             async for notification in inbox.arrivals():
                 await inbox.read([notification.id])
 
-    `async with` waits until the inbox is there. The inbox reconnects on its own, with full jitter
-    between 0.5 s and 30 s or when the gateway says, and resumes where it left off: `arrivals()`
-    gives each new notification once. An open inbox counts as the user's presence, so the user's
-    phone stays silent; see `focus`.
+    `async with` waits for the first connection. The inbox reconnects automatically, with a backoff
+    of up to 30 s and full jitter or when the gateway says, and resumes where it left off:
+    `arrivals()` yields each new notification once. While the inbox is open, the user counts as
+    present, so the user's phone stays silent; see `focus`.
 
-    An inbox belongs to one user, whose version it resumes from. Open a new one for another user.
+    An inbox resumes from a version that belongs to one user. Open a new one for another user.
 
     Args:
         url: the gateway's address, such as `https://notify.example.com`.
-        token: the user's token, or a function that returns one, or None if no user is logged in. It
-            is called with True if the gateway refused the last token, if that expires soon, or if
-            the last text could not be a token: return a fresh one then. It may be a coroutine
-            function; others run in a thread. If it raises or returns a text that cannot be a token,
-            the inbox calls it again later. Calls never overlap, and the end of a connection cancels
-            none, so give yours a timeout.
+        token: the user's token, or a function that returns one; None means that no user is logged
+            in. The argument of the function is True if you must return a fresh token: the gateway
+            refused the last one, it expires soon, or it was not a valid text. A coroutine function
+            runs on the loop, any other in a thread. If it raises or returns an invalid text, the
+            inbox calls it again later. Calls never overlap, and a lost connection does not cancel
+            a call, so give yours a timeout.
         resume: the version of the last notification that an earlier process handled. The inbox then
-            holds what changed since, and `arrivals()` begins there.
-        most_items: the bound of `items`. Beyond it, the oldest leave the list, not the inbox.
-        most_waiting: the bound of arrivals, and of events, that wait for you. Beyond it the oldest
-            is dropped and counted in `dropped`. A dropped arrival is still in the inbox, unread.
-        ready_timeout: seconds that `async with` waits; None for no limit.
+            holds the changes since, and `arrivals()` begins there.
+        most_items: the limit of `items`. The oldest items above it leave the list, not the inbox.
+        most_waiting: the limit of waiting arrivals, and of waiting events. Above it, the inbox
+            drops the oldest and counts it in `dropped`. A dropped arrival stays unread in the
+            inbox.
+        ready_timeout: the most seconds that `async with` waits; None for no limit.
         context: TLS settings, such as a certificate authority of your own.
 
     Raises:
@@ -123,7 +124,7 @@ class Inbox:
         self._failures = 0
         self._drain_delay = 0.0
         self._trouble = "no answer"
-        # Tests replace it.
+        # Tests replace this.
         self._pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __repr__(self) -> str:
@@ -131,7 +132,7 @@ class Inbox:
 
     @property
     def items(self) -> list[Notification]:
-        """The notifications, newest first: the newest 100 unread at first, then what comes."""
+        """The notifications, newest first: the newest 100 unread, and those that came since."""
         return self._state.items
 
     @property
@@ -151,22 +152,22 @@ class Inbox:
 
     @property
     def dropped(self) -> int:
-        """How many arrivals and events were dropped because nothing took them."""
+        """The number of arrivals and events that were dropped because nothing read them in time."""
         return self._arrivals.dropped + self._events.dropped
 
     def arrivals(self) -> AsyncIterator[Notification]:
         """Yields new notifications, also those that came during a lost connection.
 
-        Two loops share the arrivals: each goes to one of them. After a gap of more than 500 changes
-        the arrivals are the newest 100 unread; `GET /v1/notifications` has the rest.
+        If several loops read, each arrival goes to one of them. After a gap of more than 500
+        changes, the arrivals are the newest 100 unread; `GET /v1/notifications` has the rest.
 
-        After a lost connection or a `resume`, an old notification that this inbox never had also
-        comes if the user marked it unread or brought it back meanwhile.
+        After a lost connection or with `resume`, an old notification that this inbox has never seen
+        also arrives if the user marked it unread or restored it meanwhile.
         """
         return self._arrivals
 
     def events(self) -> AsyncIterator[EphemeralEvent]:
-        """Yields ephemeral events. One that is sent during a lost connection is lost."""
+        """Yields ephemeral events. Events that an app sends during a lost connection are lost."""
         return self._events
 
     async def changed(self) -> None:
@@ -183,12 +184,12 @@ class Inbox:
     async def read(self, ids: Iterable[str]) -> None:
         """Marks notifications as read on all of the user's clients.
 
-        Waits for a connection, and until the gateway has made the change. Give many ids in one
-        call: the inbox sends about 16 messages a second, each with up to 1,000 ids.
+        Waits for a connection and for the gateway's answer. Pass many ids in one call: the inbox
+        sends about 16 messages a second, each with up to 1,000 ids.
 
         Raises:
-            InboxError: an id is no notification id, or 1,000 calls wait already.
-            TypeError: an id is no string.
+            InboxError: an id is not a notification id, or 1,000 calls wait already.
+            TypeError: an id is not a string.
         """
         names = [ids] if isinstance(ids, str) else list(ids)
         for name in names:
@@ -196,17 +197,17 @@ class Inbox:
                 raise TypeError(f"ids: must be strings, not {type(name).__name__}; give `notification.id`")
         for first in range(0, len(names), _MOST_IDS):
             await self._ask({"type": "read", "ids": names[first : first + _MOST_IDS]})
-        # The change and its answer come in any order.
+        # The change may come before or after the answer.
         try:
             await asyncio.wait_for(self._until(lambda: self._state.are_read(names)), 5)
         except asyncio.TimeoutError:
             pass
 
     async def read_all(self) -> None:
-        """Marks everything as read that is in the inbox when the gateway takes the message.
+        """Marks everything as read that is in the inbox when the gateway gets the message.
 
-        Does not wait for a connection, and is not sent again: what came meanwhile would be marked,
-        too.
+        Does not wait for a connection and does not retry, because a later message would also mark
+        notifications that came in between.
 
         Raises:
             InboxError: the inbox is not online, the connection ended before the answer, the gateway
@@ -215,7 +216,7 @@ class Inbox:
         await self._ask({"type": "read", "all": True}, is_repeatable=False)
 
     async def focus(self, active: bool) -> None:
-        """Says whether the user looks at the app. A user who does not gets pushes after a while."""
+        """Reports whether the user looks at the app. If not, the user gets pushes after a while."""
         self._is_active = active
         if self._socket:
             await self._say(self._socket, json.dumps({"type": "focus", "active": active}))
@@ -271,7 +272,7 @@ class Inbox:
                 watcher.set_result(None)
 
     async def _run(self) -> None:
-        """Keeps the inbox connected until it ends, then tells everyone who waits."""
+        """Keeps the inbox connected until it ends, then ends all loops and calls that wait."""
         end: Exception | None = None
         try:
             refused = False
@@ -294,12 +295,12 @@ class Inbox:
             self._outbox.end(self._end)
 
     async def _connect(self, refused: bool) -> bool:
-        """Serves one connection, and returns whether the token needs to be replaced."""
+        """Serves one connection. Returns whether the next one needs a fresh token."""
         from websockets.asyncio.client import connect
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
         class Connect(connect):
-            """Follows no redirect: some versions would send the token to any host."""
+            """Follows no redirect: some versions of websockets send the token to any host."""
 
             def process_redirect(self, exc: Exception) -> Exception:
                 return exc
@@ -315,7 +316,7 @@ class Inbox:
         try:
             header = authorization(token)
         except ValueError:
-            # The text may be cached, such as an error page.
+            # Ask for a fresh token next, in case the provider cached an error page.
             self._trouble = "the token provider returned a text that cannot be a token"
             logger.error(self._trouble)
             return True
@@ -331,7 +332,7 @@ class Inbox:
                 ping_timeout=_PING_TIMEOUT,
                 close_timeout=5,
                 logger=_socket_logger,
-                ssl=self._context if self._address.startswith("wss:") else None,
+                ssl=(self._context or True) if self._address.startswith("wss:") else None,
             )
         except InvalidStatus as error:
             status = error.response.status_code
@@ -374,7 +375,7 @@ class Inbox:
         try:
             await socket.send(text)
         except ConnectionClosed:
-            # The reader sees the close, too.
+            # `_connect`, which reads the socket, handles the close.
             pass
 
     def _take(self, frame: dict[str, Any]) -> None:
@@ -389,7 +390,7 @@ class Inbox:
                 self._events.put(EphemeralEvent(frame["event"]["name"], frame["event"]["args"]))
             case "goodbye":
                 self._drain_delay = frame["reconnect_after"] / 1_000
-            # Its count may be older than the last change's.
+            # Ignore its count, which may be older than that of the last change.
             case "unread":
                 self._outbox.take(frame)
             case "error" if not self._outbox.take(frame):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors of this package. None of them holds a token or a secret.
 
-Arguments go to `Exception` as they are, so that errors can be pickled.
+`Exception` gets the arguments unchanged, so that errors can be pickled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class InvalidJob(CarillonError, ValueError):
 
 
 class Refused(CarillonError):
-    """An answer of the gateway that a repeat does not change, such as 401 or 403."""
+    """An answer of the gateway that a retry does not change, such as 401 or 403."""
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
@@ -46,9 +46,9 @@ class Refused(CarillonError):
 
 
 class Unavailable(CarillonError):
-    """The gateway did not take the jobs. Send them again later: their ids prevent duplicates.
+    """The gateway did not accept the jobs. Send them again later: their ids prevent duplicates.
 
-    `retry_after` is the wait in seconds that the gateway asked for, if it did.
+    `retry_after` is the wait in seconds that the gateway asked for, or None.
     """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -61,7 +61,7 @@ class Unavailable(CarillonError):
 
 
 class LaneFull(CarillonError):
-    """A stream is too long to append more jobs. `sent` counts the jobs that the call appended."""
+    """A stream is too long for more jobs. `sent` counts the jobs that the call appended."""
 
     def __init__(self, stream: str, length: int, sent: int) -> None:
         self.stream = stream

@@ -15,7 +15,7 @@ def parse_address(url: str) -> SplitResult:
     """Returns the parts of a gateway's address.
 
     Raises:
-        ValueError: `url` is no http or https URL, or has more than a host, a port and a path.
+        ValueError: `url` is not an http or https URL, or has a user, a query or a fragment.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -29,7 +29,8 @@ def authorization(token: str) -> str:
     """Returns the header `Authorization` for a token, without the white space around it.
 
     Raises:
-        ValueError: no header can hold the token. The error of an HTTP library would show it.
+        ValueError: no header can hold the token. Checked here, because an HTTP library's error
+            would show it.
     """
     token = (token or "").strip()
     if not re.fullmatch(r"[!-~]+", token):
@@ -38,9 +39,10 @@ def authorization(token: str) -> str:
 
 
 def parse_problem(answer: bytes | bytearray | None, first: int = 0) -> tuple[str, list[Fault]]:
-    """Returns the detail and the faults of a problem document (RFC 9457), or of a proxy's page.
+    """Returns the detail and the faults of a problem document (RFC 9457).
 
-    `first` is added to the index of a batch's job in the fields at fault.
+    Adds `first`, the index of the batch's first job in the call, to the indexes in the faults. For
+    any other document, such as a proxy's page, the detail is "no reason given".
     """
     try:
         problem = json.loads(answer or b"")

@@ -1,6 +1,6 @@
 # Carillon · http_producer.py
 # SPDX-License-Identifier: Apache-2.0
-"""A producer for apps that do not reach Redis: `POST /v1/jobs` (docs/rest.md#jobs)."""
+"""A producer for apps that cannot reach Redis: `POST /v1/jobs` (docs/rest.md#jobs)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOST_JOBS = 500
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_VALUES = 400_000
 _MOST_IDLE = 8
-# 502 and 504 come from proxies while a gateway restarts.
+# Proxies answer 502 and 504 while a gateway restarts.
 _RETRIED = (429, 502, 503, 504)
 _SHORTEST_BACKOFF = 0.2
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """A job that Redis has. `entry` names its stream entry."""
+    """A job that Redis has stored. `entry` is the id of its stream entry."""
 
     id: str
     lane: str
@@ -46,18 +46,18 @@ class Accepted:
 class HTTPProducer:
     """Posts jobs to the gateway. Threads may share it.
 
-    It retries when the gateway asks for it (429, 503), when a proxy has no gateway (502, 504) and
-    when there is no answer, with exponential backoff and full jitter. The jobs' ids prevent
-    duplicates; an ephemeral event has no such memory and may arrive twice.
+    It retries 429, 503, a proxy's 502 and 504, and requests without an answer, with exponential
+    backoff and full jitter. The jobs' ids prevent duplicates. An ephemeral event is not stored, so
+    a retry may deliver it twice.
 
     Args:
         url: the gateway's address, such as `https://notify.example.com`.
         token: a token with the scope `service`, or a function that returns one. The producer calls
-            it before each request, and its errors pass through.
-        timeout: seconds to wait for the connection, and for each piece of the answer.
-        tries: how often a request is sent at most.
-        longest_wait: the longest wait in seconds between two tries. If the gateway asks for more,
-            the call fails.
+            it before each try, and its errors pass through.
+        timeout: the seconds to wait for the connection, and for each read of the answer.
+        tries: the most tries of a request, the first included.
+        longest_wait: the longest backoff, and the longest `Retry-After` that the producer obeys, in
+            seconds. If the gateway asks for a longer wait, the call fails.
         context: TLS settings, such as a certificate authority of your own.
 
     Raises:
@@ -116,7 +116,7 @@ class HTTPProducer:
 
         Raises:
             InvalidJob: the job has faults, such as a type that is not in the catalog.
-            Unavailable: no answer, or a 5xx or 429 answer, after the last try.
+            Unavailable: the last try got no answer, or 429, 502, 503 or 504.
             Refused: any other answer, such as 401 or 403.
         """
         return _accepted(self._post(encode(job.to_json())))
@@ -124,11 +124,11 @@ class HTTPProducer:
     def send_many(self, jobs: Iterable[Job]) -> int:
         """Posts jobs in batches of up to 500, and returns their number.
 
-        The gateway takes all jobs of a batch or none. After an error the batches before it are
-        sent; send all jobs again, as their ids prevent duplicates.
+        The gateway accepts all jobs of a batch or none. On an error, it has accepted the earlier
+        batches. Send all jobs again: their ids prevent duplicates.
 
         Raises:
-            InvalidJob: a field is `[1200].title` if the job at index 1,200 has the fault.
+            InvalidJob: jobs have faults. A field is `[1200].title` for the job at index 1,200.
             Unavailable, Refused: as in `send`.
         """
         sent = 0
@@ -138,7 +138,7 @@ class HTTPProducer:
         return sent
 
     def _post(self, body: bytes, first: int = 0) -> Any:
-        """Posts a body until the gateway has it. `first` is the index of a batch's first job."""
+        """Posts a body until the gateway accepts it. `first` is the index of its first job."""
         attempt = 0
         while True:
             attempt += 1
@@ -149,7 +149,7 @@ class HTTPProducer:
             except ssl.SSLCertVerificationError:
                 raise
             except (OSError, http.client.HTTPException) as error:
-                # The idle connections may be dead, too, and each would cost a try.
+                # The idle connections may be dead too, and each would cost a try.
                 self.close()
                 reason = f"no answer from {self._place}: {error or type(error).__name__}"
             else:

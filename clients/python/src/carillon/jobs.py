@@ -21,7 +21,7 @@ Severity = Literal["alert", "warning", "info"]
 
 _MOST_USERS = 1_000
 _AUDIENCES = ("user", "users", "topic", "all")
-# Left out if they are false or empty. Carillon checks the others as they are.
+# Fields to omit if they are false or empty. Carillon checks the others even if they are empty.
 _MAY_BE_EMPTY = (*_AUDIENCES, "except_", "type", "event", "id", "lane")
 # An escape, not an escaped backslash before "u0000".
 _NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")
@@ -32,13 +32,14 @@ class Job:
     """A request to notify someone. docs/jobs.md explains every field.
 
     Give exactly one of `user`, `users`, `topic` and `all`, and either `type` or `event`. A job with
-    a `type` needs an `id` that follows from the event that it reports, such as `payment:9317`: then
-    you can send it again after a timeout or a crash, and each user is notified once. `except_` is
-    the field `except`. A `datetime` needs a time zone.
+    a `type` needs an `id` derived from the event that it reports, such as `payment:9317`. You can
+    then send it again after a timeout or a crash, and each user is notified once. `except_` is the
+    field `except`. A `datetime` needs a time zone.
 
     Raises:
-        InvalidJob: with every fault of the audience, `type` or `event`, `id` and `lane`, and every
-            value that Carillon cannot store. The gateway and the dispatcher check all other rules.
+        InvalidJob: the audience, `type` or `event`, `id` or `lane` breaks a rule, or Carillon
+            cannot store a value; lists every fault. The gateway and the dispatcher check all other
+            rules.
     """
 
     user: str | None = None
@@ -89,7 +90,7 @@ class Job:
             raise InvalidJob(faults)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the members of the JSON object for `POST /v1/jobs`, without those left out."""
+        """Returns the JSON object for `POST /v1/jobs`, without empty fields."""
         members: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -128,7 +129,7 @@ class Job:
 
 
 def encode(value: Any) -> bytes:
-    """Returns compact JSON. Any mapping is an object, and any sequence an array."""
+    """Returns compact JSON. Any mapping becomes an object, and any sequence an array."""
     text = json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode()
 
@@ -146,7 +147,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _value_fault(value: Any) -> str | None:
-    """Returns the reason why Carillon cannot take a value, in any field."""
+    """Returns the reason why Carillon would refuse a value in any field, or None."""
     if value is None:
         return None
     if isinstance(value, datetime):

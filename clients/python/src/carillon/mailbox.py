@@ -33,7 +33,7 @@ class Mailbox(AsyncIterator[Item], Generic[Item]):
         """Adds an item."""
         if len(self._items) == self._limit:
             self._items.popleft()
-            # A program that never reads them does not miss them.
+            # Do not warn a program that never reads this mailbox.
             if self._is_read and not self.dropped:
                 logger.warning("%s: %d wait; dropping the oldest, read them faster", self._name, self._limit)
             self.dropped += 1
@@ -41,7 +41,7 @@ class Mailbox(AsyncIterator[Item], Generic[Item]):
         self._event.set()
 
     def end(self, error: Exception | None) -> None:
-        """Ends the loops once they have read what waits, with an error if there is one."""
+        """Ends the loops after they have read the waiting items; they raise the error, if any."""
         self._is_ended, self._error = True, error
         self._event.set()
 

@@ -1,6 +1,6 @@
 # Carillon · moments.py
 # SPDX-License-Identifier: Apache-2.0
-"""Times as Carillon and tokens write them."""
+"""Parses the times in frames, and the times in tokens."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def parse_moment(text: str) -> datetime:
     """Returns an RFC 3339 time.
 
     Raises:
-        ValueError: `text` is no such time.
+        ValueError: `text` is not such a time.
     """
     # Python 3.10 does not know the suffix Z.
     return datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
 
 
 def token_claims(token: str) -> dict[str, Any]:
-    """Returns the claims of a JWT, unverified; an empty object if it is none."""
+    """Returns the claims of a JWT without verifying it; empty if the token is not a JWT."""
     try:
         part = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

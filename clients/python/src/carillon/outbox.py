@@ -1,6 +1,6 @@
 # Carillon · outbox.py
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of an inbox to the gateway, and their answers."""
+"""The messages from an inbox to the gateway, and their answers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Outbox:
     """The messages whose callers wait for the gateway's answer, oldest first."""
 
     def __init__(self) -> None:
-        # Messages by their reference, oldest first, each with the future that its caller awaits,
-        # and whether it may be sent again.
+        # Messages by reference, oldest first: the text, the future that the caller awaits, and
+        # whether the message may be sent again.
         self._messages: dict[int, tuple[str, asyncio.Future[None], bool]] = {}
-        # For each message that was sent, its caller's future and one that is done on `retry`.
+        # For each sent message: the caller's future, and one for the gateway's answer `retry`.
         self._answers: dict[int, tuple[asyncio.Future[None], asyncio.Future[None]]] = {}
         self._last_reference = 0
         self._has_work = asyncio.Event()
@@ -36,14 +36,14 @@ class Outbox:
 
         Raises:
             InboxError: the message is too long, the gateway refused it, or too many calls wait; or
-                one that is not repeatable loses its connection, or cannot be handled now.
+                a message that is not repeatable lost its connection, or the gateway said `retry`.
         """
         if len(self._messages) >= _MOST_CALLS:
             raise InboxError(f"{_MOST_CALLS:,} calls wait for the gateway; wait until some are done")
         self._last_reference += 1
         reference = self._last_reference
         text = json.dumps({**message, "ref": reference})
-        # The gateway would close the socket, and the next connection would send it again.
+        # Otherwise the gateway would close the socket, and each new connection would send it again.
         if len(text) > _MOST_MESSAGE_BYTES:
             raise InboxError("ids: longer than 64 KB together; a notification id has 36 characters")
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -58,7 +58,7 @@ class Outbox:
         """Sends the messages to a connection, one at a time, until it is cancelled.
 
         Sends a repeatable message again if the last connection brought no answer, or if the gateway
-        asks for it. `back_off` waits after a number of failures in a row.
+        says `retry`. `back_off` waits; its argument is the number of earlier failures in a row.
         """
         failures = 0
         while True:
@@ -73,14 +73,14 @@ class Outbox:
             if busy.done():
                 self._refuse_late(_NOT_NOW)
                 await back_off(failures)
-                # The calls that came meanwhile.
+                # Calls may have come during the wait.
                 self._refuse_late(_NOT_NOW)
             failures = failures + 1 if busy.done() else 0
-            # Meanwhile the caller removes a message that was answered.
+            # During the sleep, the caller removes its answered message.
             await asyncio.sleep(_SPACING)
 
     def take(self, frame: dict[str, Any]) -> bool:
-        """Gives an `unread` or `error` frame to its caller; returns whether one waits for it."""
+        """Passes an `unread` or `error` frame to its caller. Returns whether it had one."""
         if frame.get("ref") not in self._answers:
             return False
         answer, busy = self._answers.pop(frame["ref"])
@@ -95,18 +95,18 @@ class Outbox:
         return True
 
     def disconnect(self) -> None:
-        """Forgets what was sent. Ends the calls whose messages must not be sent later."""
+        """Forgets which messages were sent. Fails the calls that must not be repeated."""
         self._answers.clear()
         self._refuse_late("the connection ended before the answer; call again")
 
     def end(self, error: Exception) -> None:
-        """Ends all calls."""
+        """Fails all calls."""
         for _, answer, _ in self._messages.values():
             if not answer.done():
                 answer.set_exception(error)
 
     def _refuse_late(self, reason: str) -> None:
-        """Ends the calls whose messages must not be sent later."""
+        """Fails the calls that must not be repeated."""
         for _, answer, is_repeatable in self._messages.values():
             if not (is_repeatable or answer.done()):
                 answer.set_exception(InboxError(reason))

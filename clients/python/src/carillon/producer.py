@@ -1,6 +1,6 @@
 # Carillon · producer.py
 # SPDX-License-Identifier: Apache-2.0
-"""Producers that append jobs to the streams of Redis (docs/producers/README.md)."""
+"""Producers that append jobs to Redis streams (docs/producers/README.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from carillon.errors import LaneFull
 from carillon.jobs import Job
 
 BATCH = 500
-# The limit of `POST /v1/jobs` for a lane. Redis itself refuses only when its memory is full.
+# The same limit as that of `POST /v1/jobs` for a lane. Redis refuses only when its memory is full.
 MOST_WAITING = 1_000_000
 _STREAMS = {"critical": ":jobs:critical", "normal": ":jobs", "bulk": ":jobs:bulk"}
 
@@ -26,18 +26,18 @@ class RedisClient(Protocol):
 
 
 class _RedisProducer:
-    """The rules that both producers share. `Producer` explains the arguments."""
+    """The code that both producers share. `Producer` explains the arguments."""
 
     def __init__(self, redis: RedisClient, *, spread: bool = False, most_waiting: int = MOST_WAITING) -> None:
         self._redis = redis
         self._most_waiting = most_waiting
-        # The tags of the parts. Unknown until the first job if they must be read.
+        # The tags of the parts; None until they are read, empty without `spread`.
         self._tags: list[str] | None = None if spread else []
-        # The streams that were full when the producer last looked.
+        # The streams that were full at their last check.
         self._full: set[str] = set()
 
     def stream(self, job: Job) -> str:
-        """Returns the stream that takes a job: the one of its `lane`, or `carillon:jobs`."""
+        """Returns the stream for a job: that of its `lane`, or `carillon:jobs`."""
         # A job for several users may go to any part.
         start = part_of(str(job.user or job.id or ""), self._tags or [])
         return start + _STREAMS[job.lane or "normal"]
@@ -47,7 +47,7 @@ class _RedisProducer:
         return ["XADD", self.stream(job), "*", *(text for pair in pairs for text in pair)]
 
     def _fill(self, pipeline: Any, jobs: list[Job]) -> list[str]:
-        """Adds the commands of a batch, then one for the length of each of its streams."""
+        """Adds the XADDs of a batch, then an XLEN for each of its streams. Returns the streams."""
         for job in jobs:
             pipeline.execute_command(*self._command(job))
         streams = sorted({self.stream(job) for job in jobs})
@@ -56,11 +56,11 @@ class _RedisProducer:
         return streams
 
     def _full_streams(self, jobs: list[Job]) -> list[str]:
-        """Returns the streams of a batch that were full when the producer last looked."""
+        """Returns the streams of a batch that were full at their last check."""
         return sorted(self._full & {self.stream(job) for job in jobs}) if self._full else []
 
     def _note(self, stream: str, length: int) -> bool:
-        """Keeps whether a stream is full, and returns it."""
+        """Remembers whether a stream is full, and returns that."""
         parts = len(self._tags or []) or 1
         is_full = length >= self._most_waiting // parts
         if is_full:
@@ -76,13 +76,13 @@ class Producer(_RedisProducer):
     You own the Redis client: give it a timeout, and close it. Its errors pass through. After an
     error, send the same jobs again: their ids prevent duplicates, except of ephemeral events.
 
-    A job goes to the stream of its `lane`, or without one to `carillon:jobs`. Its type's lane
-    counts only if it is more urgent, so give `lane="bulk"` to jobs that can wait.
+    A job goes to the stream of its `lane`; without one, to `carillon:jobs`. The lane of its type
+    applies only if it is more urgent, so set `lane="bulk"` for jobs that can wait.
 
     Args:
         redis: a `redis.Redis` or `redis.RedisCluster`.
-        spread: appends to the streams of the user's part, so that all masters of a cluster share
-            the load. The producer reads the tags of the parts before its first job.
+        spread: appends to the streams of the user's part, which spreads the load over all masters
+            of a cluster. The producer reads the tags of the parts before its first job.
         most_waiting: how many jobs may wait in a lane before `send_many` stops.
     """
 
@@ -119,7 +119,7 @@ class Producer(_RedisProducer):
 
 
 class AsyncProducer(_RedisProducer):
-    """Appends jobs to Redis with asyncio. The same as `Producer`.
+    """Appends jobs to Redis with asyncio, otherwise like `Producer`.
 
     Args:
         redis: a `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`.
@@ -160,7 +160,7 @@ class AsyncProducer(_RedisProducer):
 
 
 def part_of(user: str, tags: Sequence[str]) -> str:
-    """Returns the start of the names of a user's streams, such as `carillon:{agbr}`.
+    """Returns the prefix of a user's streams, such as `carillon:{agbr}`.
 
     `tags` are the words in the key `carillon:tags`, in their order; none for one Redis.
     """

@@ -12,7 +12,7 @@ from typing import Any
 
 from carillon.moments import parse_moment
 
-# The ids that are remembered after their notifications left the list.
+# The number of remembered ids, including those of notifications that left the list.
 _MOST_SEEN = 10_000
 
 
@@ -20,7 +20,7 @@ _MOST_SEEN = 10_000
 class Notification:
     """A notification of an inbox. docs/jobs.md explains the fields that come from its job.
 
-    `version` is the inbox version of its last change. `silent` says that it arrived in the user's
+    `version` is the inbox version of its last change. If `silent` is True, it arrived in the user's
     quiet hours and must not ring.
     """
 
@@ -67,7 +67,7 @@ class InboxState:
 
     Args:
         version: the version to resume from; None for the whole inbox.
-        most_items: the bound of `items`. Beyond it, the oldest leave the list, not the inbox.
+        most_items: the limit of `items`. The oldest items above it leave the list, not the inbox.
     """
 
     def __init__(self, version: int | None, most_items: int) -> None:
@@ -75,8 +75,8 @@ class InboxState:
         self.unread = 0
         self._most_items = most_items
         self._items: dict[str, Notification] = {}
-        # A `sync` does not say which notifications the user marked unread or brought back. Ids do
-        # not tell, either: lanes, broadcasts and replays store an older id after a newer one.
+        # A `sync` does not say which notifications the user marked unread or restored. Ids cannot
+        # tell: lanes, broadcasts and replays may store an older id after a newer one.
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -85,15 +85,14 @@ class InboxState:
         return sorted(self._items.values(), key=lambda item: item.id, reverse=True)
 
     def are_read(self, ids: list[str]) -> bool:
-        """Returns whether all of these that are in the list are read."""
+        """Returns whether all listed notifications with these ids are read."""
         return all(item.read_at for item in map(self._items.get, ids) if item)
 
     def apply(self, frame: Mapping[str, Any]) -> list[Notification]:
         """Applies a `sync`, `notification`, `read` or `deleted` frame.
 
         Returns:
-            The notifications that arrived, oldest first. Those of the first `sync` did not arrive:
-            they were there.
+            The new notifications, oldest first; none for the first `sync`.
         """
         arrivals: list[Notification] = []
         match frame["type"]:
@@ -101,7 +100,7 @@ class InboxState:
                 arrivals = self._sync(frame)
             case "notification":
                 notification = Notification.from_json(frame["notification"])
-                # One that the user marked unread or brought back did not arrive now.
+                # A notification that the user marked unread or restored is not new.
                 is_known = notification.id in self._items or notification.id in self._seen
                 if not is_known and not frame["notification"].get("again"):
                     arrivals = [notification]
@@ -113,12 +112,12 @@ class InboxState:
                         self._items[item.id] = replace(item, read_at=read_at)
             case "deleted":
                 for item in self._meant(frame["change"]):
-                    # A change without ids deletes what is read.
+                    # A change without ids deletes only read notifications.
                     if "ids" in frame["change"] or item.read_at:
                         del self._items[item.id]
         while len(self._items) > self._most_items:
             del self._items[min(self._items)]
-        # After a reset the versions may have begun again.
+        # After a reset, versions may start over.
         reset = frame["type"] == "sync" and frame["reset"]
         self.version = frame["version"] if reset else max(self.version or 0, frame["version"])
         self.unread = frame["unread"]
@@ -126,7 +125,7 @@ class InboxState:
 
     def _sync(self, frame: Mapping[str, Any]) -> list[Notification]:
         before, known = self.version, set(self._items)
-        # A new inbox has none of the old one's items.
+        # A reset to a lower version, without any known item, means a new inbox.
         is_new = frame["reset"] and not any(value["id"] in known for value in frame["notifications"])
         if before is not None and is_new and frame["version"] < before:
             before, known = 0, set()
@@ -140,7 +139,7 @@ class InboxState:
             self._insert(item)
         if before is None:
             return []
-        # A reset also holds notifications from before the gap, beyond those in the list.
+        # A reset also lists notifications from before the gap that this list never held.
         new = [item for item in unseen if not item.read_at and (item.version > before or not frame["reset"])]
         return sorted(new, key=lambda item: item.version)
 
@@ -151,7 +150,7 @@ class InboxState:
             self._seen.popitem(last=False)
 
     def _meant(self, change: Mapping[str, Any]) -> list[Notification]:
-        """Returns the items that a change names, or those up to its version."""
+        """Returns the listed items that a change names by id, or those up to its version."""
         if "ids" in change:
             return [self._items[id] for id in change["ids"] if id in self._items]
         return [item for item in self._items.values() if item.version <= change["up_to_version"]]

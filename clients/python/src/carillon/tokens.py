@@ -36,7 +36,7 @@ class TokenSource:
         if isinstance(token, str):
             authorization(token)
         self._token = token
-        # The last call of the provider. A cancelled one may lose a refresh token that works once.
+        # The last call of the provider. Never cancelled, which could lose a one-time refresh token.
         self._call: asyncio.Task[str] | None = None
 
     async def fetch(self, refused: bool) -> str:
@@ -44,7 +44,7 @@ class TokenSource:
 
         Raises:
             SignedOut: the provider has no token, or the gateway refused the only one.
-            Exception: the provider raised one.
+            Exception: the provider raised it.
         """
         if isinstance(self._token, str):
             if refused:
@@ -52,7 +52,7 @@ class TokenSource:
             return self._token.strip()
         if self._call is None or self._call.done():
             self._call = asyncio.create_task(self._call_provider(self._token, refused))
-            # After a lost connection, asyncio would log its error as never retrieved.
+            # Read the error, or asyncio logs it as never retrieved after a lost connection.
             self._call.add_done_callback(lambda call: call.cancelled() or call.exception())
         return await asyncio.shield(self._call)
 
@@ -69,7 +69,7 @@ class TokenSource:
     ) -> None:
         """Sends a fresh token to a connection before the current one expires.
 
-        It returns if it cannot; the gateway then closes the connection.
+        Returns if that fails; the gateway then closes the connection.
         """
         expiry, least = token_expiry(token), 1.0
         while expiry is not None:

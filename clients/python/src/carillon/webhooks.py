@@ -22,7 +22,7 @@ TOLERANCE = 300.0
 
 
 class Headers(Protocol):
-    """The headers of a request: a mapping, or what frameworks have instead, such as Flask."""
+    """The headers of a request: a mapping, or a class of a framework, such as Flask's."""
 
     def items(self) -> Iterable[tuple[str, str]]: ...
 
@@ -70,14 +70,15 @@ def verify(
     Args:
         body: the raw body, before anything has parsed it.
         headers: the header `Carillon-Signature`, or all headers of the request.
-        secrets: the webhook's secret, or several while you replace a webhook by another.
-        tolerance: how many seconds the signature's time may be away from now.
-        now: the seconds since 1970; the clock's by default.
+        secrets: the webhook's secret, or several while you replace one webhook with another.
+        tolerance: the most seconds between now and the signature's time.
+        now: the seconds since 1970; by default those of the clock.
 
     Raises:
-        StaleSignature: the signature is valid, and its time is out of `tolerance`.
+        StaleSignature: the signature is valid, but its time is out of `tolerance`.
         InvalidSignature: anything else is wrong. Answer 400 to both.
         TypeError: `body` is not bytes.
+        ValueError: a secret is missing or empty.
     """
     if not isinstance(body, (bytes, bytearray, memoryview)):
         raise TypeError("body: must be the raw bytes of the request")
@@ -85,7 +86,7 @@ def verify(
     if not keys or not all(keys):
         raise ValueError("secrets: a secret is missing or empty")
     moment, signatures = _parse(_header(headers))
-    # Compare all pairs, so that the time taken does not tell which secret fits.
+    # Compare all pairs, so that the duration does not reveal which secret matches.
     fits = False
     for key in keys:
         code = hmac.new(key.encode(), moment.encode() + b"." + body, hashlib.sha256).hexdigest()
