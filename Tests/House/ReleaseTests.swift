@@ -92,6 +92,24 @@ struct ReleaseTests {
         #expect(exit == .code(0) && text == "98.7.6\n", "\(text)")
     }
 
+    @Test("every image and tarball that a file names is of a release in the changelog or of the next one")
+    func releases() async throws {
+        let (text, exit) = try await Self.run(
+            #"""
+            {
+                version=$(read_version "$ROOT") && echo "${version%-dev}"
+                sed -nE "s/^## ($NUMBERS) .*/\1/p" "$ROOT/CHANGELOG.md"
+            } | sort >releases
+            while IFS= read -r line; do
+                file=${line#    } text=${file#* } file=${file%% *}
+                file=$ROOT/${file#\?}
+                [[ -n $line && -e $file ]] || continue
+                grep -oE -- "$text$NUMBERS" "$file" | grep -oE "$NUMBERS\$"
+            done <<<"$RELEASE_VERSIONS" | sort -u | comm -23 - releases
+            """#)
+        #expect(exit == .code(0) && text.isEmpty, "run set_versions of deploy/lib/version.sh: \(text)")
+    }
+
     @Test("no other file has the version of development, which a release would leave there")
     func otherPlaces() async throws {
         let (text, exit) = try await Self.run(

@@ -3,10 +3,10 @@
 #
 # Reads and sets the version of a checkout. Source after messages.sh.
 
-# Each line: a file and the text before its version. The programs' own version stands in the first.
-# A file with a question mark may be missing.
+# Each line is a file and the text before its version; the first has the version of the programs. A
+# file with a question mark may be missing.
 CODE_VERSIONS='
-    Sources/Shared/Operations/Console/CommandFrame.swift static let version = "
+    Sources/Shared/Operations/Release.swift static let version = "
     clients/python/src/carillon/version.py __version__ = "
     clients/javascript/package.json "version": "
     clients/javascript/index.js export const version = "
@@ -14,7 +14,7 @@ CODE_VERSIONS='
     ?clients/web/package.json "version": "
     ?clients/web/index.js export const version = "
 '
-# Names of images and tarballs, which exist for releases only.
+# Names of images and tarballs, which have no development versions.
 RELEASE_VERSIONS='
     deploy/compose.yaml CARILLON_VERSION:-
     deploy/kubernetes/kustomization.yaml newTag: 
@@ -33,13 +33,13 @@ read_version() {
     sed -nE "s/.*$text($NUMBERS(-dev)?)\".*/\1/p" "$1/$file" | grep . || fail "$file has no version"
 }
 
-# is_release_version TEXT: whether it is a version that can be released.
+# is_release_version TEXT: whether it is a version for a release.
 is_release_version() { [[ $1 =~ ^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$ ]]; }
 
 # is_newer VERSION OTHER: whether VERSION comes after OTHER; a release comes after its `-dev`.
 is_newer() {
     [[ $1 != "$2" ]] || return 1
-    # For `sort -V`, a tilde comes before the end of a text.
+    # `sort -V` puts a tilde before the end of a text.
     [[ $(printf '%s\n' "${1/-/\~}" "${2/-/\~}" | sort -V | tail -n 1) == "${1/-/\~}" ]]
 }
 
@@ -63,7 +63,7 @@ close_changes() { sed -i "s/^## Unreleased\$/## $2 – $3/" "$1/CHANGELOG.md"; }
 # open_changes CHECKOUT: adds an empty section for the next release.
 open_changes() { sed -i '0,/^## /s//## Unreleased\n\n&/' "$1/CHANGELOG.md"; }
 
-# print_changes CHECKOUT HEADING: prints the section whose heading begins so, without the heading.
+# print_changes CHECKOUT HEADING: prints the section whose heading begins with HEADING, without it.
 print_changes() {
     awk -v heading="## $2" '/^## / { on = index($0 " ", heading " ") == 1; next } on' "$1/CHANGELOG.md" |
         sed -e '/./,$!d'
