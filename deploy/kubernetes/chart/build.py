@@ -3,8 +3,8 @@
 """Makes the Helm chart in deploy/helm from deploy/kubernetes, and the table of its values in
 docs/deploying.md. Needs kubectl and Debian's python3-yaml: /usr/bin/python3 -B build.py
 
-The kustomize manifests are the source, because they apply as they are and tests read them. The
-chart is kept, so Helm installs it from a checkout; a test fails if it is not what this makes.
+The kustomize manifests are the source, because kubectl applies them unchanged and tests read them.
+The chart is in the repository, so that Helm can install a checkout; a test fails if it is outdated.
 """
 
 import json
@@ -47,7 +47,7 @@ def nest(pairs):
 
 
 def plain_text(markdown):
-    """Returns the text of links only."""
+    """Replaces links by their texts."""
     parts = markdown.split("](")
     return "".join(part.split(")", 1)[-1] if index else part for index, part in enumerate(parts)).replace("[", "")
 
@@ -88,7 +88,7 @@ def size_yaml(size, objects, defaults):
     """Returns the values of a size that differ from the defaults."""
     found = [(value.name, value.of(objects)) for value in VALUES]
     tree = nest((name, value) for name, value in found if value is not None and value != defaults[name])
-    # Maps are merged with the defaults, so only their own members are needed.
+    # Helm merges maps with the defaults, so write only the members that differ.
     tree["settings"] = {
         key: text for key, text in tree["settings"].items() if defaults["settings"].get(key) != text
     }
@@ -98,7 +98,7 @@ def size_yaml(size, objects, defaults):
 
 
 def schema_json():
-    """Returns values.schema.json, which knows no other values."""
+    """Returns values.schema.json, which refuses unknown values."""
     def close(tree):
         return {
             "type": "object",
@@ -110,7 +110,7 @@ def schema_json():
         }
 
     schema = close(nest((value.name, value) for value in VALUES))
-    # Helm gives it to charts that another chart includes.
+    # Helm passes `global` to subcharts.
     schema["properties"]["global"] = {"type": "object"}
     schema = {"$schema": "http://json-schema.org/draft-07/schema#"} | schema
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
@@ -137,7 +137,7 @@ def page_with(rows):
 
 
 def build():
-    """Returns the text of all made files, by their paths."""
+    """Returns the texts of all generated files, by path."""
     plain = kustomize()
     everything = kustomize(resources=EXTRAS)
     defaults = {}

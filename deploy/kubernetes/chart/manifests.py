@@ -1,6 +1,6 @@
 # Carillon · manifests.py
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that `kubectl kustomize` makes of deploy/kubernetes."""
+"""The objects that `kubectl kustomize` makes from deploy/kubernetes."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ def identify(objects):
 
 
 def arrange(value):
-    """Returns a value with keys in one order, which does not depend on the version of kubectl."""
+    """Returns a value with sorted keys, because their order depends on the version of kubectl."""
     if isinstance(value, list):
         return [arrange(item) for item in value]
     if not isinstance(value, dict):

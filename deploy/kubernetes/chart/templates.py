@@ -21,7 +21,7 @@ FILES = {
     "httproute.yaml": [ROUTE],
     "podmonitor.yaml": ["PodMonitor/carillon-gateway", "PodMonitor/carillon-dispatcher"],
 }
-# When objects are there, if not always.
+# The conditions of objects that are optional.
 CONDITIONS = {
     "ServiceAccount/carillon": ".Values.serviceAccount.create",
     "ConfigMap/carillon-catalog": "not .Values.catalog.existingConfigMap",
@@ -40,7 +40,7 @@ SETTINGS = Block('include "carillon.settings" .', yields_text=True)
 
 
 def insert_pod(objects, where, name):
-    """Puts the values into a pod that have no place in the manifests."""
+    """Adds to a pod the values that have no place in the manifests."""
     container = f"{where}:{POD}.containers.0"
     put(objects, f"{container}.image", Expression('include "carillon.image" . | quote'))
     find(objects, container)["env"] = With(f".Values.{name}.extraEnv")
@@ -51,11 +51,11 @@ def insert_pod(objects, where, name):
 
 
 def insert_service(objects, where, name):
-    """Puts the values into a service's Deployment that have no place in the manifests."""
+    """Adds to a Deployment the values that have no place in the manifests."""
     insert_pod(objects, where, name)
     put(objects, f"{where}:{POD}.serviceAccountName", Expression(".Values.serviceAccount.name | quote"))
     put(objects, f"{where}:{POD}.volumes.0.configMap.name", Expression('include "carillon.catalog" . | quote'))
-    # New settings or types roll the pods.
+    # Changed settings or types restart the pods.
     find(objects, f"{where}:spec.template.metadata")["annotations"] = {
         "checksum/settings": Expression('include "carillon.settings" . | sha256sum'),
         "checksum/catalog": If(
@@ -66,7 +66,7 @@ def insert_service(objects, where, name):
 def insert_migration(objects):
     """Makes the migration a hook.
 
-    Before an installation only other hooks exist, so it gets settings and an account of its own.
+    It runs before the chart's other objects exist, so it has its own settings and service account.
     """
     insert_pod(objects, MIGRATE, "migrate")
     put(objects, f"{MIGRATE}:{POD}.serviceAccountName", Expression('include "carillon.migrateAccount" . | quote'))
@@ -79,7 +79,7 @@ def insert_migration(objects):
     for name in FILES["migrate.yaml"]:
         hook = {"helm.sh/hook": "pre-install,pre-upgrade"}
         if name == MIGRATE:
-            # Its TTL removes it, so you can read its log until then.
+            # You can read its log until its TTL removes it.
             hook["helm.sh/hook-delete-policy"] = "before-hook-creation"
         else:
             hook["helm.sh/hook-weight"] = "-5"
@@ -90,7 +90,7 @@ def insert_migration(objects):
 
 
 def insert(objects):
-    """Puts expressions into the objects, in place of what values give."""
+    """Replaces the parts of objects that come from values by expressions."""
     put(objects, "ConfigMap/carillon-settings:data", SETTINGS)
     put(objects, "ConfigMap/carillon-catalog:data", Block('(dict "types.yaml" .Values.catalog.types)'))
     insert_service(objects, GATEWAY, "gateway")

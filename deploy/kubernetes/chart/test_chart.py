@@ -52,7 +52,7 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
 
 
 def write(values):
-    """Returns the texts that Helm writes with these values."""
+    """Returns the manifests that Helm renders with these values."""
     with helm.Chart.load(CHART) as chart:
         files = chart.render(values, name="carillon", namespace="carillon")
     return [text for name, text in files.items() if not name.endswith(".txt")]
@@ -74,7 +74,7 @@ class ChartTests(unittest.TestCase):
     maxDiff = 4_000
 
     def without_helm(self, objects):
-        """Returns what the manifests would have: no labels and annotations of Helm, no hook."""
+        """Returns the objects as in the manifests: without Helm's labels, annotations and hooks."""
         objects = copy.deepcopy(objects)
         for item in objects.values():
             pod = item.get("spec", {}).get("template", {}).get("metadata", {})
@@ -278,7 +278,7 @@ class ChartTests(unittest.TestCase):
 
 
 class GeneratorTests(unittest.TestCase):
-    """The generator refuses manifests that it does not know."""
+    """The generator refuses manifests with unknown parts."""
 
     def test_a_new_object_needs_a_template(self):
         objects = kustomize(resources=EXTRAS)

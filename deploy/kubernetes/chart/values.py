@@ -17,7 +17,7 @@ INGRESS = "Ingress/carillon"
 ROUTE = "HTTPRoute/carillon"
 POD = "spec.template.spec"
 
-# Rules of values, as JSON Schema.
+# The schemas of values (JSON Schema).
 SWITCH = {"type": "boolean"}
 COUNT = {"type": "integer", "minimum": 1}
 BUDGET = {"type": ["integer", "string"], "pattern": "^[0-9]+%$"}
@@ -32,8 +32,8 @@ STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
 class Value:
     """A value of the chart.
 
-    With `at`, the manifests have its default, and templates use it there. Else `default` is one, or
-    computes one from the objects.
+    With `at`, the manifests have the default, and templates put the value there. Otherwise
+    `default` is the default, or a function that computes it from the objects.
     """
     name: str
     schema: dict
@@ -44,14 +44,14 @@ class Value:
     shown: str | None = None
 
     def of(self, objects):
-        """Returns what the value is in these objects; None if they do not have it."""
+        """Returns the value in these objects; None if they do not have it."""
         if self.at:
             return find(objects, self.at[0])
         return self.default(objects) if callable(self.default) else self.default
 
     @property
     def expression(self):
-        """The text of a template at the value's places."""
+        """The template expression for the value."""
         path = f".Values.{self.name}"
         kind = self.schema["type"]
         if kind in ("object", "array"):
@@ -82,7 +82,7 @@ def rollout(name, where, what):
 
 
 def settings(objects):
-    """Returns the settings of the manifests, without the one that follows from `host`."""
+    """Returns the settings of the manifests, without `PUBLIC_URL`, which the chart derives."""
     found = dict(find(objects, "ConfigMap/carillon-settings:data"))
     if found.pop("PUBLIC_URL") != f"https://{find(objects, f'{INGRESS}:spec.rules.0.host')}":
         raise SystemExit("settings.yaml: PUBLIC_URL is not the ingress's host with https://")
@@ -99,12 +99,12 @@ def image(objects):
 
 
 VALUES = [
-    Value("host", NAME, "the gateways' host name, as clients see it; `PUBLIC_URL` follows from it",
+    Value("host", NAME, "the gateways' host name, as clients see it; sets `PUBLIC_URL`",
           at=[f"{INGRESS}:spec.rules.0.host", f"{ROUTE}:spec.hostnames.0"]),
     Value("image.repository", NAME, "the image, without its tag", default=lambda objects: image(objects)[0]),
     Value("image.tag", TEXT, "the image's tag; empty for the chart's `appVersion`", default=""),
     Value("image.digest", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
-          "pins the image, as `sha256:…`; the tag then does not count", default=""),
+          "pins the image by `sha256:…`; then the tag is ignored", default=""),
     Value("image.pullPolicy", {"type": "string", "enum": ["Always", "IfNotPresent", "Never"]},
           "the pull policy of the image", at=[
               f"{where}:{POD}.containers.0.imagePullPolicy" for where in (GATEWAY, DISPATCHER, MIGRATE)
@@ -113,11 +113,11 @@ VALUES = [
     Value("existingSecret", NAME, "the secret with `REDIS_URL`, `DATABASE_URL` and `AUTH_JWT_SECRET`",
           at=[f"{where}:{POD}.containers.0.envFrom.1.secretRef.name" for where in (GATEWAY, DISPATCHER, MIGRATE)]),
     Value("providerKeysSecret", NAME,
-          "the secret with the files of `/etc/carillon/keys`, if it exists; `settings` names them",
+          "an optional secret with the files of `/etc/carillon/keys`; `settings` names them",
           at=[f"{GATEWAY}:{POD}.volumes.1.secret.secretName", f"{DISPATCHER}:{POD}.volumes.1.secret.secretName",
               f"{MIGRATE}:{POD}.volumes.0.secret.secretName"]),
     Value("settings", STRINGS,
-          "[settings](configuration.md) that are not secret, merged with these; quote numbers",
+          "[settings](configuration.md) that are not secret, merged with the defaults; quote numbers",
           default=settings, shown="see `values.yaml`"),
     Value("catalog.types", NAME, "the text of a [catalog](catalog.md) file; replaces the example",
           default=lambda objects: objects["ConfigMap/carillon-catalog"]["data"]["types.yaml"], shown="an example"),
@@ -127,12 +127,14 @@ VALUES = [
           default=lambda objects: find(objects, f"{SCALER}:spec.minReplicas")),
     Value("gateway.autoscaling.enabled", SWITCH, "lets a HorizontalPodAutoscaler set the number of gateways",
           default=True),
-    Value("gateway.autoscaling.minReplicas", COUNT, "the least number of gateways", at=[f"{SCALER}:spec.minReplicas"]),
-    Value("gateway.autoscaling.maxReplicas", COUNT, "the greatest number of gateways",
+    Value("gateway.autoscaling.minReplicas", COUNT, "the minimum number of gateways",
+          at=[f"{SCALER}:spec.minReplicas"]),
+    Value("gateway.autoscaling.maxReplicas", COUNT, "the maximum number of gateways",
           at=[f"{SCALER}:spec.maxReplicas"]),
-    Value("gateway.autoscaling.cpu", COUNT, "CPU of a gateway at which more start, in percent of its request",
+    Value("gateway.autoscaling.cpu", COUNT, "average CPU above which more gateways start, in percent of the request",
           at=[f"{SCALER}:spec.metrics.0.resource.target.averageUtilization"]),
-    Value("gateway.autoscaling.memory", COUNT, "memory of a gateway at which more start, in percent of its request",
+    Value("gateway.autoscaling.memory", COUNT,
+          "average memory above which more gateways start, in percent of the request",
           at=[f"{SCALER}:spec.metrics.1.resource.target.averageUtilization"]),
     *rollout("gateway", GATEWAY, "gateway"),
     *pods("gateway", GATEWAY, "a gateway"),
@@ -143,23 +145,23 @@ VALUES = [
     *pods("dispatcher", DISPATCHER, "a dispatcher"),
     Value("keda.enabled", SWITCH, "lets KEDA set the number of dispatchers",
           default=lambda objects: KEDA in objects),
-    Value("keda.minReplicas", COUNT, "the least number of dispatchers; two, so that one may fail",
+    Value("keda.minReplicas", COUNT, "the minimum number of dispatchers; two, so that one may fail",
           at=[f"{KEDA}:spec.minReplicaCount"]),
-    Value("keda.maxReplicas", COUNT, "the greatest number of dispatchers", at=[f"{KEDA}:spec.maxReplicaCount"]),
+    Value("keda.maxReplicas", COUNT, "the maximum number of dispatchers", at=[f"{KEDA}:spec.maxReplicaCount"]),
     Value("keda.fallbackReplicas", COUNT, "the number of dispatchers while Prometheus does not answer",
           at=[f"{KEDA}:spec.fallback.replicas"]),
     Value("keda.prometheus", NAME, "the Prometheus that scrapes the gateways",
           at=[f"{KEDA}:spec.triggers.{trigger}.metadata.serverAddress" for trigger in range(3)]),
     Value("migrate.enabled", SWITCH,
-          "runs a job that migrates the database before the pods start; without it the pods do", default=True),
+          "runs a job that migrates the database before the pods start; if off, the pods migrate it", default=True),
     *pods("migrate", MIGRATE, "the migration job"),
     Value("ingress.enabled", SWITCH, "makes an Ingress",
           default=lambda objects: INGRESS in objects),
     Value("ingress.className", TEXT, "the class of the Ingress; empty for the cluster's default",
           at=[f"{INGRESS}:spec.ingressClassName"]),
-    Value("ingress.tlsSecret", TEXT, "the secret with the certificate of `host`; empty for no TLS in the Ingress",
+    Value("ingress.tlsSecret", TEXT, "the secret with the certificate of `host`; empty for an Ingress without TLS",
           at=[f"{INGRESS}:spec.tls.0.secretName"]),
-    Value("ingress.annotations", STRINGS, "annotations of the Ingress, merged with these for ingress-nginx",
+    Value("ingress.annotations", STRINGS, "annotations of the Ingress, merged with the defaults for ingress-nginx",
           at=[f"{INGRESS}:metadata.annotations"], shown="see `values.yaml`"),
     Value("httpRoute.enabled", SWITCH, "makes an HTTPRoute, for the Gateway API",
           default=lambda objects: ROUTE in objects),
@@ -173,8 +175,8 @@ VALUES = [
           default=[]),
     Value("podMonitor.enabled", SWITCH, "makes PodMonitors, for the Prometheus operator",
           default=lambda objects: "PodMonitor/carillon-gateway" in objects),
-    Value("podMonitor.labels", STRINGS, "labels by which your Prometheus selects them", default={}),
-    Value("serviceAccount.create", SWITCH, "makes the service account; without it, `name` must exist", default=True),
+    Value("podMonitor.labels", STRINGS, "labels of the PodMonitors, by which your Prometheus selects them", default={}),
+    Value("serviceAccount.create", SWITCH, "makes the service account; if off, `name` must exist", default=True),
     Value("serviceAccount.name", NAME, "the service account of all pods",
           at=["ServiceAccount/carillon:metadata.name"]),
     Value("serviceAccount.annotations", STRINGS, "annotations of the service account", default={}),

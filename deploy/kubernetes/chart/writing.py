@@ -1,6 +1,6 @@
 # Carillon · writing.py
 # SPDX-License-Identifier: Apache-2.0
-"""Writes YAML with expressions of Helm's templates in it."""
+"""Writes YAML with Helm template expressions."""
 
 from dataclasses import dataclass
 from typing import Any
