@@ -7,7 +7,8 @@ from jsonschema.exceptions import SchemaError
 
 from schemas import KEYWORDS
 
-# Kinds of values. A tuple holds a container and what it holds; other names are keys of `OBJECTS`.
+# Kinds of values. A tuple is a container and the kind of its items; other names are keys of
+# `OBJECTS`.
 TEXT, FLAG, ANY, SCHEMA, REFERENCE = "text", "flag", "any", "schema", "reference"
 
 
@@ -62,7 +63,7 @@ OBJECTS = {
 
 
 class Checker:
-    """Checks one document and notes its faults."""
+    """Checks one document and reports its faults."""
 
     def __init__(self, document, place, faults):
         self.document = document
@@ -74,7 +75,7 @@ class Checker:
         self.value(self.document, "document", "")
         if not str(self.document.get("asyncapi", "")).startswith("3.0."):
             self.fault("/asyncapi", "must be 3.0")
-        # References first: the rest follows them.
+        # Check references first, because the other checks follow them.
         if len(self.faults.found) == before:
             self.operations()
             self.messages()
@@ -85,7 +86,7 @@ class Checker:
     # Structure.
 
     def value(self, value, kind, path):
-        """Notes how a value differs from its kind."""
+        """Reports how a value differs from its kind."""
         if isinstance(kind, tuple):
             return self.container(value, kind, path)
         if kind == TEXT and not isinstance(value, str):
@@ -126,14 +127,14 @@ class Checker:
             self.fault(path, f"{value['$ref']} leads nowhere")
 
     def at(self, pointer):
-        """Returns what a local reference names; None if there is nothing."""
+        """Returns the target of a local reference, or None."""
         value = self.document
         for part in pointer.removeprefix("#/").split("/"):
             value = value.get(part) if isinstance(value, dict) else None
         return value
 
     def schema(self, value, path):
-        """Notes keywords that the specification or the renderer does not know."""
+        """Reports keywords that the specification or the renderer does not know."""
         try:
             Draft7Validator.check_schema(value)
         except SchemaError as fault:
@@ -163,7 +164,7 @@ class Checker:
     # Meaning.
 
     def operations(self):
-        """Notes operations whose messages are not those of their channel, and messages without one."""
+        """Reports operations with messages of other channels, and messages without an operation."""
         used = set()
         for name, operation in self.document["operations"].items():
             path = f"/operations/{name}"
@@ -181,7 +182,7 @@ class Checker:
                     self.fault(f"/channels/{channel}/messages/{message}", "no operation has this message")
 
     def messages(self):
-        """Notes messages that no channel has, and examples that break their schema."""
+        """Reports messages without a channel, and examples that break their schema."""
         channels = self.document["channels"].values()
         placed = {each["$ref"] for channel in channels for each in channel.get("messages", {}).values()}
         for name, message in self.document["components"]["messages"].items():

@@ -102,7 +102,7 @@ class Directions:
         return list(found.items())
 
     def answers_to(self, key):
-        """Returns the keys of the messages that answer one."""
+        """Returns the keys of the messages that answer a message."""
         reference = {"$ref": f"#/channels/{self.channel}/messages/{key}"}
         return [
             each["$ref"].rsplit("/", 1)[-1] for operation in self.api.operations(self.channel)
@@ -131,7 +131,7 @@ class TagPage:
                     [self.channel(key, channel, is_only) for key, channel in channels.items()])
 
     def channel(self, key, channel, is_only):
-        """Returns a channel; one that has the page for itself has a heading for each direction."""
+        """Returns a channel; if it is alone on its page, with a heading for each direction."""
         directions = Directions(self.api, key)
         head = join(self.address(channel), prose(channel["description"], self.page, self.resolver))
         connection = self.connection(key, channel)

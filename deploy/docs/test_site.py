@@ -158,6 +158,13 @@ class AsyncAPITests(unittest.TestCase):
         for change in (reference, member, example, unused):
             self.assertEqual(len(self.faults(change)), 1, change.__name__)
 
+    def test_only_messages_with_changes_have_a_version_to_resume_from(self):
+        document = yaml.safe_load((ROOT / ASYNCAPI).read_text(encoding="utf-8"))
+        shared = {"$ref": "#/components/schemas/version"}
+        messages = document["components"]["messages"].items()
+        found = {name for name, message in messages if message["payload"].get("properties", {}).get("version") == shared}
+        self.assertEqual(found, {"sync", "notification", "read", "deleted"})
+
 
 class SiteCheckTests(Checkout):
     def test_a_finished_site_may_not_break_its_policy(self):

@@ -1,7 +1,9 @@
 // Carillon · NativeClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
+import Foundation
 import Support
 import Testing
 
@@ -94,6 +96,52 @@ struct NativeClientTests {
             #expect(try await socket.first("done")["ref"]?.integer == 1)
             try await eventually("it is delivered") { try await stack.statuses(user: "ada")["named"] == "delivered" }
             #expect(try await stack.statuses(user: "ada")["unnamed"] != "delivered")
+        }
+    }
+
+    @Test(
+        "every message of the gateway is as docs/asyncapi.yaml describes it",
+        .enabled(if: PythonClient.has("jsonschema_rs") && PythonClient.has("yaml")))
+    func described() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startBoth()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.notify("ada", "plain")
+            try await stack.notify(
+                "ada", "full",
+                [
+                    ("body", "b"), ("data", #"{"a":[1]}"#), ("org", "acme"), ("entity_type", "invoice"),
+                    ("entity_id", "9"), ("url", "/invoices/9"), ("image", "https://example.com/i.png"),
+                    ("collapse_key", "k"), ("expires_at", "2099-01-01T00:00:00Z"),
+                ])
+            try await stack.append([("user", "ada"), ("event", "typing"), ("args", #"[{"user":"ben"}]"#)])
+            try await eventually("all come") { socket.titles == ["plain", "full"] && !socket.all("event").isEmpty }
+            let id = try #require(socket.notifications.first?["id"]?.string)
+            for message in [
+                #"{"type":"read","ids":["\#(id)"],"ref":1}"#, #"{"type":"focus","active":true,"ref":[2]}"#,
+                #"{"type":"resume","version":1,"ref":"3"}"#, #"{"type":"x"}"#,
+            ] { try await socket.send(json: message) }
+            try await eventually("it is read") { !socket.all("read").isEmpty }
+            let token = Stack.token(user: "ada")
+            for (method, path) in [(.post, "\(id)/unread"), (.delete, id)] as [(TransferRequest.Method, String)] {
+                #expect(try await gateway.call(method, "/v1/notifications/\(path)", token: token).status < 300)
+            }
+            try await eventually("all are answered") {
+                ["unread", "done", "error", "deleted"].allSatisfy { !socket.all($0).isEmpty }
+                    && socket.all("sync").contains { $0["ref"] != nil }
+            }
+            gateway.process.send(SIGTERM)
+            #expect(try await socket.waitForClose() == 1012)
+
+            let frames = stack.directory.file("frames")
+            try Data(socket.texts.joined(separator: "\n").utf8).write(to: URL(filePath: frames))
+            let document = Stack.checkout.appending(path: "docs/asyncapi.yaml").path
+            let checker = try await PythonClient.start(
+                "asyncapi_frames.py", [document, frames], in: stack.directory.path)
+            let exit = try await checker.process.waitForExit()
+            #expect(exit == .code(0), "\(checker.lines)\(checker.process.errors())")
+            let types = "deleted done error event goodbye notification read sync unread welcome"
+            #expect(checker.lines.joined(separator: " ") == types)
         }
     }
 
