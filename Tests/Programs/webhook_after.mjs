@@ -34,5 +34,8 @@ assert(verify(body, header, secret));
 assert(!verify(Buffer.concat([body, Buffer.from(" ")]), header, secret));
 assert(!verify(body, header, `${secret}x`));
 assert(!verify(body, header, secret, -1));
+for (const bad of [undefined, "", "x", "t=1", "v1=", "t=é,v1=é", header.replace("v1=", "v1=é")]) {
+  assert.strictEqual(verify(body, bad, secret), false);
+}
 console.log("verified by JavaScript");
 process.exit(0);

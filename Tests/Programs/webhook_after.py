@@ -45,4 +45,6 @@ assert verify(body, header, secret)
 assert not verify(body + b" ", header, secret)
 assert not verify(body, header, secret + "x")
 assert not verify(body, header, secret, tolerance=-1)
+for bad in (None, "", "x", "t=1", "v1=", "t=é,v1=é", header.replace("v1=", "v1=é")):
+    assert verify(body, bad, secret) is False
 print("verified by Python")
