@@ -13,7 +13,7 @@ import NIOHTTPTypes
 /// server.
 ///
 /// The server's task for a connection begins with its first request for the server. A connection
-/// that becomes a socket without one needs no task; otherwise the task sleeps until the close.
+/// that becomes a socket before that needs no task; otherwise the task sleeps until the close.
 package struct DoorChannel: HTTPChannelHandler {
     enum Outcome: Sendable {
         case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
@@ -27,10 +27,10 @@ package struct DoorChannel: HTTPChannelHandler {
     }
 
     package let responder: HTTPChannelHandler.Responder
-    private let endpoints: [any TransportEndpoint]
-    private let timeouts: DoorTimeouts
-    private let policy: DoorPolicy
-    private let http: HTTP1Channel.Configuration
+    let endpoints: [any TransportEndpoint]
+    let timeouts: DoorTimeouts
+    let policy: DoorPolicy
+    let http: HTTP1Channel.Configuration
 
     package init(
         responder: @escaping HTTPChannelHandler.Responder,
@@ -65,24 +65,10 @@ package struct DoorChannel: HTTPChannelHandler {
             limits.maxHeaderFieldSize = self.http.httpDecoder.maxHeaderFieldSize
             limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
             limits.maxHeaderFieldCount = self.http.httpDecoder.maxHeaderFieldCount
-            let encoder = HTTPResponseEncoder()
-            let decoder = DoorDecoder(limits: limits)
-            // More than any head: bytes wait here behind a request that opens a WebSocket, in an
-            // unfinished field, or in the white space before a value.
-            let decoding = ByteToMessageHandler(decoder, maximumBufferSize: 2 * limits.maxHeaderListSize)
+            let coding = DoorCoding(limits)
             let promise = channel.eventLoop.makePromise(of: Outcome.self)
-            let handler = DoorHandler(
-                endpoints: self.endpoints,
-                timeouts: self.timeouts,
-                policy: self.policy,
-                http: self.http,
-                encoder: encoder,
-                decoder: decoder,
-                decoding: decoding,
-                outcome: promise,
-                logger: logger
-            )
-            try channel.pipeline.syncOperations.addHandlers([encoder, decoding, handler])
+            let handler = DoorHandler(self, coding: coding, outcome: promise, logger: logger)
+            try channel.pipeline.syncOperations.addHandlers([coding.encoder, coding.decoding, handler])
             return Value(outcome: promise.futureResult, channel: channel)
         }
     }
@@ -137,8 +123,8 @@ package struct DoorTimeouts: Sendable {
     var firstRequest: Duration = .seconds(10)
     /// Until the body of a request, or the rest of a socket's message, has arrived.
     var body: Duration = .seconds(20)
-    /// For a client with a full connection to read 4 KB of it, and a tenth of what waits of an
-    /// answer.
+    /// For a client to read 4 KB of a full connection's output; of an answer, a tenth of what waits
+    /// if that is more.
     var stall: Duration = .seconds(30)
     /// For a client's system to acknowledge what was sent (TCP_USER_TIMEOUT, RFC 5482).
     var acknowledgement: Duration = .seconds(60)

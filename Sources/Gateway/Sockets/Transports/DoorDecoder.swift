@@ -56,6 +56,20 @@ final class DoorDecoder: ByteToMessageDecoder {
     }
 }
 
+/// The handlers of a connection that read requests and write answers as HTTP.
+struct DoorCoding {
+    let encoder = HTTPResponseEncoder()
+    let decoder: DoorDecoder
+    let decoding: ByteToMessageHandler<DoorDecoder>
+
+    init(_ limits: NIOHTTPDecoderLimitConfiguration) {
+        self.decoder = DoorDecoder(limits: limits)
+        // More than any head: bytes wait here behind a request that opens a WebSocket, in an
+        // unfinished field, or in the white space before a value.
+        self.decoding = ByteToMessageHandler(self.decoder, maximumBufferSize: 2 * limits.maxHeaderListSize)
+    }
+}
+
 extension HTTPRequestHead {
     /// Whether NIO's decoder stops after the request.
     ///

@@ -19,8 +19,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    /// The least that a client must read of a full connection's output in time; of an answer it
-    /// must also read a tenth.
+    /// The fewest bytes of a full connection's output that a client must read in time; of an
+    /// answer, a tenth of what waits if that is more.
     private static let leastRead = 4 * 1024
     /// How many parts of up to 16 KB wait for the server before reading stops.
     ///
@@ -48,11 +48,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     let timeouts: DoorTimeouts
     let policy: DoorPolicy
     private let http: HTTP1Channel.Configuration
-    private let encoder: HTTPResponseEncoder
-    /// Nil once a stream has begun, as is its handler.
-    private var decoder: DoorDecoder?
-    private var decoding: ByteToMessageHandler<DoorDecoder>?
-    /// Whether NIO's decoder stops after the request that is arriving, which opens no WebSocket.
+    /// Nil once a stream has begun.
+    private var coding: DoorCoding?
+    /// Whether to resume NIO's decoder after the arriving request: it stops there, but no WebSocket
+    /// opens.
     private var mustResume = false
     private let outcome: EventLoopPromise<DoorChannel.Outcome>
     private let logger: Logger
@@ -69,9 +68,9 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Bytes of the incoming body, received and kept.
     private var received = 0
     private var kept = 0
-    /// Counts what the connection holds of unanswered requests.
+    /// Counts the bytes of unanswered requests that the connection holds.
     private var share: BudgetShare
-    /// Counts what a full connection holds of answers that the client has not read.
+    /// Counts the bytes of answers that a full connection holds until the client reads them.
     private var unread: BudgetShare
     /// Bytes that a stream has written.
     private var streamed = 0
@@ -82,7 +81,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Whether the connection has the server's handlers.
     private var hasServer: Bool { self.serverState != nil }
     private var isSettled = false
-    /// The client's address that it counts for, in a box that outlives this handler.
+    /// The client's address that the connection counts for, in a box that outlives this handler.
     var counted: NIOLoopBoundBox<ClientAddress>?
     /// Whether the server has a request that it has not answered.
     private var isServerAnswering = false
@@ -97,25 +96,18 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     var mustClose = false
 
     init(
-        endpoints: [any TransportEndpoint],
-        timeouts: DoorTimeouts,
-        policy: DoorPolicy,
-        http: HTTP1Channel.Configuration,
-        encoder: HTTPResponseEncoder,
-        decoder: DoorDecoder,
-        decoding: ByteToMessageHandler<DoorDecoder>,
+        _ door: DoorChannel,
+        coding: DoorCoding,
         outcome: EventLoopPromise<DoorChannel.Outcome>,
         logger: Logger
     ) {
-        self.endpoints = endpoints
-        self.timeouts = timeouts
-        self.policy = policy
-        self.share = BudgetShare(of: policy.bodies)
-        self.unread = BudgetShare(of: policy.answers)
-        self.http = http
-        self.encoder = encoder
-        self.decoder = decoder
-        self.decoding = decoding
+        self.endpoints = door.endpoints
+        self.timeouts = door.timeouts
+        self.policy = door.policy
+        self.share = BudgetShare(of: door.policy.bodies)
+        self.unread = BudgetShare(of: door.policy.answers)
+        self.http = door.http
+        self.coding = coding
         self.outcome = outcome
         self.logger = logger
     }
@@ -215,7 +207,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.mustClose = true
             context.fireUserInboundEventTriggered(event)
         case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
-        // The server would take no request after the event.
+        // The server would accept no request after the event.
         case ChannelEvent.inputClosed where !self.waiting.isEmpty: self.isInputClosed = true
         case ChannelEvent.inputClosed:
             self.failBody(context)
@@ -253,12 +245,12 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // The connection ends with the stream, so no request that follows is answered.
-        guard let decoder else { return }
+        guard let coding else { return }
         let part = self.unwrapInboundIn(data)
         switch part {
         case .head(let head): self.mustResume = head.stopsDecoder && !self.opensSocket(head)
         case .body: break
-        case .end: if self.mustResume { decoder.resume() }
+        case .end: if self.mustResume { coding.decoder.resume() }
         }
         guard self.waiting.isEmpty, self.accepts(part) else { return self.keep(part, context) }
         self.take(part, context)
@@ -304,17 +296,17 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if self.holdsReads { self.isReadHeld = true } else { context.read() }
     }
 
-    /// Makes the read that was held, if reads no longer wait.
+    /// Performs the held read, if reads no longer wait.
     private func resumeReading() {
         guard self.isReadHeld, !self.holdsReads, let context else { return }
         self.isReadHeld = false
         context.read()
     }
 
-    /// Counts what is held; false if the process holds too much.
+    /// Counts the bytes held for unanswered requests; false if the process holds too many.
     private func count() -> Bool { self.share.hold(self.kept + self.waiting.memory) }
 
-    /// Releases the count of the body that arrived.
+    /// Stops counting the body that arrived.
     func forgetBody() {
         self.kept = 0
         // Cannot fail: the amount only shrinks.
@@ -436,12 +428,12 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             }
             context.fireChannelRead(self.wrapInboundOut(.head(head)))
         } catch {
-            self.logger.error("connection setup failed", metadata: ["error": "\(error)"])
+            self.logger.error("cannot set up HTTP; closing the connection", metadata: ["error": "\(error)"])
             context.close(promise: nil)
         }
     }
 
-    /// Asks for the body if the client waits for that (RFC 9110, section 10.1.1).
+    /// Sends `100 Continue` if the client waits for it (RFC 9110, section 10.1.1).
     private func invite(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
         guard head.awaitsContinue else { return }
         let interim = HTTPResponseHead(version: .http1_1, status: .continue)
@@ -522,7 +514,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             case .success(let admission): handler.accept(head, admission, endpoint, context)
             case .failure(let refusal as TransportRefusal): handler.answer(head, refusal)
             case .failure(let error):
-                handler.logger.warning("socket admission failed", metadata: ["error": "\(error)"])
+                handler.logger.warning("cannot admit a WebSocket; answered 503", metadata: ["error": "\(error)"])
                 handler.answer(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
             }
         }
@@ -534,7 +526,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         _ endpoint: any TransportEndpoint,
         _ context: ChannelHandlerContext
     ) {
-        guard !self.mustClose, let application = admission.open(context.eventLoop) else {
+        guard !self.mustClose, let coding, let application = admission.open(context.eventLoop) else {
             return self.answer(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
         }
         let response = WebSocketHandshake.acceptance(of: head, subprotocol: admission.subprotocol)
@@ -545,7 +537,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         let pipeline = channel.pipeline.syncOperations
         do {
             // First, because the socket may write as soon as it is added.
-            pipeline.removeHandler(self.encoder, promise: nil)
+            pipeline.removeHandler(coding.encoder, promise: nil)
             if let serverState { pipeline.removeHandler(serverState, promise: nil) }
             self.serverState = nil
             // Before the socket is added, which may pause reading.
@@ -564,10 +556,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.settle(.taken)
             // Bytes after the request belong to the socket; the decoder forwards them when it is
             // removed.
-            if let decoding { pipeline.removeHandler(decoding, promise: nil) }
+            pipeline.removeHandler(coding.decoding, promise: nil)
             pipeline.removeHandler(context: context, promise: nil)
         } catch {
-            self.logger.error("socket setup failed", metadata: ["error": "\(error)"])
+            self.logger.error("cannot set up a WebSocket; closing the connection", metadata: ["error": "\(error)"])
             channel.close(promise: nil)
         }
     }
@@ -664,11 +656,10 @@ extension DoorHandler {
 
     /// Frees the memory of the decoder, since no request follows a stream.
     private func dropDecoder(_ context: ChannelHandlerContext) {
-        guard let decoding else { return }
-        // First, because the removed decoder forwards what it has.
-        self.decoder = nil
-        self.decoding = nil
-        context.pipeline.syncOperations.removeHandler(decoding, promise: nil)
+        guard let coding else { return }
+        // Cleared first, because the removed decoder forwards the bytes that it has.
+        self.coding = nil
+        context.pipeline.syncOperations.removeHandler(coding.decoding, promise: nil)
     }
 
     func writeStream(_ bytes: ByteBuffer) {
@@ -680,7 +671,7 @@ extension DoorHandler {
     func endStream() {
         guard let context else { return }
         self.exchange = nil
-        // Its endpoint has let go of it, so nothing else bounds the output that waits.
+        // The endpoint no longer watches the stream, so nothing else bounds the waiting output.
         self.closeAfter(self.timeouts.end)
         let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
         context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
@@ -732,12 +723,12 @@ extension DoorHandler {
         }
     }
 
-    /// Counts what the client has not read of its answers, and closes the connection if the process
-    /// holds too much of that.
+    /// Counts the answers that the client has not read, and closes the connection if the process
+    /// holds too many bytes of them.
     ///
     /// A stream is not counted here, since its endpoint bounds it.
     private func countUnread() {
-        guard let context, self.decoder != nil, !context.channel.isWritable, !self.unread.hold(self.backlog) else {
+        guard let context, self.coding != nil, !context.channel.isWritable, !self.unread.hold(self.backlog) else {
             return
         }
         DoorMetrics.refusedMemory.increment()
@@ -753,7 +744,7 @@ extension DoorHandler {
             guard let self, let context = self.context else { return }
             // A stream may be written as fast as it is read.
             let added = self.streamed - streamed
-            let least = self.decoder == nil ? Self.leastRead : max(Self.leastRead, waiting / 10)
+            let least = self.coding == nil ? Self.leastRead : max(Self.leastRead, waiting / 10)
             guard self.backlog > waiting + added - least else {
                 self.countUnread()
                 return self.watchReader(context)

@@ -10,14 +10,14 @@ import NIOHTTP1
 package struct DoorPolicy: Sendable {
     /// Loads nothing, runs nothing, allows no frame.
     private static let pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-    /// Answer fields that pages of other origins may read besides the simple ones.
+    /// The headers that pages of other origins may read, besides those that CORS always allows.
     private static let exposedFields = "Content-Range, ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
 
     /// The pages that may use the listener.
     package var origins = AllowedOrigins.listed([])
     /// Whether clients connect over TLS; answers then carry HSTS for a year.
     package var isSecure = false
-    /// Bytes of a body that the HTTP server reads at most; beyond, the answer is 413.
+    /// The most bytes of a body for the HTTP server; a longer one is answered with 413.
     ///
     /// Its routes have smaller limits of their own.
     var maximumBody = 32 * 1024 * 1024
@@ -35,7 +35,7 @@ package struct DoorPolicy: Sendable {
 
     package init() {}
 
-    /// The rights of the page that sent a request on the answer.
+    /// The CORS grant for the page that sent a request; nil if there is none.
     ///
     /// - Parameter endpoint: The endpoint that claims the path; nil for the server.
     func grant(_ head: HTTPRequestHead, _ endpoint: (any TransportEndpoint)? = nil) -> AllowedOrigins.Grant? {
@@ -96,7 +96,7 @@ package enum AllowedOrigins: Sendable, Equatable {
 
     /// Whether a page of an origin may open a socket.
     ///
-    /// - Parameter host: The request's own; pages that this host serves always may.
+    /// - Parameter host: The request's host; pages that it serves are always admitted.
     func admits(_ origin: String, host: String?) -> Bool {
         self.grant(origin) != nil || Self.isOwn(origin, host: host)
     }
@@ -124,9 +124,9 @@ package enum AllowedOrigins: Sendable, Equatable {
         return origins.contains("http\(origin.dropFirst("ws".count))")
     }
 
-    /// Whether a text is ASCII, as each origin and host is.
+    /// Whether a text is ASCII, as all valid origins and hosts are.
     ///
-    /// `String` may take quadratic time to compare another.
+    /// `String` may take quadratic time to compare other text.
     private static func isASCII(_ text: String) -> Bool { text.utf8.allSatisfy { $0 < 0x80 } }
 
     /// Whether an origin names a host; either may leave out the scheme's port or state it.
