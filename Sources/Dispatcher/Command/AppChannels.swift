@@ -9,10 +9,10 @@ import Pipeline
 import Providers
 import Synchronization
 
-/// Makes the entries of the channel directory from the apps' settings, and again when their files
-/// change.
+/// Makes the entries of the channel directory from the apps' settings, and renews them when their
+/// files change.
 final class AppChannels: Sendable {
-    /// The input of an app's entry, which is kept while this is the same.
+    /// The input of an app's entry; the entry is kept while its input is unchanged.
     private struct Source: Equatable {
         let settings: [String: String]
         let shape: AppSettings.Shape
@@ -84,22 +84,7 @@ final class AppChannels: Sendable {
                 known[kind.provider, default: []].insert(app.name)
                 let source = self.source(kind, app, settings)
                 guard self.sources.withLock({ $0[key] != source }) else { continue }
-                let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
-                do throws(CredentialFault) {
-                    if directory.replace(with: try await self.entry(kind, app, settings)) {
-                        self.context.logger.notice("credentials reloaded", metadata: metadata)
-                    } else {
-                        self.context.logger.warning(
-                            "restart the dispatcher to use a provider that no app had at start", metadata: metadata)
-                    }
-                } catch {
-                    self.context.logger.error(
-                        "cannot use the new credentials; keeping the old ones",
-                        metadata: metadata.merging([
-                            "setting": "\(app.place(name, error.setting))", "error": "\(error)",
-                        ]) { $1 }
-                    )
-                }
+                await self.renew(kind, app, settings, in: directory)
                 self.sources.withLock { $0[key] = source }
             }
         }
@@ -110,6 +95,32 @@ final class AppChannels: Sendable {
                 metadata: ["provider": "\(provider.rawValue)", "app": "\(app)"])
         }
         if directory.rateConflicts != conflicts { self.warnOfRates(directory) }
+    }
+
+    /// Replaces an app's entry, unless its new settings or files are faulty.
+    private func renew(
+        _ kind: any ProviderKind.Type,
+        _ app: AppSettings,
+        _ settings: [String: String],
+        in directory: ChannelDirectory
+    ) async {
+        let name = kind.provider.rawValue
+        let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
+        do throws(CredentialFault) {
+            if directory.replace(with: try await self.entry(kind, app, settings)) {
+                self.context.logger.notice("credentials reloaded", metadata: metadata)
+            } else {
+                self.context.logger.warning(
+                    "restart the dispatcher to use a provider that no app had at start", metadata: metadata)
+            }
+        } catch {
+            self.context.logger.error(
+                "cannot use the new credentials; keeping the old ones",
+                metadata: metadata.merging([
+                    "setting": "\(app.place(name, error.setting))", "error": "\(error)",
+                ]) { $1 }
+            )
+        }
     }
 
     /// Warns of apps that share an account and have different rates.
@@ -195,8 +206,7 @@ final class AppChannels: Sendable {
         return try PushShape(members: members.map { ($0.key, $0.sources) })
     }
 
-    /// Compares whole files, which are small: their modification time misses a change within a
-    /// second.
+    /// Reads whole files, which are small: a modification time misses a change within one second.
     private func source(
         _ kind: any ProviderKind.Type,
         _ app: AppSettings,

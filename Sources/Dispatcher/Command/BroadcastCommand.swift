@@ -106,7 +106,7 @@ struct BroadcastCommand: AsyncParsableCommand {
         @Option(help: "The job's organisation.")
         var org: String?
 
-        /// Gives a command and shows how the broadcast stands then.
+        /// Applies a command and prints the broadcast's new state.
         func order(_ order: JobControl.Order) async throws {
             try await DispatcherCommand.run {
                 try await JobTools.with(self.options, name: "broadcast") { tools in
@@ -131,9 +131,9 @@ struct BroadcastCommand: AsyncParsableCommand {
     /// `dispatcher broadcast pause`.
     struct Pause: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Stops a broadcast where it is, until it is resumed.",
+            abstract: "Pauses a broadcast until it is resumed.",
             discussion: """
-                Notifications that are stored already go out. Exits with 1 if the broadcast
+                Notifications that are already stored go out. Exits with 1 if the broadcast
                 does not exist, or if its state does not allow it.
 
                 Examples:
@@ -149,7 +149,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     /// `dispatcher broadcast resume`.
     struct Resume: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Goes on with a paused or failed broadcast.",
+            abstract: "Resumes a paused or failed broadcast.",
             discussion: """
                 Exits with 1 if the broadcast does not exist, or if its state does not allow it.
                 Repeating it is no error.
@@ -185,7 +185,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     /// `dispatcher broadcast cancel`.
     struct Cancel: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Ends a broadcast and withdraws what has reached no device yet.",
+            abstract: "Cancels a broadcast and withdraws notifications that have reached no device yet.",
             discussion: """
                 Running dispatchers withdraw the notifications. Exits with 1 if the
                 broadcast does not exist.

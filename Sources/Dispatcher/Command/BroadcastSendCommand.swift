@@ -12,7 +12,7 @@ import Storage
 struct BroadcastSendCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "send",
-        abstract: "Sends a job to a topic's subscribers or to everyone, and shows how far it has come.",
+        abstract: "Sends a job to a topic's subscribers or to everyone, and shows its progress.",
         discussion: """
             Validates and appends the job as `enqueue` does. Running dispatchers expand
             it. Prints the counts when all of it is stored. Exits with 1 if the broadcast
@@ -83,7 +83,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                 Terminal.error("dispatcher: scheduled for \(due.rfc3339); `dispatcher job` shows it")
             }
             guard !isDetached else { return }
-            // A job id that was used before names the broadcast that exists.
+            // A reused job id names the existing broadcast.
             let name = CancellationStore.Name(
                 org: submission.job.org,
                 id: submission.job.id ?? "",

@@ -28,16 +28,16 @@ struct DeadCommand: AsyncParsableCommand {
         @Option(help: "Prefix of the reason.")
         var reason: String?
 
-        @Option(help: "The stream that it came from.", completion: .list(DeadCommand.streams))
+        @Option(help: "The stream that the letter came from.", completion: .list(DeadCommand.streams))
         var stream: String?
 
         @Option(help: "The job's type.", completion: .catalogTypes)
         var type: String?
 
-        @Option(help: "Became dead letters at or after this RFC 3339 time.")
+        @Option(help: "Only letters that became dead at or after this RFC 3339 time.")
         var since: String?
 
-        @Option(help: "Became dead letters before this RFC 3339 time.")
+        @Option(help: "Only letters that became dead before this RFC 3339 time.")
         var until: String?
 
         func filter(id: Int64? = nil) throws -> DeadLetterStore.Filter {
@@ -101,9 +101,9 @@ struct DeadCommand: AsyncParsableCommand {
         }
     }
 
-    /// Throws if a filter names a letter by its number and there is none.
+    /// Throws if a filter names a letter by a number that does not exist.
     ///
-    /// A letter that the rest of the filter leaves out exists.
+    /// A letter that exists, but does not match the rest of the filter, is no error.
     private static func checkNumber(_ filter: DeadLetterStore.Filter, _ store: DeadLetterStore) async throws {
         guard let id = filter.id else { return }
         var number = DeadLetterStore.Filter()
@@ -251,8 +251,10 @@ struct DeadCommand: AsyncParsableCommand {
                     try await Self.explain(filter, store)
                 }
                 if self.output.json {
-                    let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
-                    Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)
+                    Terminal.object { writer in
+                        writer.member("count", count)
+                        writer.member("until", until?.rfc3339)
+                    }
                 } else {
                     let last = until.map { ", the last at \($0.rfc3339); see `dispatcher dead list`" }
                     Terminal.line("\(count) will be replayed" + (last ?? ""))
@@ -260,7 +262,7 @@ struct DeadCommand: AsyncParsableCommand {
             }
         }
 
-        /// Says why a letter that the filter names by its number is not replayed.
+        /// Explains why a letter that the filter names by its number is not replayed.
         private static func explain(_ filter: DeadLetterStore.Filter, _ store: DeadLetterStore) async throws {
             guard filter.id != nil, let letter = try await store.list(filter, limit: 1).first else { return }
             if let at = letter.replayAt {
@@ -294,7 +296,8 @@ struct DeadCommand: AsyncParsableCommand {
             try await DeadCommand.with(self.options) { store in
                 let count = try await store.discard(filter)
                 if count == 0 { try await DeadCommand.checkNumber(filter, store) }
-                Terminal.line(self.output.json ? #"{"count":\#(count)}"# : "\(count) discarded")
+                guard !self.output.json else { return Terminal.object { $0.member("count", count) } }
+                Terminal.line("\(count) discarded")
             }
         }
     }

@@ -24,7 +24,7 @@ struct DispatcherCommand: AsyncParsableCommand {
               dispatcher lag --watch
               dispatcher --generate-completion-script bash > dispatcher.bash
             """,
-        version: CommandFrame.version,
+        version: Release.version,
         subcommands: [
             RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SendTestCommand.self, SchedulesCommand.self,
             DeadCommand.self, JobCommand.self, TraceCommand.self, UserCommand.self, PresenceCommand.self,
@@ -48,7 +48,7 @@ struct DispatcherCommand: AsyncParsableCommand {
 struct RunCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run",
-        abstract: "Works until SIGTERM or SIGINT, then finishes what it took.",
+        abstract: "Processes jobs until SIGTERM or SIGINT, then finishes the work that it took.",
         discussion: """
             Applies missing migrations first. Start as many as you like; they share the
             work. Prints `ready http://HOST:PORT`, the address of its metrics, once it runs.

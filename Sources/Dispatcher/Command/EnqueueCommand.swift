@@ -144,7 +144,7 @@ struct JobSubmission {
         }
     }
 
-    /// Returns the type that a mistyped one probably means, as a line below the faults.
+    /// Suggests a known type for a mistyped one, as a line below the faults.
     private func hint(_ catalog: Catalog) -> String? {
         guard case .notification(let content) = self.job.payload, catalog[content.type] == nil else { return nil }
         return Spelling.nearest(to: content.type, of: catalog.all.map(\.name)).map { "type: did you mean \($0)?" }
@@ -176,7 +176,9 @@ struct JobSubmission {
 }
 
 extension JobPlace {
-    /// Whether a dispatcher has yet to finish the entry; the result is stored before that.
+    /// Whether the entry is still in its stream.
+    ///
+    /// A dispatcher stores the result before it removes the entry.
     func isWaiting(_ redis: RedisClient) async throws -> Bool {
         var found = try await redis.send("XRANGE", .text(self.stream), .text(self.entry), .text(self.entry)).cursor()
         return try found?.array() ?? 0 > 0

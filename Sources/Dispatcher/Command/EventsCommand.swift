@@ -13,8 +13,8 @@ struct EventsCommand: AsyncParsableCommand {
         commandName: "events",
         abstract: "Prints the newest events of the event stream, and with --follow each new one.",
         discussion: """
-            docs/events.md lists the kinds of events. The command takes nothing from
-            webhooks and other readers. Needs REDIS_URL, and EVENTS in the services. With
+            docs/events.md lists the kinds of events. The command does not affect
+            webhooks or other readers. Needs REDIS_URL, and EVENTS in the services. With
             --json, prints an object a line.
 
             Examples:

@@ -6,13 +6,13 @@ import Core
 import Operations
 import Storage
 
-/// Prints what happens to a job's notifications as it happens.
+/// Prints the steps of a job's notifications live.
 struct FollowedJob {
     private static let interval: Duration = .milliseconds(200)
     /// How long to wait for the first notification, and in all.
     private static let patience: Duration = .seconds(10)
     private static let longest: Duration = .seconds(60)
-    /// How long nothing must happen after the last notification is on its way.
+    /// How long to wait for further steps once all notifications are on their way.
     private static let quiet: Duration = .seconds(2)
     /// The most notifications that are followed.
     private static let mostFollowed = 20
@@ -24,7 +24,7 @@ struct FollowedJob {
     /// The job by its entry alone, even if it has an id.
     private let entry: CancellationStore.Name
     private let table = Table([.number("AFTER", leastWidth: 8), .text("STEP", leastWidth: 10), .text("WHAT")])
-    /// The printed steps by notification; a later one may come before those that wait.
+    /// The printed steps by notification; a set, because a new step may sort before pending ones.
     private var shown: [NotificationID: Set<String>] = [:]
 
     /// - Parameter place: the job's entry.
@@ -45,8 +45,8 @@ struct FollowedJob {
             org: self.entry.org, id: self.submission.job.id ?? self.place.name, entries: self.entry.entries)
     }
 
-    /// Prints steps until all is on its way and quiet, or the time is up; for a job that waits,
-    /// prints where it does.
+    /// Prints steps until all notifications are on their way and quiet, or the time is up; for a
+    /// job that waits, prints what it waits for.
     ///
     /// - Throws: ``CommandFailure`` if nothing is stored.
     mutating func show() async throws {
@@ -76,7 +76,7 @@ struct FollowedJob {
         Terminal.line("still waits; `dispatcher trace` shows the rest")
     }
 
-    /// Returns a line about a job without notifications that waits; nil if it is not stored yet.
+    /// Returns a line about a job that waits without notifications; nil if nothing is stored yet.
     ///
     /// - Throws: ``CommandFailure`` if the job is a dead letter.
     private func wait() async throws -> String? {
@@ -94,13 +94,13 @@ struct FollowedJob {
         return "gathered by a digest; `dispatcher job \(self.name.arguments)` shows it"
     }
 
-    /// The time of a job that is for later.
+    /// The due time of a scheduled job; nil for other jobs.
     private var due: String? {
         guard case .notification(let content) = self.submission.job.payload else { return nil }
         return content.deliverLocal.map { "\($0) local time" } ?? self.submission.dueLater?.rfc3339
     }
 
-    /// Returns why nothing is stored of a job.
+    /// Returns the failure for a job of which nothing is stored.
     private func nothing() async throws -> CommandFailure {
         if try await self.place.isWaiting(self.redis) {
             return CommandFailure(ExitStatus.no, "nothing is stored yet; is a dispatcher running?")
@@ -132,7 +132,7 @@ struct FollowedJob {
         return isNew
     }
 
-    /// Returns a line about what became of a notification, such as `ada: sent via fcm`.
+    /// Returns the outcome of a notification as a line, such as `ada: sent via fcm`.
     private static func end(_ record: TraceStore.Record) -> String {
         let notification = record.notification
         let via = record.sentVia.map { " via \($0)" } ?? ""

@@ -103,10 +103,10 @@ struct LagReport {
     /// Jobs in the overflows of all organisations.
     var overflow: Int { self.streams.filter(\.isOverflow).reduce(0) { $0 + $1.length } }
 
-    /// The longest wait of work that could have been done; only that shrinks with more dispatchers.
+    /// The longest wait of work that more dispatchers could have done.
     ///
     /// Leaves out retries of an unavailable provider and deliveries held back for an unavailable
-    /// app: they stay in their sets past their time.
+    /// app, because both stay in their sets past their due time.
     var worst: Duration {
         var moments = self.streams.compactMap(\.oldest)
         for stream in self.streams {

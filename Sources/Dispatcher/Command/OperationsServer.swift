@@ -58,7 +58,8 @@ enum OperationsServer {
 
     private static func redisFault(_ live: Live) async -> String? {
         do throws(RedisError) {
-            // A write, as Redis answers PING when it is out of memory; XX leaves the set as it is.
+            // A write, because Redis answers PING even when out of memory; XX leaves the set
+            // unchanged.
             try await live.connection.send(
                 "ZADD", .text(live.keys.dispatchers), "XX", 0, "", timeout: .seconds(1))
             return nil

@@ -44,7 +44,7 @@ struct PartsCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Prints the number of parts.",
             discussion: """
-                Also prints the numbers before, under which apps may still append jobs.
+                Also prints earlier numbers, under which apps may still append jobs.
 
                 Examples:
                   dispatcher parts show

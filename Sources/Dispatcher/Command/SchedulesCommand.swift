@@ -125,7 +125,7 @@ struct SchedulesCommand: AsyncParsableCommand {
                 for id in ids {
                     if try await store.cancel(id) {
                         gone.append(id)
-                        // At once, so that it is known if a later one fails.
+                        // Print at once, so that this one is known even if a later one fails.
                         if !self.output.json { Terminal.line("cancelled \(id)") }
                     } else {
                         missing.append(id)

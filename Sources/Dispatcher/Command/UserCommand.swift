@@ -77,7 +77,7 @@ struct UserCommand: AsyncParsableCommand {
     }
 }
 
-/// A user with what decides about their notifications, and the newest of these.
+/// A user's settings, preferences and devices, and the newest notifications.
 private struct UserReport {
     private let user: PersonReport
     private let notifications: [PeopleStore.Item]
@@ -89,7 +89,7 @@ private struct UserReport {
         _ filter: PeopleStore.Filter
     ) async throws {
         self.user = try await PersonReport(person, database, presence)
-        // Their ids would put those of cancelled schedules at the time that they were for.
+        // Sort by creation: the id of a cancelled scheduled notification has its due time.
         self.notifications = try await database.people.notifications(user: person.user, filter)
             .sorted {
                 ($0.notification.createdAt, $0.notification.id) > ($1.notification.createdAt, $1.notification.id)

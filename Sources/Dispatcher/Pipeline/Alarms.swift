@@ -8,13 +8,13 @@ import Operations
 struct Alarms: Sendable {
     /// The deadlines of awaited proofs.
     let proofs = Alarm()
-    /// Retries and deliveries that were held back.
+    /// Due retries and held-back deliveries.
     let retries = Alarm()
     /// Webhooks whose events wait.
     let webhooks = Alarm()
     /// Jobs that were moved aside.
     let overflows = Alarm()
-    /// Makes ``DueService`` look, which rings the alarms below.
+    /// Wakes ``DueService``, which rings the alarms below.
     let due = Alarm()
     /// One for each lane, by rank.
     let schedules = Lane.allCases.map { _ in Alarm() }

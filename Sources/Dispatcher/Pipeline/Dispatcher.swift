@@ -213,7 +213,7 @@ package struct Dispatcher: Sendable {
         addFirst(&batch)
         group.acknowledge(ids, in: &batch)
         let replies = try await self.redis.send(batch)
-        // The stream may be on another server, which fails alone.
+        // In a cluster, the events' server may fail alone; its events are not sent again.
         events = []
         // An event that cannot be written must not delay the work.
         self.publisher.note(replies.prefix(eventCount))
@@ -344,7 +344,7 @@ extension Dispatcher {
         return ended.compactMap { $0.event(at: now) }
     }
 
-    /// Appends events that no stream entry waits for; those that Redis does not take are lost.
+    /// Appends events that belong to no stream entry; those that Redis does not take are lost.
     func report(_ events: [LifecycleEvent]) async {
         await self.publisher.publish(events)
     }
@@ -378,10 +378,10 @@ func interruptible(
             return false
         }
         while try await group.next() == false {
-            // Again until the work ends, because its next command may only begin.
+            // Unblock again until the work ends, because its next command may be about to begin.
             await reader.unblock(through: others)
             group.addTask {
-                // In its own task, because a cancelled one does not sleep.
+                // In a task of its own, because a cancelled task does not sleep.
                 _ = await Task { try? await Task.sleep(for: .milliseconds(50)) }.value
                 return false
             }

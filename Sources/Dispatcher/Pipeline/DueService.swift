@@ -53,7 +53,7 @@ extension Dispatcher {
     ///
     /// - Parameter shortest: how long to wait in any case, so that work gathers.
     func wait(for alarm: Alarm, atLeast shortest: Duration) async {
-        // There may be more now, or due soon.
+        // More may be due now, or soon.
         self.alarms.due.note(self.now())
         await alarm.wait(atLeast: shortest, atMost: DueService.patience, now: self.clock.now)
     }

@@ -3,7 +3,7 @@
 
 import Synchronization
 
-/// The moment at which something is due, at first now.
+/// The moment at which something is due; initially now.
 final class DueTime: Sendable {
     private let moment = Mutex(ContinuousClock.now)
 

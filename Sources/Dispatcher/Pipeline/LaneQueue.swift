@@ -19,7 +19,7 @@ final class LaneQueue<Element: Sendable>: Sendable {
         var watchers: [(lane: Lane, continuation: UnsafeContinuation<Void, Never>)] = []
         var isFinished = false
 
-        /// Whether a lane needs an element: a receiver waits, or only other lanes have one for it.
+        /// Whether a lane needs an element: a receiver waits, or another lane has an element.
         func needs(_ lane: Lane) -> Bool {
             self.isFinished || !self.receivers.isEmpty || self.slots.contains { $0 != lane && !$1.isEmpty }
         }
@@ -32,7 +32,7 @@ final class LaneQueue<Element: Sendable>: Sendable {
             return all.filter { self.needs($0.lane) }.map(\.continuation)
         }
 
-        /// Removes the next element, and returns it with the waits that end by that.
+        /// Removes the next element, and returns it with the waiting tasks to resume.
         mutating func take() -> (element: Element, waits: [UnsafeContinuation<Void, Never>])? {
             let filled = Lane.allCases.filter { !(self.slots[$0]?.isEmpty ?? true) }
             guard let lane = self.credits.next(among: filled), let element = self.slots[lane]?.popFirst() else {
@@ -40,7 +40,8 @@ final class LaneQueue<Element: Sendable>: Sendable {
             }
             var waits: [UnsafeContinuation<Void, Never>] = []
             if let sender = self.senders[lane]?.popFirst() { waits.append(sender) }
-            // Others keep the lane filled, so no receiver will wait. The watchers take turns.
+            // Other senders keep the lane filled, so no receiver will wait. Wake one watcher in
+            // turn.
             if self.slots[lane]?.isEmpty == false, let index = self.watchers.firstIndex(where: { $0.lane == lane }) {
                 waits.append(self.watchers.remove(at: index).continuation)
             }
@@ -80,7 +81,7 @@ final class LaneQueue<Element: Sendable>: Sendable {
         }
     }
 
-    /// Waits until a receiver is idle, or only other lanes have an element for it.
+    /// Waits until a receiver is idle, or another lane has an element.
     ///
     /// Senders to a lane that others keep filled take turns.
     func awaitNeed(of lane: Lane) async {

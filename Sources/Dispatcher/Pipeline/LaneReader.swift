@@ -55,7 +55,7 @@ struct LaneReader: Sendable {
         /// Notes the Redis of a new connection.
         mutating func note(_ run: RedisRun) {
             guard let id = run.id else {
-                // It may be another one.
+                // It may be another Redis.
                 self.replaySafeFrom = run.now
                 return
             }
@@ -99,7 +99,8 @@ struct LaneReader: Sendable {
                 self.failures = 0
                 self.isBehind = entries.count == self.count
                 guard !entries.isEmpty else { continue }
-                // If this fails, the entries are not in flight and are found as a lost reply.
+                // If this fails, the entries are not in flight, so ``ClaimService`` finds them as
+                // lost.
                 try await self.refresh()
                 self.dispatcher.inFlight.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
@@ -121,7 +122,7 @@ struct LaneReader: Sendable {
         return nil
     }
 
-    /// Looks up which Redis it is after each reconnect.
+    /// Looks up which Redis answers, after each reconnect.
     private mutating func refresh() async throws {
         let session = self.connection.session
         guard session != self.history.session else { return }

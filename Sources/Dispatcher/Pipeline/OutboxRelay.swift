@@ -30,10 +30,10 @@ package struct OutboxRelay: Service {
         var waitingSince: Timestamp
     }
 
-    /// The rows of a round's first batch, and the most of a later one.
+    /// The rows of a round's first batch; later batches grow up to ``largestBatch``.
     ///
-    /// Batches grow, because each reads past the rows moved before that a long transaction, such as
-    /// a dump, keeps in the index.
+    /// They grow, because each batch reads past rows that were moved before: a long transaction,
+    /// such as a dump, keeps those in the index.
     private static let batchSize = 256
     private static let largestBatch = 2_048
     /// NOTIFY only wakes the relay, so poll for what it missed.
@@ -103,7 +103,7 @@ package struct OutboxRelay: Service {
             }
             progress.isFailing = false
         } catch {
-            // Rows may wait unseen, so the age grows as if the oldest still did.
+            // Rows may wait unseen, so the age grows as if the oldest known row still waited.
             self.metrics.note(waitingSince: progress.waitingSince, now: self.dispatcher.now())
             if !progress.isFailing {
                 let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
@@ -127,7 +127,7 @@ package struct OutboxRelay: Service {
         return backlog.count
     }
 
-    /// Moves the rows that nothing holds.
+    /// Moves the rows that no full lane or overflow holds back.
     ///
     /// - Throws: also if a master of a cluster did not take its rows; those of the others have
     ///   moved by then.
@@ -149,7 +149,7 @@ package struct OutboxRelay: Service {
                 leaving: held,
                 skipping: waiting.ids
             ) { database, rows in
-                // Large rows are few at a time; PostgreSQL need not read many more.
+                // A batch of large rows is short; PostgreSQL need not read many more than that.
                 limit = min(rows.count * 2, Self.largestBatch)
                 return try await self.append(rows, of: database, &waiting)
             }
@@ -164,7 +164,7 @@ package struct OutboxRelay: Service {
     private func held() async throws -> OutboxStore.Held? {
         let lengths = try await self.dispatcher.live.jobs.lengths()
         let full = lengths.filter { $0.value >= JobStream.highWaterMark }
-        // A moved flood never fills its lane.
+        // An overflow may be full while its lane is not: a moved flood never fills the lane.
         let orgs = try await self.dispatcher.live.overflows.orgs(withAtLeast: JobStream.highWaterMark)
         guard !full.isEmpty || !orgs.isEmpty else { return nil }
         let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
@@ -241,8 +241,8 @@ package struct OutboxRelay: Service {
 
     /// Returns a row's job and its lane; the intake validates the rest.
     ///
-    /// A time of day means the day on which the job was enqueued, however late the relay moves it,
-    /// so the row counts as the entry that such a job comes from.
+    /// A time of day refers to the day on which the job was enqueued, however late it is relayed,
+    /// so the row is the job's origin entry.
     private func job(_ value: JSONValue, id: String, entry: String) -> LaneJob {
         var fields = JobFields.flat(value.object ?? [])
         if !fields.contains(where: { $0.name == "id" }) { fields.append(("id", Array(id.utf8))) }
@@ -257,10 +257,9 @@ package struct OutboxRelay: Service {
     }
 }
 
-/// The rows that masters of a cluster did not take in this round, for which the next one starts
-/// over.
+/// The rows that masters of a cluster did not take in this round; the next round tries them again.
 private struct WaitingRows {
-    /// With as many, the round ends, because each batch reads past them.
+    /// The round ends at this many, because each batch reads past them.
     private static let most = 10_000
 
     private(set) var ids: [Int64] = []

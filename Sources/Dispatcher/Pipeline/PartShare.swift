@@ -7,29 +7,29 @@ import Synchronization
 
 /// The parts of a cluster that this dispatcher reads and looks after.
 ///
-/// Each part has two dispatchers, which every dispatcher picks alike from the names of all that
-/// hold their lease. So the polling of Redis grows with the parts and not with the dispatchers, and
-/// one of the two may die. Nothing depends on the number: a part may have more for a while. One
-/// Redis has a single part, which all dispatchers share.
+/// Each part has two dispatchers; every dispatcher derives the same two from the names of all that
+/// hold their lease. So the polling of Redis grows with the parts, not with the dispatchers, and
+/// one of the two may die. Correctness does not depend on the number: a part may have more for a
+/// while. A single Redis is one part, which all dispatchers share.
 final class PartShare: Sendable {
     /// The number of dispatchers of each part.
     static let width = 2
-    /// How long a part is remembered that was given up: long enough to find the entries of a lost
-    /// reply, also after the process stood still.
+    /// How long a former part is remembered: long enough to find the entries of a lost reply, even
+    /// after the process was suspended.
     ///
-    /// While its streams cannot be looked at, it is not forgotten.
+    /// It is remembered for longer while its streams cannot be read.
     private static let memory: Duration = .seconds(300)
 
     private struct State {
         var own: Set<Int>
-        /// When it gave others up, or their streams could be looked at again; replies of them may
-        /// have been lost.
+        /// Former parts, with the time at which this dispatcher gave them up or could read their
+        /// streams again; replies from these streams may have been lost.
         var former: [Int: ContinuousClock.Instant] = [:]
-        /// Those in which the last look did not rule out lost entries.
+        /// Parts in which the last look did not rule out lost entries.
         var unclear: Set<Int> = []
         var isInformed = false
         var isLeaving = false
-        /// Those of others for whose users this dispatcher has set deadlines of proofs.
+        /// Other dispatchers' parts in which this one has set proof deadlines.
         var visited: Set<Int> = []
     }
 
@@ -94,7 +94,8 @@ final class PartShare: Sendable {
         self.state.withLock { state in state.own.union(state.former.keys).sorted().map { self.all[$0] } }
     }
 
-    /// Whether this dispatcher reads the streams of a part; all read what is in no part.
+    /// Whether this dispatcher reads the streams of a part; all dispatchers read streams outside
+    /// the parts.
     func owns(_ keys: Keyspace) -> Bool {
         guard let part = keys.index else { return true }
         return self.state.withLock { $0.own.contains(part) }
@@ -119,7 +120,7 @@ final class PartShare: Sendable {
 
     // MARK: Proofs
 
-    /// Notes that this dispatcher has set deadlines of these users.
+    /// Notes that this dispatcher has set deadlines for these users.
     func visit(_ users: some Sequence<String>) {
         guard self.keys.isSpread else { return }
         self.watch(users.compactMap { self.keys.part(of: $0).index })
@@ -131,10 +132,10 @@ final class PartShare: Sendable {
         self.state.withLock { $0.visited.formUnion(Set(shards).subtracting($0.own)) }
     }
 
-    /// Returns the shards of deadlines that this dispatcher looks after, and forgets those of
-    /// others.
+    /// Returns the shards of deadlines that this dispatcher looks after, and forgets those outside
+    /// its parts.
     ///
-    /// Watch those that still have deadlines again. A visit during the look is remembered.
+    /// Call ``watch(_:)`` for those that still have deadlines. Visits in between are remembered.
     func takeShards() -> [Int] {
         guard self.keys.isSpread else { return Array(0..<self.keys.proofShards) }
         return self.state.withLock { state in

@@ -37,7 +37,7 @@ enum PipelineMetrics {
     static let fired = Counter(label: "carillon.schedules.fired")
     /// Recurring schedules that have stopped because of a fault.
     static let failedSchedules = Gauge(label: "carillon.schedules.failed")
-    /// Users whose zone does not exist, so that the default counted.
+    /// Users whose zone does not exist; the default zone was used.
     static let unknownZones = Counter(label: "carillon.zones.unknown")
 
     /// Stored pages of broadcasts.

@@ -70,20 +70,20 @@ package struct ClockService: Service {
     private static let offset = Gauge(label: "carillon.clock.offset_seconds")
 
     private let clock: SteadyClock
-    private let notifications: NotificationStore
+    private let database: Database
     private let machine: @Sendable () -> Timestamp
     private let instant: @Sendable () -> ContinuousClock.Instant
     private let logger: Logger
 
     package init(
         clock: SteadyClock,
-        notifications: NotificationStore,
+        database: Database,
         machine: @escaping @Sendable () -> Timestamp,
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         logger: Logger
     ) {
         self.clock = clock
-        self.notifications = notifications
+        self.database = database
         self.machine = machine
         self.instant = instant
         self.logger = logger
@@ -98,7 +98,7 @@ package struct ClockService: Service {
             let isOff = max(offset, .zero - offset) > Self.noteworthy
             if isOff, !wasOff {
                 self.logger.warning(
-                    "this machine's clock differs from PostgreSQL's, which counts; check NTP",
+                    "this machine's clock differs from PostgreSQL's, which Carillon uses; check NTP",
                     metadata: ["clock.offset_seconds": "\(offset.inMicroseconds / 1_000_000)"]
                 )
             }
@@ -136,7 +136,7 @@ package struct ClockService: Service {
     /// Asks PostgreSQL for the time once.
     package func set() async throws {
         let asked = self.instant()
-        let time = try await self.notifications.clock()
+        let time = try await self.database.clock()
         self.clock.set(time, asked: asked, answered: self.instant())
     }
 }

@@ -26,7 +26,7 @@ package struct WebhookService: Service {
     private static let longestInterval: Duration = .seconds(5)
     /// A new webhook gets events after at most this long.
     private static let refresh: Duration = .seconds(2)
-    /// An older list may lack webhooks, so no events are queued or skipped by it.
+    /// A list older than this may lack webhooks, so it neither queues nor skips events.
     private static let validity: Duration = .seconds(5)
     /// The number of refreshes between two looks for events that were abandoned or are not wanted.
     private static let refreshesPerCheck = 5
@@ -85,7 +85,7 @@ package struct WebhookService: Service {
     ///
     /// - Parameter isCheck: whether to look for events that were abandoned or are not wanted, too.
     func refresh(isCheck: Bool) async throws {
-        // Before the read, as the list is as of then, however late it comes.
+        // Before the read: the list is only as fresh as the start of its read.
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let validity = self.dispatcher.fence(for: Self.validity)
         let webhooks = try await self.store.live()
@@ -107,13 +107,13 @@ package struct WebhookService: Service {
 
     /// Hands on new events of these parts.
     ///
-    /// - Returns: the most that a part had.
+    /// - Returns: the largest number of events in a part.
     func distribute(_ parts: [Keyspace]) async throws -> Int {
         guard let known = self.cache.current, !known.isEmpty else { return 0 }
         let fence = self.dispatcher.fence(for: Self.abandoned)
         let batches = try await self.feed.take(from: parts, count: Self.batchSize)
-        // A newer list is as right, as the read may take seconds. After a stall there is none, and
-        // the events are taken over.
+        // Ask for the list again, because the read may take seconds. After a stall it has expired,
+        // and another dispatcher takes the events over.
         guard let webhooks = self.cache.current else { return 0 }
         try await self.hand(batches, to: webhooks, within: fence)
         return batches.map(\.entries.count).max() ?? 0
@@ -140,8 +140,8 @@ package struct WebhookService: Service {
             var session: Int
             repeat {
                 session = self.dispatcher.redis.session
-                // Until another dispatcher takes them over, because the next read would go past
-                // them.
+                // Retry until another dispatcher takes them over, because the next read would go
+                // past them.
                 let lost = try await self.dispatcher.untilDone(
                     "queue webhook events", isFinal: { _ in !fence.isOpen }
                 ) {
@@ -167,15 +167,15 @@ package struct WebhookService: Service {
         }
     }
 
-    /// Counts events that were dropped, and logs whose they were.
+    /// Counts dropped events, and logs their webhooks.
     ///
-    /// The status in PostgreSQL says so only until the webhook's next request succeeds.
+    /// The webhook's status in PostgreSQL shows the loss only until its next request succeeds.
     private func report(_ lost: [NotificationID: Int]) {
         WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
         let now = self.dispatcher.clock.instant()
         for webhook in lost.keys where self.warnings.isDue(for: webhook, at: now) {
             self.dispatcher.logger.warning(
-                "webhook lost its oldest events; more arrive than its receiver takes",
+                "webhook queue is full; dropped its oldest events because the receiver is too slow",
                 metadata: ["webhook": "\(webhook)"])
         }
     }
@@ -230,7 +230,7 @@ final class WebhookCache: Sendable {
 private final class LossWarnings: Sendable {
     private let next = Mutex<[NotificationID: ContinuousClock.Instant]>([:])
 
-    /// Whether a warning is due, which defers the webhook's next one.
+    /// Whether a warning is due; if so, defers the webhook's next one.
     func isDue(for webhook: NotificationID, at now: ContinuousClock.Instant) -> Bool {
         self.next.withLock { next in
             if let due = next[webhook], now < due { return false }

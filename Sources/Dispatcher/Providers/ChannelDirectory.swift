@@ -26,10 +26,10 @@ package final class ChannelDirectory: Sendable {
         ///
         /// An answer that needs proof (``AnswerRule/needsProof``) is a partial configuration fault
         /// until the provider has accepted a message to a device with these credentials. Otherwise
-        /// those of a wrong project would switch off every device.
+        /// credentials of a wrong project would switch off every device.
         ///
         /// A relay's refusal of a recipient is a partial configuration fault until the relay has
-        /// accepted a mail. After that it is the recipient's own, and a retry would not help.
+        /// accepted a mail. After that the fault is the recipient's, and a retry would not help.
         package func judged(_ reply: ProviderReply, of device: Device) -> ProviderReply {
             switch reply.result {
             // Topics prove nothing: every project has them.

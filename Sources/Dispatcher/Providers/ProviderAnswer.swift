@@ -61,7 +61,7 @@ package struct AnswerRule: Sendable {
         case staleCredential = "stale credential"
         /// Raises an alarm; the app's deliveries wait until the configuration is fixed.
         case configuration
-        /// The same for this device only; other devices are served.
+        /// Raises an alarm; only this device's deliveries retry.
         case partialConfiguration = "partial configuration"
         /// Moves the message to the dead letters: it is invalid.
         case refused

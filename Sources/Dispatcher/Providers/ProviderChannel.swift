@@ -26,7 +26,7 @@ package protocol ProviderChannel: Sendable {
 }
 
 extension ProviderChannel {
-    /// Most providers have one account an app.
+    /// Most providers have one account per app.
     package var account: String { self.app }
 
     /// Most providers' retractions carry no unread count.

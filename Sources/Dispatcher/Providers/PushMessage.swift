@@ -118,7 +118,8 @@ package struct PushMessage: Sendable {
 
     /// The key by which a device replaces an older message, or a repeat.
     ///
-    /// An organisation's collapse key is hashed with it, because a device may serve several.
+    /// An organisation's collapse key is hashed with the organisation's name, because a device may
+    /// serve several organisations.
     var replacementKey: String {
         guard let key = self.notification.collapseKey else { return self.notification.id.description }
         let org = self.notification.org

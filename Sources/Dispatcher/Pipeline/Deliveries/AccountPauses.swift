@@ -11,14 +11,14 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// The pauses of one provider's accounts, here and as far as other dispatchers know them.
+/// The pauses of one provider's accounts: this dispatcher's own, and those that others share.
 ///
 /// A pause opens the breakers of the account's apps.
 final class AccountPauses: Sendable {
-    /// An end that is hardly later is shared with the next look only: each of many answers at once
-    /// asks for a little more.
+    /// An end that is later by less than this waits for the next refresh, because many answers at
+    /// once each ask for a slightly later end.
     private static let grain: Duration = .seconds(1)
-    /// The most accounts and services whose pauses are shared, because devices name services.
+    /// The most accounts and services with shared pauses; bounded, because devices name services.
     ///
     /// Beyond that, each dispatcher knows only its own pauses.
     static let capacity = 1_000
@@ -87,7 +87,7 @@ final class AccountPauses: Sendable {
         }
     }
 
-    /// Marks pauses as not shared, so that the next look shares them.
+    /// Marks pauses as not shared, so that the next refresh shares them.
     func unshare(_ pauses: [SendingPauses.Pause]) {
         self.moments.withLock { moments in
             for pause in pauses where pause.provider == self.provider {
@@ -99,7 +99,7 @@ final class AccountPauses: Sendable {
     /// Applies the pauses that dispatchers share.
     ///
     /// The latest end of a pause counts. One that disappeared early was lifted, so its breakers
-    /// probe. Apps that are new pause too.
+    /// probe. New apps of the account pause too.
     ///
     /// - Returns: whether a pause was lifted.
     @discardableResult
@@ -161,7 +161,7 @@ final class AccountPauses: Sendable {
 
 /// Shares the pauses of accounts between dispatchers.
 package struct AccountPauseService: Service {
-    /// The number of intervals between two looks while no provider is called.
+    /// The number of intervals between two refreshes while no provider is called.
     private static let idleIntervals = 15
 
     private let dispatcher: Dispatcher

@@ -23,10 +23,11 @@ actor AccountRateLimiter {
         var taking: Task<Void, Never>?
     }
 
-    /// No bucket is empty for longer, and no critical caller waits for longer.
+    /// The longest pause before an empty bucket is asked again, and the longest wait of a critical
+    /// caller.
     private static let longestWait: Duration = .seconds(2)
-    /// After this many turns in a row without a refusal, or a second's if that is more, no refused
-    /// callers are left.
+    /// The turns of refused callers are forgotten after this many turns without a refusal, or after
+    /// those of a second if that is more.
     private static let longStreak = 16
 
     private let provider: Provider
@@ -46,8 +47,8 @@ actor AccountRateLimiter {
 
     /// Takes a turn of an account; returns nil, or how long to wait before asking again.
     ///
-    /// Critical callers wait here, up to a second's turns of them; meanwhile others are refused.
-    /// Refused callers are spread at the account's rate, each lane on its own.
+    /// Critical callers wait here, up to as many as get turns in a second; meanwhile other lanes
+    /// are refused. Refused callers are spread at the account's rate, each lane on its own.
     ///
     /// - Parameter perSecond: the account's rate, which must be the same in all calls.
     func take(_ account: String, perSecond: Int, lane: Lane) async -> Duration? {

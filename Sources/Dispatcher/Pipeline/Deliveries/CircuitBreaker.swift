@@ -42,7 +42,7 @@ struct CircuitBreaker: Sendable {
     /// An operator needs at least this long to fix a configuration.
     private static let configurationPause: Duration = .seconds(60)
     private static let probes = 2
-    /// This many calls in flight without an answer for ``silence`` count as a failure before they
+    /// This many calls in flight open the breaker after ``silence`` without an answer, before they
     /// time out.
     private static let silentCalls = 32
     private static let silence: Duration = .seconds(12)
@@ -61,23 +61,23 @@ struct CircuitBreaker: Sendable {
     /// How often it opened since the last success.
     private var openings = 0
     private var probing = 0
-    /// The time of the last answer, or of the call that was the first in flight or made them half
-    /// of ``silentCalls``, whichever came last.
+    /// The start of the current silence: the last answer, or a later call that was the first in
+    /// flight or made half of ``silentCalls``.
     private var heardAt: Timestamp?
     private var answeredAt: Timestamp?
     private var openedAt: Timestamp?
     /// The time of the last attempt to call.
     private var wantedAt: Timestamp?
-    /// The latest time that was passed.
+    /// The latest time that a caller passed.
     private var latest = Timestamp(microseconds: 0)
 
     /// Admits a call, which is in flight from then on, or says when to ask again.
     ///
     /// - Parameters:
-    ///   - limit: the most calls in flight; their silence opens the breaker if they are fewer than
-    ///     ``silentCalls``.
+    ///   - limit: the most calls in flight. If it is lower than ``silentCalls``, that many silent
+    ///     calls open the breaker.
     ///   - extra: the number of places beyond `limit` that this call may use.
-    ///   - isCrowded: whether calls of others leave no room for this one.
+    ///   - isCrowded: whether other calls leave no room for this one.
     mutating func admit(now: Timestamp, limit: Int = .max, extra: Int = 0, isCrowded: Bool = false) -> Admission {
         // Silence first: a provider that hangs is at its limit too.
         if let until = self.pauseEnd(now: now, limit: limit) { return .no(until: until) }
@@ -89,7 +89,7 @@ struct CircuitBreaker: Sendable {
             self.probing += 1
         }
         self.inFlight += 1
-        // A few calls that hang must not make the next burst a silent one.
+        // Otherwise a few hanging calls would make the next burst look silent from its start.
         if self.inFlight == 1 || self.inFlight == min(Self.silentCalls, limit) / 2 { self.heardAt = now }
         return .yes
     }
@@ -164,7 +164,7 @@ struct CircuitBreaker: Sendable {
     /// - Returns: whether it was not open before.
     mutating func hold(until moment: Timestamp, now: Timestamp) -> Bool {
         self.notice(now)
-        // A later end was noted before the clock stepped back.
+        // An end further ahead was noted before the clock stepped back.
         guard moment > now, moment - now <= AccountPauses.longest + Self.step else { return false }
         let wasOpen = self.isOpen(at: now)
         self.pause(until: moment, now: now)
@@ -197,7 +197,7 @@ struct CircuitBreaker: Sendable {
         return until > moment && !self.hasSteppedBack(to: moment)
     }
 
-    /// Whether the clock stepped back, so that a pause would last as long as the step.
+    /// Whether the clock stepped back; a pause would last longer by the step.
     private func hasSteppedBack(to now: Timestamp) -> Bool { self.latest - now > Self.step }
 
     /// Notes the time, and starts over if the clock has stepped back.

@@ -48,8 +48,8 @@ package struct DeliveriesService: Service {
                 try await withThrowingDiscardingTaskGroup { lanes in
                     for (lane, readers) in self.readers {
                         let taken = LaneQueue<LaneBatch>(capacity: 0)
-                        // One batch is looked up while another waits for its calls, so that no call
-                        // goes unused.
+                        // One batch is looked up while another waits for its calls, so that no
+                        // permit stays unused.
                         let prepared = LaneQueue<DeliverySender.Prepared>(capacity: 0)
                         lanes.addTask { try await self.read(readers, into: taken) }
                         lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
@@ -82,8 +82,8 @@ package struct DeliveriesService: Service {
 
     /// Settles an entry whose dispatchers died, without a call.
     ///
-    /// - Parameter isFirst: whether no dispatcher has tried this before. The second try looks
-    ///   nothing up, because that may be what kills.
+    /// - Parameter isFirst: whether no dispatcher has tried this before. The second try skips the
+    ///   lookup, because that may be what kills the dispatchers.
     func setAside(_ batch: LaneBatch, isFirst: Bool) async throws {
         try await self.settler.settle(try await self.sender.poisonOutcomes(batch, looksUp: isFirst))
     }
@@ -112,7 +112,7 @@ package struct DeliveriesService: Service {
         lane: Lane,
         outcomes: BatchQueue<DeliveryOutcome>
     ) async throws {
-        // After a failure, frees what waits for this stage.
+        // If this stage fails, releases the senders that wait for it.
         defer { taken.finish() }
         defer { prepared.finish() }
         while let batch = await taken.receive() {
@@ -122,7 +122,7 @@ package struct DeliveriesService: Service {
         }
     }
 
-    /// Sends one lane's batches, whatever other lanes wait for.
+    /// Sends one lane's batches.
     private func send(
         _ prepared: LaneQueue<DeliverySender.Prepared>,
         permits: LanePermits,

@@ -6,11 +6,11 @@ import Core
 import Operations
 import Storage
 
-/// The part of a settlement that is in Redis: schedules what is tried later, releases claims, and
-/// acknowledges entries.
+/// The Redis part of a settlement: schedules later tries, releases claims, and acknowledges
+/// entries.
 ///
-/// Only entries that still belong to this process are touched. A dispatcher that took one over
-/// releases its claim and acknowledges it.
+/// Touches only entries that still belong to this process. A dispatcher that took an entry over
+/// releases the claim and acknowledges the entry.
 struct DeliveryHandover: Sendable {
     /// A delivery that is tried later.
     struct Waiting: Sendable {

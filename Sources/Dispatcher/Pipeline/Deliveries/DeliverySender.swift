@@ -25,7 +25,7 @@ final class DeliverySender: Sendable {
     let pauses: AccountPauses
     let rateLimiter: AccountRateLimiter
     let metrics: PipelineMetrics.Deliveries
-    /// Whether the log has told of entries of a newer format.
+    /// Whether entries of a newer format have been logged.
     private let knowsNewerFormat = Atomic(false)
 
     /// - Parameter calls: the most calls to the provider in flight.
@@ -66,7 +66,7 @@ final class DeliverySender: Sendable {
         }
     }
 
-    /// A call that the breaker admits; it must be noted or withdrawn.
+    /// A call to admit; once the breaker admits it, it must be noted or withdrawn.
     private struct Call {
         let entry: ChannelDirectory.Entry
         let service: String?
@@ -201,7 +201,7 @@ final class DeliverySender: Sendable {
 
     /// Looks up deliveries, and reads the catalog's files if it lacks one of their types.
     ///
-    /// The second lookup has the preferences for the type's category.
+    /// In that case a second lookup gets the preferences for the type's category.
     private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
         let catalog = self.dispatcher.catalog
         let facts = try await self.facts(works)
@@ -234,8 +234,8 @@ final class DeliverySender: Sendable {
 
     /// Returns a delivery with facts that are fresh enough for the gate.
     ///
-    /// After the lease expired, the stream tells whose the entry is, and the attempts what
-    /// others sent.
+    /// After the lease expired, asks the stream who owns the entry, and reads the attempts that
+    /// others recorded.
     ///
     /// - Returns: nil if the entry belongs to another dispatcher.
     /// - Throws: `CancellationError`.
@@ -327,7 +327,7 @@ final class DeliverySender: Sendable {
             }
             if let outcome = await self.make(call, item, facts) { return outcome }
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
-            // An open breaker holds it back without another lookup of its facts.
+            // If the breaker is open, hold the delivery back without another lookup of its facts.
             if let held = self.admit(call, now: self.dispatcher.now()) { return self.outcome(item, held) }
             self.health.withdraw(call.app, service: call.service)
         }
@@ -353,7 +353,7 @@ final class DeliverySender: Sendable {
         if case .answered(.slowDown(_, let after)) = reply.result {
             await self.slowDown(channel.account, service, until: end + after, now: end)
         }
-        // Held back by this dispatcher, it would compete with the one that took the entry over.
+        // If held back here, it would compete with the dispatcher that took the entry over.
         if case .noTurn = reply.result, !leaseClock.holds(term) { return nil }
         guard let result = DeliveryOutcome.Result(reply, app: app, again: end + Self.queuePause) else { return nil }
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
@@ -379,7 +379,7 @@ final class DeliverySender: Sendable {
         return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, app: call.app)
     }
 
-    /// Pauses an account here and, unless they know, in the other dispatchers.
+    /// Pauses an account here and, unless they know already, in the other dispatchers.
     private func slowDown(_ account: String, _ service: String?, until: Timestamp, now: Timestamp) async {
         guard let pause = self.pauses.note(account, service: service, until: until, now: now) else { return }
         let shared = self.dispatcher.live.sendingPauses
@@ -425,8 +425,8 @@ final class DeliverySender: Sendable {
         case .absent: break
         case .number(let number): if !work.isRetraction { message.badge = own ?? number }
         case .unseen:
-            // Ask the board only for a count that goes out; a newer count is already on its
-            // way. A topic's subscribers have counts of their own.
+            // Send the count only if no newer one was sent. A topic has none, because each of its
+            // subscribers has their own.
             let hasCount = (!work.isRetraction || channel.retractionsHaveBadge) && !facts.device.isTopic
             let user = facts.notification.user
             let isNewest =

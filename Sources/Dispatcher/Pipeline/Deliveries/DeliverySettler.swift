@@ -36,15 +36,15 @@ struct DeliverySettler: Sendable {
             self.lifecycle += other.lifecycle
         }
 
-        /// Drops the steps of all other entries, except dead letters: no other dispatcher writes
-        /// those of deliveries that have ended.
+        /// Keeps only these entries' steps, and all dead letters: no other dispatcher writes a
+        /// letter for a delivery that has ended.
         mutating func keep(_ places: Set<DeliveryOutcome.Place>) {
             self.postponed.removeAll { !places.contains($0.place) }
             self.waiting.removeAll { !places.contains($0.outcome.place) }
         }
 
-        /// One postponement for each notification, as it may have reached the gate for several
-        /// devices.
+        /// Returns one postponement per notification and kind: the gate may have postponed it for
+        /// several devices.
         func distinctPostponements() -> [Postponement] {
             var seen: [FollowUp: Set<NotificationID>] = [:]
             return self.postponed.map(\.item).filter { item in
@@ -72,7 +72,7 @@ struct DeliverySettler: Sendable {
         fileprivate var held: [DeliveryOutcome]
         fileprivate var ledger: Ledger
         fileprivate var effects: DeliveryStore.Effects
-        /// The outcomes that came after the lease had lapsed, and their changes but for the calls.
+        /// Outcomes that came after the lease expired; `rest` has their changes except the calls.
         fileprivate var lapsed: [DeliveryOutcome]
         fileprivate var rest: [DeliveryOutcome.Place: Ledger]
 
@@ -92,7 +92,8 @@ struct DeliverySettler: Sendable {
     /// Records a batch in PostgreSQL, also while Redis is away: a dispatcher that takes over an
     /// entry looks for its calls.
     ///
-    /// If the lease had lapsed before an outcome came, only its call is recorded.
+    /// If the lease had lapsed before an outcome came, records only its call and, if the provider
+    /// accepted it, the acceptance.
     func record(_ outcomes: [DeliveryOutcome]) async throws -> Recorded {
         self.tally.note(outcomes)
         let term = self.dispatcher.leaseClock.term
@@ -120,7 +121,8 @@ struct DeliverySettler: Sendable {
         return Recorded(held: held, ledger: ledger, effects: effects, lapsed: lapsed, rest: rest)
     }
 
-    /// Does the rest of some batches at once, for the entries that still belong to this process.
+    /// Finishes several recorded batches at once, for the entries that still belong to this
+    /// process.
     func finish(_ batches: [Recorded]) async throws {
         guard var recorded = batches.first else { return }
         for batch in batches.dropFirst() { recorded.add(batch) }
@@ -210,7 +212,7 @@ extension DeliverySettler.Ledger {
             self.addAttempt(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue)
             self.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
         case .refused(let refusal):
-            // The device of mail is an address.
+            // For mail, the device is an address.
             let reason =
                 self.isMail && refusal == .deviceInactive ? RecordedReason.noAddress.rawValue : refusal.rawValue
             self.addAttempt(outcome, work, .skipped, reason)
@@ -224,7 +226,7 @@ extension DeliverySettler.Ledger {
             case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled, .optedOut:
                 self.settlement.dropped.append((work.user, work.notification, reason))
             case .notInQuietHours:
-                // An idle user's push says nothing about the notification, which sockets have.
+                // A skipped attention call ends nothing: sockets have the notification.
                 guard !work.callsForAttention else { break }
                 self.settlement.dropped.append((work.user, work.notification, Reason.quietHours.rawValue))
             case .unread, .underWay, .quietHours: break
@@ -391,8 +393,8 @@ extension DeliverySettler.Ledger {
         self.logger.debug("delivery ended", metadata: metadata)
     }
 
-    /// Repeats a delivery whose outcome is unknown once, with the same ids and keys, so that the
-    /// device shows one.
+    /// Repeats a delivery with an unknown outcome once, with the same ids and keys, so that the
+    /// device shows it once.
     ///
     /// Critical ones are repeated more often, because a lost alert is worse than a double one. A
     /// connection that ended with GOAWAY does not count as such a repeat: the server has usually
@@ -458,7 +460,8 @@ extension DeliverySettler.Ledger {
         self.schedule(outcome, work.asRepeat, due: due, app: app)
     }
 
-    /// Keeps work until its provider can be used again or it expires, without counting a try.
+    /// Retries a delivery every minute until its provider works again or it expires, without
+    /// counting tries.
     private mutating func park(_ outcome: DeliveryOutcome, _ work: DeliveryWork, reason: String) {
         self.addAttempt(outcome, work, .retry, reason)
         self.hold(outcome, work, until: self.now + Self.configurationDelay)
@@ -475,8 +478,9 @@ extension DeliverySettler.Ledger {
 
     /// Records that a device or mailbox was not reached.
     ///
-    /// A notification in the inbox does not fail with its mail, nor with a call for attention: a
-    /// socket has it and may prove it. With a push it fails only once no other device may get one.
+    /// A failed mail does not fail a notification in the inbox. Nor does a failed attention call,
+    /// because a socket has the notification and may prove it. A failed push does so only once no
+    /// other device may get one.
     private mutating func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,

@@ -49,13 +49,13 @@ final class ProviderHealth: Sendable {
 
     private struct Entry {
         var breaker = CircuitBreaker()
-        /// The part of ``Breakers/silentCalls`` that is this one's.
+        /// This breaker's share of ``Breakers/silentCalls``.
         var silentCalls = 0
     }
 
     private struct Breakers {
         var all: [Scope: Entry] = [:]
-        /// The calls in flight of those that do not answer.
+        /// The calls in flight to apps and services that do not answer.
         var silentCalls = 0
 
         mutating func admit(_ scope: Scope, _ limits: Limits, _ lane: Lane, isShared: Bool, now: Timestamp)
@@ -124,8 +124,9 @@ final class ProviderHealth: Sendable {
         self.logger = logger
     }
 
-    /// Admits a call for an app, which must be noted or withdrawn then, or says when to ask again;
-    /// logs when silence opens the breaker.
+    /// Admits a call for an app, or says when to ask again; logs when silence opens the breaker.
+    ///
+    /// An admitted call must be noted or withdrawn.
     ///
     /// - Parameters:
     ///   - lane: urgent lanes have reserved places.
@@ -195,8 +196,8 @@ final class ProviderHealth: Sendable {
         let isReported = reply.concernsConfigurationInPart && self.isReportDue(app, now: now)
         let hasChanged =
             switch (before, after) {
-            // Calls that were in flight when it opened end with the same answer, which moves the
-            // end a little. A much longer pause is news.
+            // Calls that were in flight when it opened get the same answer, which moves the end a
+            // little. An end 10 s later is news.
             case (.open(let until), .open(let later)) where until > now && later < until + .seconds(10): false
             default: before != after
             }

@@ -11,7 +11,7 @@ struct RetryPolicy: Sendable, Equatable {
     /// Whether tries count only after a day, or for notifications that never expire.
     var endsByExpiry = false
 
-    /// How long the tries of such a policy are not counted.
+    /// How long a policy with ``endsByExpiry`` does not count tries.
     ///
     /// A time to live of weeks is for devices that are offline, not for a provider that refuses.
     private static let uncounted: Duration = .seconds(86_400)
@@ -19,7 +19,7 @@ struct RetryPolicy: Sendable, Equatable {
     static func of(_ lane: Lane, _ provider: Provider) -> RetryPolicy {
         if provider == .email { return self.ofMail(lane) }
         return switch lane {
-        // As long as it matters, for up to a day, however long the provider is down.
+        // Until it expires, for up to a day, however long the provider is down.
         case .critical:
             RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40, endsByExpiry: true)
         case .normal: RetryPolicy(backoff: Backoff(base: .seconds(15), limit: .seconds(16 * 60)), tries: 8)
@@ -27,7 +27,8 @@ struct RetryPolicy: Sendable, Equatable {
         }
     }
 
-    /// Mail relays take minutes, and wait hours for a full mailbox to empty.
+    /// Mail needs longer delays: greylisting lasts minutes, and a full mailbox takes hours to
+    /// empty.
     private static func ofMail(_ lane: Lane) -> RetryPolicy {
         switch lane {
         case .critical:
@@ -46,10 +47,10 @@ struct RetryPolicy: Sendable, Equatable {
 
     /// Returns the moment of the next try; nil if the tries are used up.
     ///
-    /// A try that would come too late is due when the delivery expires, so that the gate ends it:
-    /// up to ten minutes later while its breaker is open. Jitter takes at most half of the time
-    /// until expiry, so that no random delay ends the tries early. If less time than the first
-    /// ceiling is left, jitter may end them, so that the last tries stay few.
+    /// A try that would come after the expiry is due at the expiry, so that the gate ends the
+    /// delivery; while its breaker is open, up to ten minutes later. Jitter takes at most half of
+    /// the time until expiry, so that a random delay does not end the tries early. With less time
+    /// left than the backoff's base, jitter may end them, which keeps the last tries few.
     ///
     /// - Parameters:
     ///   - tried: the number of tries, including the failed one.

@@ -50,7 +50,7 @@ package struct RetryService: Service {
     private static let probes = 4
     /// While a breaker is open, deliveries that have been due for this long are moved.
     private static let overdue: Duration = .seconds(600)
-    /// The most of these that are moved at a time.
+    /// The most overdue deliveries that are moved at a time.
     private static let mostOverdue = 1_000
 
     private let dispatcher: Dispatcher
@@ -70,7 +70,7 @@ package struct RetryService: Service {
         }
     }
 
-    /// Moves what is due of all providers, and notes when to look again.
+    /// Moves the due deliveries of all providers, and notes when to look again.
     ///
     /// - Throws: an error of a part or a lane that failed, once the others are done.
     func poll() async throws {
@@ -94,7 +94,7 @@ package struct RetryService: Service {
         if let failure { throw failure }
     }
 
-    /// Moves what is due of one provider in a part, the urgent lanes first.
+    /// Moves one provider's due deliveries in a part, the urgent lanes first.
     ///
     /// - Returns: when to look again, nil if nothing waits; and a lane's failure.
     @discardableResult
@@ -122,12 +122,12 @@ package struct RetryService: Service {
         return (moments.min(), failure)
     }
 
-    /// Returns the apps that have something held back.
+    /// Returns the sources of apps with held-back deliveries.
     ///
     /// Their order is random, because a small room may not reach the last one.
     ///
-    /// - Parameter apps: the apps that exist; everything is moved of others, since no call probes
-    ///   for them.
+    /// - Parameter apps: the apps that exist. All deliveries of removed apps are moved, since no
+    ///   call probes for those.
     private func heldSources(
         _ service: DeliveriesService,
         _ lane: Lane,
@@ -143,7 +143,8 @@ package struct RetryService: Service {
         return sources
     }
 
-    /// Moves what is due of these by turns, so that a large backlog of one delays no other.
+    /// Moves due deliveries from these sources in turn, so that a large backlog of one delays no
+    /// other.
     private func move(
         _ sources: [Source],
         of service: DeliveriesService,
@@ -169,8 +170,8 @@ package struct RetryService: Service {
 
     /// Returns how many deliveries a stream may get now.
     ///
-    /// A full stream gets a few all the same, so that retries are not starved by new deliveries.
-    /// Critical ones never wait.
+    /// Even a full stream gets a few, so that new deliveries do not starve retries. Critical ones
+    /// never wait.
     private func room(_ service: DeliveriesService, _ lane: Lane, in part: Live) async throws(RedisError) -> Int {
         guard lane != .critical else { return .max }
         let stream = part.keys.deliveries(service.provider, lane)

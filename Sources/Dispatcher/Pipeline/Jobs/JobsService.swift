@@ -46,7 +46,8 @@ package struct JobsService: Service {
     }
 
     private func work() async throws {
-        // With room for what a flood leaves of a batch, so that the next can be read.
+        // With room for one batch, so that what a move leaves of a flooded batch does not delay the
+        // next read.
         let taken = LaneQueue<LaneBatch>(capacity: 1)
         // No room: under load, a queued batch stays small and only adds latency. One lane for all,
         // because an inbox's versions go out in the order in which they were stored.
@@ -56,7 +57,7 @@ package struct JobsService: Service {
             group.addTask { try await self.read(into: taken) }
             if let overflow { group.addTask { await overflow.watch() } }
             group.addTask {
-                // After a failure, frees what waits for this stage.
+                // If this stage fails, releases the senders that wait for it.
                 defer { taken.finish() }
                 defer { stored.finish() }
                 let intake = JobIntake(dispatcher: self.dispatcher)
@@ -93,12 +94,12 @@ package struct JobsService: Service {
         }
     }
 
-    /// Reads a lane, and moves what exceeds an organisation's share.
+    /// Reads a lane, and moves jobs that exceed their organisation's share to its overflow.
     ///
-    /// Moves the excess before the queue, so that a flood takes no turns of the stages.
+    /// Moves them before the queue, so that a flood takes up no stage.
     ///
     /// After a full batch, or one with jobs to move, it reads the next at once. Otherwise it waits
-    /// until a stage can take one, because a batch that is read earlier is smaller and waits.
+    /// until a stage can take one, because a batch that is read too early is small and only waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
         let group = self.dispatcher.group(one.keys.jobs(one.lane), in: one.keys)
         let reader = LaneReader(

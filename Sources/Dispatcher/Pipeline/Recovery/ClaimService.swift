@@ -8,13 +8,14 @@ import ServiceLifecycle
 import Storage
 import Synchronization
 
-/// Takes over the entries of dispatchers whose lease has expired, and its own whose reply got lost.
+/// Takes over the entries of dispatchers whose lease has expired, and its own entries whose reply
+/// got lost.
 ///
-/// The stream counts how often an entry was handed out. The second time, jobs go in batches,
-/// because a backlog would take long one by one, and several deliveries go at once, each alone,
-/// because each waits for a provider. After that an entry goes alone, so that one that kills its
-/// dispatcher takes no other with it; after three such deaths it is set aside. Each provider has
-/// its own task, so one that hangs delays no other.
+/// The stream counts how often an entry was handed out. The second time, jobs are processed in
+/// batches, because one by one a backlog would take long. Deliveries are processed several at once,
+/// but each alone, because each waits for a provider. From the third time on, each entry is
+/// processed alone, so that one that kills its dispatcher takes no other with it. After three such
+/// deaths it is set aside. Each provider has its own task, so one that hangs delays no other.
 package struct ClaimService: Service {
     /// Processes entries as one batch.
     private typealias Work = @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
@@ -25,8 +26,8 @@ package struct ClaimService: Service {
     private typealias SetAside =
         @Sendable (_ entry: StreamEntry, _ isFirst: Bool, LeaseClock.Term) async throws -> Void
 
-    /// An entry is set aside when it was handed out more often: in a batch, with others, and thrice
-    /// alone.
+    /// An entry that was handed out this often is set aside: once in a batch, once with others, and
+    /// three times alone.
     private static let mostDeliveries = 5
 
     /// The reason of dead letters that killed their dispatchers.
@@ -149,10 +150,11 @@ package struct ClaimService: Service {
         }
     }
 
-    /// Takes over a stream's entries of dispatchers that are gone, and this one's that got lost.
+    /// Takes over a stream's entries of dispatchers that are gone, and this dispatcher's lost
+    /// entries.
     ///
-    /// - Parameter width: how many entries that were handed out once go at the same time; nil for
-    ///   one batch.
+    /// - Parameter width: how many entries that were handed out once are processed at the same
+    ///   time; nil for one batch.
     private func claim(
         _ group: ConsumerGroup,
         width: Int?,
@@ -189,8 +191,8 @@ package struct ClaimService: Service {
 
     /// Returns the term in which a consumer's work may be taken over.
     ///
-    /// Nil while its dispatcher holds its lease or may hold it, because a suspended process may
-    /// resume, and nil while this dispatcher holds none.
+    /// Nil while the consumer's dispatcher holds its lease, or may hold it because a master of a
+    /// cluster is away: a suspended process may resume. Nil also while this dispatcher holds none.
     private func term(toTakeOver consumer: String) async throws -> LeaseClock.Term? {
         guard let term = self.dispatcher.leaseClock.term else { return nil }
         let lease = self.dispatcher.keys.dispatcherLease(consumer)
@@ -281,7 +283,8 @@ package struct ClaimService: Service {
                     tasks.addTask { try await work([entry], term) }
                 }
             } catch {
-                // An error that leaves the group cancels calls that the provider may have accepted.
+                // An error that leaves the group would cancel calls that the provider may have
+                // accepted.
                 try? await tasks.waitForAll()
                 throw error
             }
@@ -299,8 +302,8 @@ package struct ClaimService: Service {
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
             guard isRunning, let term = self.dispatcher.leaseClock.term else { return false }
             if self.dispatcher.inFlight.contains(item.id, of: group.stream) { continue }
-            // If the reply is only late, the entry is no longer idle, and nothing is claimed. A
-            // lost reply killed no dispatcher, so it does not count.
+            // An entry whose reply is only late has not been idle for this long, so it is not
+            // claimed. A lost reply killed no dispatcher, so the claim keeps the count.
             guard
                 let entry = try await group.claim(
                     item.id, from: self.dispatcher.name, idle: self.lostReply, deliveries: item.deliveries)
@@ -328,7 +331,7 @@ private final class Peers: Sendable {
     private let memory: Duration
     private let state = Mutex(State())
 
-    /// - Parameter memory: how long a dispatcher that is seen no more is watched.
+    /// - Parameter memory: how long a dispatcher is watched after it was last seen.
     init(memory: Duration) { self.memory = memory }
 
     func note(_ names: [String]) {

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// A master of Redis; every start and every failover has another id.
+/// A run of a Redis master: every start and every failover begins one, with a new id.
 struct RedisRun: Sendable {
     /// The note of the last sweep in ``Keyspace/memory``:
     /// `<run> <beat> <first seen> <repaired> <epoch>`.
@@ -40,7 +40,7 @@ struct RedisRun: Sendable {
     /// every five seconds.
     private static let formerMaster: Int64 = 30_000
 
-    /// Nil if Redis does not tell, as when the user may not call INFO.
+    /// Nil if Redis does not tell, for example because the user may not call INFO.
     let id: String?
     /// Unix milliseconds by its clock.
     let now: Int64
@@ -105,7 +105,7 @@ struct RedisRun: Sendable {
     /// Returns the id of a process, and of its replication since it became master: a process may
     /// become master a second time.
     ///
-    /// The latter also changes when the first replica attaches, which costs one repair.
+    /// The replication's id also changes when the first replica attaches, which costs one repair.
     private static func id(_ server: RedisReply, _ replication: RedisReply) throws(RedisError) -> String? {
         guard let process = try Self.value("run_id", in: server) else { return nil }
         guard let history = try Self.value("master_replid", in: replication) else { return process }

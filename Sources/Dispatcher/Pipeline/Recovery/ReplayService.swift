@@ -54,7 +54,7 @@ package struct ReplayService: Service {
 
     /// Returns the stream of a letter, in the part that is read for its user now.
     ///
-    /// It may have come from another part, if the number of parts was another one.
+    /// It may have come from another part, if the number of parts has changed since.
     private func stream(_ letter: DeadLetterStore.Letter, _ fields: [(name: String, value: [UInt8])]) -> String {
         let keys = self.dispatcher.keys
         if let kind = keys.kind(ofDeliveries: letter.stream) {
@@ -68,7 +68,7 @@ package struct ReplayService: Service {
         let job = try? catalog.job(
             fields.filter { ExactText($0.name) != ExactText(JobOrigin.replayField) }.map { ($0.name, $0.value[...]) })
         guard case .notification(let content)? = job?.payload else {
-            // The job is still invalid. In the bulk lane it delays no other until it can be read.
+            // The job is still invalid. In the bulk lane it delays no other.
             return self.dispatcher.live.jobs.stream(for: .bulk, fields)
         }
         return self.dispatcher.live.jobs.stream(for: catalog.lane(of: content), fields)
@@ -77,7 +77,7 @@ package struct ReplayService: Service {
     private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {
         let fields = letter.fields
         if fields.count == 1, let field = fields.first, ExactText(field.name) == ExactText(DeliveryWork.field) {
-            // It starts over, except on devices that have accepted it by its attempts.
+            // It starts over, unless its attempts show that the device has it.
             guard let work = try? DeliveryWork(field.value) else { return fields }
             return [(DeliveryWork.field, work.fromTheStart.bytes)]
         }

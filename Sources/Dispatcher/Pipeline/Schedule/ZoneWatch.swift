@@ -15,9 +15,9 @@ struct ZoneWatch: Sendable {
     private static let pageSize = 500
     private static let releaseSpan: Duration = .seconds(300)
 
-    /// How the stored moments relate to this dispatcher's rules.
+    /// How the stored due times relate to this dispatcher's rules.
     struct State {
-        /// Whether they are known to follow them.
+        /// Whether the due times are known to follow the rules.
         fileprivate var isCurrent = false
         /// Whether the rules changed while this dispatcher ran.
         fileprivate var hasChanged = false
@@ -39,7 +39,7 @@ struct ZoneWatch: Sendable {
         }
     }
 
-    /// Recomputes what does not follow the current rules.
+    /// Recomputes due times that do not follow the current rules.
     func look(_ state: inout State) async throws {
         let zones = self.dispatcher.zones.database
         let schedules = self.dispatcher.database.schedules

@@ -68,7 +68,7 @@ package enum APNSAnswer {
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
 
-    /// Maps an answer; nil for a success that is not Apple's, whose answers have an id and no body.
+    /// Maps an answer; nil for a success without an id or with a body, which is not Apple's.
     ///
     /// - Parameters:
     ///   - isPage: whether the body is an HTML page, and so not Apple's.

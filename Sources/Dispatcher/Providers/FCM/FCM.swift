@@ -86,7 +86,7 @@ struct FCMChannel: HTTPProviderChannel {
                 throw CredentialOutage("answer_cut")
             case .answered(let response):
                 let (token, lifetime) = try FCMServiceAccount.token(status: response.status, body: response.body)
-                // Renews five minutes before the end.
+                // Renews five minutes before the end, or after half of a short lifetime.
                 return CredentialCache.Credential(
                     text: token,
                     renewAt: moment + max(lifetime - .seconds(300), lifetime / 2),

@@ -24,7 +24,7 @@ struct FCMRequest {
     /// `/topics/<name>`.
     ///
     /// - Parameters:
-    ///   - url: that of the project's `messages:send`.
+    ///   - url: the URL of the project's `messages:send`.
     ///   - shape: the data that the app's clients read.
     ///   - channel: the Android channel, unless the job sets one.
     ///   - clickAction: the intent action of a tap on Android, unless the job sets one; `category`
@@ -162,7 +162,7 @@ struct FCMWriter {
         self.screenName = message.screenName
         self.androidTexts = [("tag", tag ?? self.screenName)]
         if tag != nil || message.notification.collapseKey != nil {
-            // The app has nothing else to tell the newer of two messages with this tag.
+            // The app cannot tell the newer of two messages with this tag in another way.
             self.androidTexts.append(("event_time", message.notification.createdAt.rfc3339))
         }
         if let channel { self.androidTexts.append(("channel_id", channel)) }
@@ -185,7 +185,7 @@ struct FCMWriter {
         }
     }
 
-    /// Returns the payload that FCM makes of the message for an Apple device, but for the members
+    /// Returns the payload that FCM makes of the message for an Apple device, without the members
     /// that FCM adds.
     func applePayload() -> [UInt8] {
         let notification = self.message.notification

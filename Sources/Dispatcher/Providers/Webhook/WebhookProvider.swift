@@ -91,7 +91,7 @@ package enum WebhookAnswer {
     package static let rules: [AnswerRule] = [
         AnswerRule("HTTP_400", .refused, "the receiver rejects the request; see its answer"),
         AnswerRule("HTTP_401", .configuration, "the receiver rejects the signature; check the secret and the clock"),
-        // It may be about one token, which its user chose; others' deliveries must go on.
+        // The refusal may concern one token, which its user chose; other deliveries must go on.
         AnswerRule(
             "HTTP_403", .partialConfiguration,
             "the receiver refuses the token or the signature; it should answer 410 if the user may not use the token"),
