@@ -6,7 +6,7 @@ package enum AuthorizationHeader {
     /// Returns the credential that follows a field's scheme and any number of spaces; nil if the
     /// field has another scheme or no credential.
     ///
-    /// - Parameter scheme: in lower case; the case of the field's is ignored.
+    /// - Parameter scheme: the expected scheme in lower case; the field may have it in any case.
     package static func credential(_ field: String, of scheme: String) -> String? {
         let space = UInt8(ascii: " ")
         let name = Substring(field.utf8.prefix { $0 != space })

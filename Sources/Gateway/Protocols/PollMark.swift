@@ -1,7 +1,7 @@
 // Carillon · PollMark.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The value by which a client tells its polls apart, hashed.
+/// The hash of the query value that a client changes from poll to poll.
 package struct PollMark: Sendable, Equatable {
     private let hash: UInt32
 
@@ -15,15 +15,16 @@ package struct PollMark: Sendable, Equatable {
 /// Recognises a poll that a browser has sent again.
 ///
 /// A browser repeats a GET on its own if the connection breaks before the answer's first byte. The
-/// JavaScript clients of Socket.IO and SignalR give each poll another mark, so a poll with the mark
-/// of the one before is such a repeat, and the answer was lost.
+/// JavaScript clients of Socket.IO and SignalR give each poll a new mark, so a poll with the mark
+/// of the previous one is such a repeat: the first answer was lost.
 ///
 /// The mark is the time of sending, to the second in some clients, so polls in quick succession may
 /// share one.
 struct PollRepeats: Sendable {
-    /// The time after which two polls with the same mark are a repeat.
+    /// Polls with the same mark are a repeat only if they arrive at least this far apart.
     ///
-    /// Two polls sent within a second arrive further apart if the network delays the later one.
+    /// Different polls of the same second may arrive more than a second apart if the network delays
+    /// the later one.
     private static let period: Milliseconds = 3_000
 
     private var last: PollMark?
@@ -36,7 +37,7 @@ struct PollRepeats: Sendable {
         self.lastAt = now
     }
 
-    /// Returns whether a poll repeats the one before.
+    /// Returns whether a poll repeats the previous one.
     mutating func isRepeat(_ mark: PollMark?, now: Milliseconds) -> Bool {
         defer { (self.last, self.lastAt) = (mark, now) }
         guard let mark, let last else { return false }

@@ -54,7 +54,7 @@ package struct RequestQuery: Sendable, Equatable {
     ///   row.
     package static func fields(_ text: some StringProtocol) throws(QueryFault) -> [Field] {
         var fields: [Field] = []
-        // Splits bytes: a form may have combining marks that are not encoded.
+        // Split bytes, not characters: an unencoded combining mark would merge with a separator.
         for part in String(text).utf8.split(separator: UInt8(ascii: "&")) {
             let pair = part.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
                 .map { Substring($0) }
@@ -70,7 +70,7 @@ package struct RequestQuery: Sendable, Equatable {
     }
 }
 
-/// The fault of a query and its parameter.
+/// An invalid query parameter and the reason.
 package struct QueryFault: Error, Sendable, Equatable, CustomStringConvertible {
     private static let longestName = 64
 

@@ -10,7 +10,7 @@ package enum SignalRAction: Sendable, Equatable {
     /// Run the call, then call ``SignalRStateMachine/complete(_:_:now:)``, even if the client wants
     /// no answer.
     case invoke(SignalRCall)
-    /// No action follows. Close the transport after the written records.
+    /// The connection has ended: close the transport after the written records. No action follows.
     case end(SignalREnd)
 }
 

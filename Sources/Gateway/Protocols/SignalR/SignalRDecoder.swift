@@ -119,7 +119,7 @@ package struct SignalRRecordSplitter: Sendable {
     }
 }
 
-/// The fault of a client's input, or of its reading too slowly.
+/// A fault in a client's input, or a client that reads too slowly.
 package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kind of fault, for logs and tests.
     package enum Code: String, Sendable {

@@ -14,9 +14,9 @@ package enum SignalRHandshake: Sendable, Equatable {
     static let unexpectedError = "An unexpected error occurred during connection handshake."
     private static let highestVersion: Int64 = 2
 
-    /// Decides about a request, a record without its separator.
+    /// Decides about a request; `record` has no separator.
     ///
-    /// Accepts versions 0, 1 and 2 of `json`; one client sends 0.
+    /// Accepts versions 0, 1 and 2 of `json`; signalrcore, for example, sends 0.
     package init(request record: [UInt8]) {
         guard let request = try? JSONParser.parse(record), request.object != nil else {
             self = .refused("\(Self.unexpectedError) The handshake is not a JSON object.")

@@ -1,7 +1,7 @@
 // Carillon · SignalRHubRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A request to a hub's path and its dispatch.
+/// A request to a hub's path, and the decision how to handle it.
 package struct SignalRHubRequest: Sendable, Equatable {
     /// The state of the connection that the request's id names.
     package struct Standing: Sendable, Equatable {
@@ -21,13 +21,13 @@ package struct SignalRHubRequest: Sendable, Equatable {
 
     /// The action that a request calls for.
     package enum Verdict: Sendable, Equatable {
-        /// Create a connection for a WebSocket without id, which was not negotiated.
+        /// Create a connection for a WebSocket that skipped negotiation and so has no id.
         case create
         /// Attach the connection's first transport: WebSockets or Server-Sent Events.
         case attach(SignalRTransport)
-        /// Attach a new socket to a connection with kept state; replaces an attached one.
+        /// Move a connection with stateful reconnect to a new socket, in place of an attached one.
         case reattach
-        /// End the connection of a socket that is still attached, and create one in its place.
+        /// End a connection whose socket is still attached, and create a new one in its place.
         case replace
         /// Handle a long-polling GET with ``SignalRPollingState/poll(_:mark:now:)``.
         case poll
@@ -114,7 +114,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
             case .webSockets where connection.canReattach: return .reattach
             case .webSockets where connection.isAttached: return .replace
             case .webSockets, .serverSentEvents:
-                // Without its transport, a connection that cannot move has ended.
+                // A connection that cannot move ends with its transport.
                 return .refuse(connection.isAttached ? .refusal(409) : .unknownConnection)
             }
         }
@@ -132,7 +132,7 @@ package struct SignalRHubRequest: Sendable, Equatable {
 package struct SignalRConnectRequest: Sendable, Equatable {
     /// The query's `id`, which the negotiation issued.
     ///
-    /// Nil for a client that skipped negotiation; the `connectionId` that one client then sends is
+    /// Nil for a client that skipped negotiation; a `connectionId`, which some of them send, is
     /// ignored.
     package let id: String?
     /// The bearer token of the header, or of the query's `access_token`: browsers cannot set

@@ -45,7 +45,7 @@ package struct SignalRInvocation: Sendable, Equatable {
         self.isStream = isStream
     }
 
-    /// Whether it calls the method, ignoring case.
+    /// Whether the invocation calls this method, in any letter case.
     package func calls(_ method: String) -> Bool {
         ExactText(self.target.lowercased()) == ExactText(method.lowercased())
     }

@@ -110,14 +110,14 @@ package struct SignalRNegotiation: Sendable, Equatable {
     }
 }
 
-/// The issue time at the end of the id of a connection with stateful reconnect.
+/// The issue time, which ends the id of a connection with stateful reconnect.
 ///
-/// Each node can tell an id that another one has just issued from that of a lost connection.
+/// Lets a node tell an id that another node has just issued from the id of a lost connection.
 package enum SignalRIssueTime {
     private static let separator: Character = "."
     private static let radix = 36
-    /// The time for the first use of an id, in milliseconds: clients connect right after they have
-    /// negotiated, but some over a slow network.
+    /// The time limit for the first use of an id, in milliseconds: clients connect right after the
+    /// negotiation, but some networks are slow.
     private static let freshLimit: Int64 = 10_000
 
     /// - Parameter now: milliseconds of a clock that all nodes share.
@@ -128,7 +128,7 @@ package enum SignalRIssueTime {
     /// Whether an id has an issue time.
     package static func isStamped(_ id: String) -> Bool { Self.issued(id) != nil }
 
-    /// Whether a client may still be about to use an id for the first time; true without a time.
+    /// Whether an id may still await its first use; true for an id without an issue time.
     package static func isFresh(_ id: String, at now: Int64) -> Bool {
         guard let issued = Self.issued(id) else { return true }
         let (age, overflows) = now.subtractingReportingOverflow(issued)

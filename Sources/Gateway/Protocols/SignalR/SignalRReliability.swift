@@ -5,9 +5,9 @@
 ///
 /// Each side numbers its messages of types 1 to 5 from 1.
 struct SignalRReliability: Sendable {
-    /// The counted messages accepted for the client.
+    /// The number of counted messages accepted for the client.
     private var sent: Int64 = 0
-    /// The newest of them, still unacknowledged.
+    /// The newest of these messages, which the client has not acknowledged yet.
     private var buffered: [[UInt8]] = []
     private var bufferedBytes = 0
     /// The number of the client's next counted message.

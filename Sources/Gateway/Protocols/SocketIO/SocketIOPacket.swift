@@ -17,10 +17,10 @@ package struct SocketIOPacket: Sendable, Equatable {
         case connectError(JSONValue)
     }
 
-    /// The namespace that is never written.
+    /// The default namespace, which packets leave out.
     package static let defaultNamespace = "/"
 
-    /// The largest acknowledgement id that every client can represent.
+    /// The largest acknowledgement id that every client can represent: 2^53 - 1.
     static let maximumAcknowledgement: UInt64 = 1 << 53 - 1
 
     let namespace: String

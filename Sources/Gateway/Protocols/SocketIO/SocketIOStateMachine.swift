@@ -72,10 +72,11 @@ package struct SocketIOStateMachine: Sendable {
         self.memberships[namespace]?.isJoined == true
     }
 
-    /// Closes the connection if attachments are late, or if no namespace was joined in time; if the
-    /// owner still decides about one, the client may try again.
+    /// Closes the connection if attachments are late, or if the client has joined no namespace in
+    /// time.
     ///
-    /// An identified client gets more time, because only the owner is slow.
+    /// While the owner still decides about a request, the close lets the client try again. An
+    /// identified client gets more time instead, because only the owner is slow.
     package mutating func tick(now: Milliseconds, into actions: inout [SocketIOAction]) {
         guard now < self.attachmentDeadline else { return self.close(.forcedClose, into: &actions) }
         guard now >= self.deadline else { return }
@@ -135,7 +136,7 @@ package struct SocketIOStateMachine: Sendable {
             guard self.hasJoined(namespace) else { throw .notConnected }
             actions.append(.event(namespace: namespace, name, arguments, acknowledgement: id))
         case .acknowledgement:
-            // The server awaits none; an unknown id is not a fault.
+            // The server awaits no acknowledgement, and an unknown id is not a fault.
             guard self.hasJoined(namespace) else { throw .notConnected }
         case .connectError: throw .connectErrorFromClient
         }

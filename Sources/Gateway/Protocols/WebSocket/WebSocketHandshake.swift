@@ -12,9 +12,9 @@ package enum WebSocketHandshake {
         Self.list(head.headers["upgrade"], names: "websocket")
     }
 
-    /// Whether a list of options has one in any letter case.
+    /// Whether a comma-separated header names an option, in any letter case.
     ///
-    /// Compares bytes, because it reads requests before ``HTTPHeaders/markFault``.
+    /// Compares bytes, because ``HTTPHeaders/markFault`` may not have checked the request yet.
     private static func list(_ fields: [String], names option: String) -> Bool {
         let name = option.utf8
         let isBlank = { (byte: UInt8) in byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }

@@ -53,9 +53,8 @@ package struct WebSocketParser {
     private let maximumFragments: Int
 
     /// - Parameters:
-    ///   - maximumMessage: the limit of a message in bytes; beyond it the violation has code 1009.
-    ///   - maximumFragments: the limit of a message's frames; beyond it the violation has code
-    ///     1008.
+    ///   - maximumMessage: the most bytes of a message; a longer one is a violation with code 1009.
+    ///   - maximumFragments: the most frames of a message; one more is a violation with code 1008.
     package init(maximumMessage: Int = 64 * 1024, maximumFragments: Int = 256) {
         self.maximumMessage = maximumMessage
         self.maximumFragments = maximumFragments
@@ -88,12 +87,12 @@ package struct WebSocketParser {
         }
         let rest = bytes.readableBytes
         guard rest > 0, !self.isOver else { return }
-        // A slice keeps all of the memory.
+        // A slice keeps the whole buffer alive, so copy a small rest.
         self.unread = rest < bytes.storageCapacity / 2 ? ByteBuffer(buffer: bytes) : bytes.slice()
     }
 
-    /// Returns the next frame's event: outer nil without a whole frame, inner nil if the frame
-    /// completes nothing.
+    /// Returns the next frame's event; the outer nil means an incomplete frame, the inner nil a
+    /// frame that completes no message.
     private mutating func next(_ bytes: inout ByteBuffer) throws(Violation) -> Event?? {
         if self.header == nil { self.header = try self.readHeader(&bytes) }
         guard let header = self.header, var payload = bytes.readBytes(length: header.length) else {
@@ -232,8 +231,7 @@ package struct WebSocketParser {
     }
 }
 
-/// Validates text that arrives in pieces as UTF-8 (RFC 3629 section 4), even if a sequence is
-/// split.
+/// Validates UTF-8 (RFC 3629 section 4) that arrives in pieces, which may split a sequence.
 struct UTF8Progress {
     /// The bytes that the current sequence still needs.
     private var missing: UInt8 = 0

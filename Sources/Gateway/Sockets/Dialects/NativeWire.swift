@@ -111,7 +111,7 @@ extension SocketEnd {
 /// without a channel.
 enum NativeDialect {
     private static let maximumIDs = 1_000
-    /// Bytes of a reference's JSON, which waits as long as its call.
+    /// The most bytes of a reference's JSON, which is kept until its call is answered.
     private static let longestReference = 256
 
     // MARK: From clients
@@ -258,7 +258,7 @@ enum NativeDialect {
         }
     }
 
-    /// Encodes the answer to a message that has no other.
+    /// Encodes the confirmation of a message that has no other answer.
     static func done(reference: [UInt8]) -> [UInt8] {
         self.object("done") { self.write(reference, to: &$0) }
     }

@@ -20,7 +20,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     /// Whether the transport still holds records, or held some when it ended.
     var hasUnwritten: Bool { self.transport?.holdsRecords ?? self.leftUnwritten }
     var isAway: Bool { self.transport?.isAway ?? false }
-    /// The version up to which the client was sent everything.
+    /// The version up to which everything was sent to the client.
     private var sentVersion: Int64 = 0
     /// The methods of running calls, by number, for their answers.
     ///
@@ -33,7 +33,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     // MARK: From the client
 
-    /// Takes the valid token of a later request for the connection.
+    /// Takes the valid token of a later request on the connection.
     func renew(_ identity: SocketIdentity) { self.session.renew(identity) }
 
     func signalROpened(_ transport: SignalRConnection) {
@@ -79,7 +79,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func welcome(connection: String, version: Int64) {}
 
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
-        // A reset inbox counts from the start.
+        // A reset inbox restarts its versions.
         if snapshot.isReset, snapshot.version < self.sentVersion { self.sentVersion = 0 }
         for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced, after: self.sentVersion) {
             self.transport?.send(record)
@@ -120,7 +120,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     /// the transport ends the connection.
     func awaitsFreshToken() -> Bool { self.transport?.refusePolls() ?? false }
 
-    /// The transport runs the protocol's own keep-alive.
+    /// Does nothing: the transport runs the protocol's own keep-alive.
     func tick(now: NIODeadline) {}
 }
 
@@ -175,12 +175,12 @@ enum SignalRDialect {
     ) -> [SignalRRecord] {
         let body = try? JSONParser.parse(change.body)
         if let ids = body?["ids"]?.strings { return ids.map(record) }
-        // The version of the frame may be later.
+        // Not the frame's version, which may be later.
         let version = body?["up_to_version"]?.integer ?? change.version
         return [SignalRRecord(target: target, encodedArguments: [Array(String(version).utf8)])]
     }
 
-    /// Encodes what brings a client up to date.
+    /// Encodes the records that bring a client up to date.
     ///
     /// - Parameters:
     ///   - isFirst: Whether this is the connection's first sync. Clients fetch their inbox over
@@ -262,13 +262,13 @@ package struct NotificationHub: SignalRHub {
             path: Self.path,
             connection: SignalRConfiguration(
                 maximumMessageBytes: hub.configuration.maximumMessage,
-                // A client that returns acknowledges nothing before it has all that it missed.
+                // A returning client acknowledges nothing until it has everything that it missed.
                 resendBufferBytes: hub.configuration.maximumOutbound),
             webSocket: hub.configuration.webSocketLimits,
             wallClock: hub.now
         )
-        // A client negotiates again for each transport that it tries, and the negotiations that
-        // were never used count for 15 s.
+        // A client negotiates again for each transport that it tries, and unused negotiations count
+        // for 15 s.
         configuration.openingsPerOwner = SignalRTransport.allCases.count * max(32, hub.configuration.connectionsPerUser)
         return SignalREndpoint(
             hub: NotificationHub(hub: hub, backend: backend),
@@ -283,8 +283,7 @@ package struct NotificationHub: SignalRHub {
         self.backend = backend
     }
 
-    /// Tells a user's clients apart as well as their requests allow; clients do not say who they
-    /// were before.
+    /// Tells a user's clients apart by their `User-Agent`, because they do not identify themselves.
     private static func client(_ headers: HTTPHeaders) -> String {
         let digest = SHA256.hash(data: Array((headers.first(name: "user-agent") ?? "").utf8))
         return digest.prefix(8).hex

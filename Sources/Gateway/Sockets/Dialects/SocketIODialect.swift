@@ -163,7 +163,7 @@ enum SocketIODialect {
             writer.beginArray()
             writer.endArray()
             writer.member(member, true)
-            // The version of the frame may be later.
+            // Not the frame's version, which may be later.
             writer.member("up_to_version", body["up_to_version"]?.integer)
         }
     }

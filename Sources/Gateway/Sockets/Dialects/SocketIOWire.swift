@@ -11,7 +11,7 @@ import Protocols
 /// The Socket.IO dialect over a Socket.IO connection: one session each time the default namespace
 /// is joined.
 final class SocketIOWire: SocketWire, SocketIOApplication {
-    /// Joins per connection; beyond, it is closed.
+    /// The most joins per connection; one more closes it.
     private static let maximumJoins = 20
 
     let dialect = Dialect.socketio
@@ -23,7 +23,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     /// The join that waits for its answer.
     private var ticket: SocketIOConnectRequest.Ticket?
     private var recovery: SocketIORecovery?
-    /// The version that the client surely has.
+    /// The version up to which the client has everything.
     private var offset: Int64 = 0
     private var joins = 0
     /// Messages that the client sent outside any namespace, since the connection began.
@@ -120,7 +120,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.connection?.flush()
     }
 
-    /// The token is valid: discards a recovery that belongs to another user.
+    /// Handles a valid token; discards a recovery that belongs to another user.
     private func identified() {
         if let ticket { self.connection?.identified(ticket) }
         guard let recovery, let user = self.session?.identity?.user, !recovery.isOf(user: user) else { return }
@@ -219,7 +219,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func flush() { self.connection?.flush() }
     func drop() { self.connection?.drop() }
 
-    /// The session of Engine.IO sends its own pings.
+    /// Does nothing: the Engine.IO session sends its own pings.
     func tick(now: NIODeadline) {}
 
     func close(_ end: SocketEnd) {
@@ -230,8 +230,8 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         case .policyViolation(let reason): self.expel("policy_violation", reason)
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
         case .tooSlow: self.connection?.close(.tooMuchWaiting)
-        // Clients reconnect on their own after a plain close. One that joins with its old token is
-        // then refused.
+        // Clients reconnect on their own after a plain close; a join with the old token is then
+        // refused.
         case .expired:
             self.connection?.discardWaiting()
             self.connection?.close(.tokenExpired)
@@ -341,7 +341,7 @@ package enum SocketIOEndpoint {
         }
     }
 
-    /// The token of a handshake: of the header, or else of the query.
+    /// The token of a handshake: from the header, or else from the query.
     static func token(_ opening: EngineIOOpening) -> String? {
         let header = opening.head.headers.first(name: "authorization")
         return header.flatMap { AuthorizationHeader.credential($0, of: "bearer") }

@@ -14,10 +14,9 @@ protocol SocketWire: AnyObject {
     /// Decides which encoded changes the wire shares with other sockets.
     var dialect: Dialect { get }
 
-    /// The session is open: presence is registered and the inbox was read.
+    /// Tells the client that the session is open: presence is registered and the inbox was read.
     func welcome(connection: String, version: Int64)
-    /// Brings the client up to date; `reference` is that of the message that asked, if there is
-    /// one.
+    /// Brings the client up to date; `reference` is that of the client's message, if it asked.
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?)
     /// Sends a change of the inbox or an event.
     func change(_ change: LoopFrame)
@@ -37,7 +36,7 @@ protocol SocketWire: AnyObject {
     func close(_ end: SocketEnd)
     /// Ends the connection at once.
     func drop()
-    /// The token has expired.
+    /// Handles an expired token.
     ///
     /// - Returns: Whether the connection may wait for a request with a fresh token; otherwise it is
     ///   closed.
@@ -72,7 +71,7 @@ enum SocketEnd: Equatable {
     case expired
     case policyViolation(String)
     case tooSlow
-    /// The user opened too many sockets, and this is the oldest.
+    /// The user opened too many sockets, and this is one of the oldest.
     case tooManyConnections
     case tryAgainLater
     /// The node shuts down; the client may connect to another after a delay.

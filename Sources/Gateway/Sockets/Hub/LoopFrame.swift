@@ -6,10 +6,10 @@ import NIOCore
 import Synchronization
 
 extension NodeFrame {
-    /// Whether it carries what the dialect needs.
+    /// Whether the frame has the body that the dialect needs.
     ///
-    /// A body that is missing here is in the inbox: it was stored before the connection that needs
-    /// it was registered.
+    /// A missing body can be read from the inbox: it was stored before the connection that needs it
+    /// was registered.
     func isComplete(for dialect: Dialect) -> Bool {
         self.kind != .notification || dialect.shape == .canonical || !self.camelCaseBody.isEmpty
     }
@@ -22,7 +22,7 @@ extension NodeFrame {
 /// The first socket that needs a dialect's bytes encodes them; the others share them.
 final class LoopFrame {
     let frame: NodeFrame
-    /// Joins the frame with the one before it, once for all sockets; nil if it has one socket.
+    /// Joins the frame with earlier output, once for all sockets; nil if the frame has one socket.
     let joins: FrameJoins?
     private var encodings: [(dialect: Dialect, bytes: ByteBuffer)] = []
     private var bundle: SignalRBundle?
@@ -32,7 +32,7 @@ final class LoopFrame {
         self.joins = joins
     }
 
-    /// Returns the dialect's bytes, which a single socket needs only once.
+    /// Returns the dialect's bytes; keeps them only if several sockets need them.
     func encoded(for dialect: Dialect, _ encode: (NodeFrame) -> ByteBuffer) -> ByteBuffer {
         guard self.joins != nil else { return encode(self.frame) }
         for encoding in self.encodings where encoding.dialect == dialect { return encoding.bytes }
@@ -60,7 +60,7 @@ final class FrameJoins {
     /// It keeps its parts, so that no other buffer can take their addresses.
     private var last: (left: ByteBuffer, right: ByteBuffer, joined: ByteBuffer)?
 
-    /// Returns `left` followed by `right`; the same buffer as before if both are.
+    /// Returns `left` followed by `right`; the last joined buffer if both parts are the same again.
     func join(_ left: ByteBuffer, _ right: ByteBuffer) -> ByteBuffer {
         if let last, Self.areSame(last.left, left), Self.areSame(last.right, right) { return last.joined }
         var joined = ByteBufferAllocator().buffer(capacity: left.readableBytes + right.readableBytes)
@@ -84,8 +84,8 @@ final class FrameJoins {
 
 /// Counts the changes queued on an event loop and sheds load above a limit.
 ///
-/// Once the limit is reached, nothing passes until the loop has drained its queue: what was shed is
-/// read from the inboxes, and later changes would only be held.
+/// Once the limit is reached, nothing passes until the loop has drained its queue: the sockets read
+/// the shed changes from their inboxes, and would only hold later ones.
 final class LoopBacklog: Sendable {
     private struct State {
         var waiting = 0

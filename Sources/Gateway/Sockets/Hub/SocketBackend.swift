@@ -8,12 +8,13 @@ import NIOHTTP1
 package struct ReceiptProof: Sendable, Equatable {
     package let user: String
     package let id: NotificationID
-    /// The lane of the wait that the proof ends; nil if nothing waits.
+    /// The lane in which a deadline waits for the proof; nil if none does.
     package let awaitingLane: Lane?
     package let at: Timestamp
 }
 
-/// A recorded batch of proofs; the rest is for Redis: the end of their waits, and the events.
+/// A batch of proofs that PostgreSQL has; Redis must still drop their deadlines and publish the
+/// events.
 package struct RecordedProofs: Sendable, Equatable {
     package let proofs: [ReceiptProof]
     package let events: [LifecycleEvent]
@@ -46,8 +47,7 @@ package struct SocketOpening: Sendable {
     package let dialect: Dialect
     /// The version that the client has; nil for a new client.
     package let since: Int64?
-    /// Tells the user's clients apart, in dialects that track by a bookmark what a client has
-    /// missed.
+    /// Tells the user's clients apart; nil in dialects that keep no bookmarks.
     package let client: String?
 
     init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {
@@ -98,7 +98,7 @@ package protocol SocketBackend: Sendable {
     /// Registers presence, and only then reads the inboxes.
     ///
     /// - Returns: One snapshot per opening, in the same order; nil where presence could not be
-    ///   registered, because a server of a cluster is away.
+    ///   registered, because a master of the Redis cluster is down.
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?]
 
     /// Stores bookmarks.
@@ -106,24 +106,25 @@ package protocol SocketBackend: Sendable {
 
     /// Removes presence.
     ///
-    /// - Returns: whether each is gone, in order; false where a server of a cluster is away.
+    /// - Returns: whether each is gone, in order; false where a master of the Redis cluster is
+    ///   down.
     func close(_ departures: [SocketDeparture]) async throws -> [Bool]
 
-    /// Records when the users among those who left were last here, if they have no socket now.
+    /// Records the last visit of each departed user who has no socket now.
     func markSeen(_ departures: [SocketDeparture]) async throws
 
-    /// The connections of a user that presence names on this node.
+    /// Returns the connections of a user that presence lists for this node.
     func registered(user: String) async throws -> [String]
 
-    /// Whether presence names each of the connections, in their order.
+    /// Returns whether presence lists each of the connections, in their order.
     ///
-    /// - Parameter renews: whether to renew the lifetime of what is registered.
+    /// - Parameter renews: whether to extend the lifetime of the registrations.
     func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool]
 
     /// Registers presence again after the node was cut off.
     ///
-    /// - Returns: whether each was registered, in order; a server of a cluster that is away fails
-    ///   only its own.
+    /// - Returns: whether each was registered, in order; a master of the Redis cluster that is down
+    ///   fails only its own connections.
     /// - Throws: if none was.
     func register(_ connections: [SocketRegistration]) async throws -> [Bool]
 
@@ -131,18 +132,19 @@ package protocol SocketBackend: Sendable {
     /// is wanted.
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?]
 
-    /// Records proofs of receipt, without Redis.
+    /// Records proofs of receipt in PostgreSQL, without Redis.
     ///
     /// - Returns: what ``finish(_:)`` needs.
     func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs
 
-    /// Ends the waits for recorded proofs and publishes their events; counts the events that Redis
-    /// does not take.
+    /// Drops the deadlines of recorded proofs and publishes their events; counts the events that
+    /// Redis does not accept.
     func finish(_ recorded: RecordedProofs) async
 
     /// Changes the state of connections; does not restore those that have left.
     ///
-    /// - Throws: if any was not changed; a server of a cluster that is away fails only its own.
+    /// - Throws: if any was not changed; a master of the Redis cluster that is down fails only its
+    ///   own connections.
     func setStates(_ changes: [PresenceChange]) async throws
 
     /// Counts a user's messages; false if that exceeds the user's rate.
@@ -310,7 +312,7 @@ package struct SocketIdentity: Sendable, Equatable {
 
 /// The credentials that a request for a socket or a stream carries.
 ///
-/// Cookies are not among them: browsers send them for any page.
+/// Without cookies, because browsers send those for any page.
 package struct SocketCredentials: Sendable, CustomStringConvertible {
     /// Every `Authorization` field.
     package let authorization: [String]
@@ -323,6 +325,6 @@ package struct SocketCredentials: Sendable, CustomStringConvertible {
         self.authorization = headers["authorization"]
     }
 
-    /// Leaves the secrets out of logs.
+    /// Keeps the secrets out of logs.
     package var description: String { "credentials" }
 }

@@ -3,44 +3,47 @@
 
 import Metrics
 
-/// The limits of sockets, with what happens beyond them.
+/// The limits of sockets.
 package struct SocketConfiguration: Sendable {
-    /// Time for a socket without a credential to send one; then closed with 4401.
+    /// The time for a socket to send a credential; a late one is closed with 4401.
     var authentication: Duration = .seconds(10)
-    /// Silence after which a socket is pinged.
+    /// The silence after which a socket is pinged.
     var pingInterval: Duration = .seconds(25)
-    /// Time for the pong; then the connection is dropped.
+    /// The time for the pong; without it, the connection is dropped.
     var pingTimeout: Duration = .seconds(20)
-    /// Bytes of a client's message; beyond, closed with 1009.
+    /// The most bytes of a client's message; a longer one closes the socket with 1009.
     var maximumMessage = 64 * 1024
-    /// Bytes that may wait for a slow reader; beyond, closed with 4408.
+    /// The most bytes that may wait for a slow reader; more close the socket with 4408.
     var maximumOutbound = 1024 * 1024
-    /// Messages that a client may send in a burst and per second; beyond, closed with 1008.
+    /// The most messages that a client may send in a burst and per second; more close the socket
+    /// with 1008.
     ///
     /// The burst leaves room for one message about each notification of a sync.
     var messageBurst = 120
     var messagesPerSecond = 20
-    /// Messages between checks of the user's rate over all sockets; beyond that rate, closed with
-    /// 1008.
+    /// The messages between checks of the user's rate over all sockets; above that rate, the socket
+    /// is closed with 1008.
     var messagesPerReport = 16
-    /// Sockets and streams of one user on this node; beyond, the oldest is closed with 4409.
+    /// The most sockets and streams of one user on this node; one more closes the oldest with 4409.
     package var connectionsPerUser = 32
-    /// Sockets that may wait for presence and inbox; beyond, closed with 1013.
+    /// The most sockets that may wait for presence and inbox; further ones are closed with 1013.
     var waitingOpenings = 50_000
-    /// Changes that may wait for an event loop; beyond, its sockets catch up from their inboxes.
+    /// The most changes that may wait for an event loop; above it, its sockets catch up from their
+    /// inboxes.
     ///
-    /// As many events for everyone may wait; beyond, dropped.
+    /// The same number of events for everyone may wait; further ones are dropped.
     var changesPerLoop = 50_000
-    /// Events for everyone that may wait for an event loop, times its sockets; beyond, dropped.
+    /// The most deliveries (events for everyone times sockets) that may wait for an event loop;
+    /// further events are dropped.
     var eventDeliveries = 15_000_000
-    /// Time that a change may wait for an earlier one before the gap is filled from the inbox.
+    /// The time that a change may wait for an earlier one before the gap is filled from the inbox.
     var holdTime: Duration = .milliseconds(200)
     /// Whether Socket.IO clients may recover missed events after a lost connection (connection
     /// state recovery).
     package var recovery = false
-    /// Interval of the check that presence names every socket.
+    /// The interval of the check that presence lists every socket.
     var audit: Duration = .seconds(300)
-    /// Time over which a shutdown spreads the closing of sockets.
+    /// The time over which a shutdown spreads the closing of sockets.
     var drain: Duration = .seconds(5)
 
     package init() {}
@@ -63,7 +66,7 @@ enum SocketMetrics {
     /// Changes dropped because too many waited on their socket, which reads them from the inbox
     /// instead; and events that cannot be sent to Socket.IO clients, which are lost.
     static let dropped = Counter(label: "carillon.sockets.dropped")
-    /// Changes dropped because they are in no inbox and lack the shape that the socket needs.
+    /// Changes dropped because they lack the shape that the socket needs and are in no inbox.
     static let incomplete = Counter(label: "carillon.sockets.incomplete")
     /// Notifications sent without a proof of receipt because too many proofs were pending; push
     /// goes out instead.

@@ -10,7 +10,7 @@ struct InboxSequence {
         case send
         /// The client already has it.
         case known
-        /// An earlier change is missing; place it again once that arrived or the gap was filled.
+        /// An earlier change is missing; judge again once it has arrived or the gap was filled.
         case hold
     }
 
@@ -87,8 +87,8 @@ struct ProofLedger {
     }
 }
 
-/// The proofs that a polling client gives by its polls: each once the client has a certain number
-/// of messages.
+/// The proofs awaited from a polling client; each is given once the client has a certain number of
+/// messages.
 struct PolledProofs {
     private var awaited: [(sequence: UInt64, messages: UInt64)] = []
 
@@ -101,7 +101,7 @@ struct PolledProofs {
         self.awaited.append((sequence, messages))
     }
 
-    /// Removes the proofs that a client gives by having this many messages.
+    /// Removes the proofs that are given once a client has this many messages.
     ///
     /// - Returns: the last of them, which covers the others.
     mutating func settle(_ messages: UInt64) -> UInt64? {
@@ -116,14 +116,14 @@ struct PolledProofs {
 
 /// The version of its inbox up to which a client has proven receipt.
 struct SeenVersion {
-    /// Pending proofs whose versions are kept; at the limit, the newest replaces the one before it.
+    /// The most pending proofs whose versions are kept; at the limit, a new one replaces the last.
     private static let limit = 32
 
     /// Nil until the inbox was read.
     private(set) var version: Int64?
     private var pending: [(sequence: UInt64, version: Int64)] = []
 
-    /// Starts at what the client has seen before anything was sent.
+    /// Starts at the version that the client had seen before anything was sent.
     mutating func begin(at version: Int64) { self.version = version }
 
     /// Notes the version that a requested proof covers.

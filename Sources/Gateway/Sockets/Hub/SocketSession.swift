@@ -5,8 +5,8 @@ import Core
 import CoreMetrics
 import NIOCore
 
-/// One client's connection to its inbox in any dialect: its identity, what it has and what it must
-/// still get.
+/// One client's connection to its inbox in any dialect: its identity, the changes that it has and
+/// those that it must still get.
 ///
 /// Its loop's shard calls it for changes and on every tick; it has no task and no timer.
 final class SocketSession {
@@ -20,13 +20,13 @@ final class SocketSession {
         case closing
     }
 
-    /// Changes that may wait for earlier ones; filling the gap recovers what is dropped beyond.
+    /// The most changes that may wait for earlier ones; a read of the inbox recovers further ones.
     private static let longestWait = 1_024
-    /// Resumptions that may wait for earlier ones.
+    /// The most resumptions that may wait for earlier ones.
     private static let mostResumptions = 16
-    /// Bytes of a token, which waits for its check; the verifier takes no longer ones.
+    /// The most bytes of a token that waits for its check; the verifier accepts no longer ones.
     private static let longestToken = 8_192
-    /// Calls that may wait for the first sync.
+    /// The most calls that may wait for the first sync.
     private static let mostEarlyCalls = 16
 
     /// How often an unchanged bookmark is refreshed; it would expire after an hour.
@@ -42,12 +42,12 @@ final class SocketSession {
 
     var phase: Phase
     var identity: SocketIdentity?
-    /// Its turn to be opened; nil until it waits for one.
+    /// The socket's turn to be opened; nil until it waits for one.
     var turn: OpeningTurn?
-    /// Whether presence names the socket, or soon will.
+    /// Whether presence lists the socket, or soon will.
     var isRegistered: Bool { self.turn?.isTaken ?? false }
     private var sequence = InboxSequence()
-    /// The version of the last snapshot that did not have all unread notifications.
+    /// The version of the last snapshot that left out some unread notifications.
     private var cutVersion: Int64 = 0
     var proofs = ProofLedger()
     /// Changes that wait for the sync or for an earlier change.
@@ -55,7 +55,7 @@ final class SocketSession {
     private var heldSince: NIODeadline?
     /// Whether its inbox is being read.
     private var isReading = false
-    /// Whether the client must get the newest unread notifications, in place of what it has.
+    /// Whether the next read must replace the client's list with the newest unread notifications.
     private var wantsReset = false
     /// Resumptions that wait for the first sync or for earlier ones.
     private var resumptions: [Resumption] = []
@@ -99,20 +99,20 @@ final class SocketSession {
 
     var dialect: Dialect { self.wire?.dialect ?? .native }
 
-    /// The connection is up.
+    /// Begins the session once the connection is up.
     func begin(_ wire: any SocketWire) {
         // A failed write of the answer may have closed the connection.
         guard self.phase != .closing else { return }
         self.wire = wire
         self.shard.add(self)
-        // A shard that drains has closed the session.
+        // A draining shard has closed the session.
         if self.phase == .opening, let identity { self.shard.open(self, identity: identity, since: self.since) }
     }
 
-    /// The client ends the connection on purpose, so its next one does not continue it.
+    /// Notes that the client ends the connection on purpose, so its next one does not continue it.
     func stop() { self.hasStopped = true }
 
-    /// The connection has closed, perhaps before the session began.
+    /// Ends the session of a closed connection, perhaps before it began.
     func end() {
         self.phase = .closing
         guard self.wire != nil else { return }
@@ -124,7 +124,7 @@ final class SocketSession {
 
     // MARK: Answers of the backend
 
-    /// Presence is registered and the inbox was read.
+    /// Opens the session after presence was registered and the inbox read.
     func opened(_ snapshot: InboxSnapshot) {
         guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
@@ -139,14 +139,16 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Presence could not be registered or the inbox not read.
+    /// Closes the socket because presence could not be registered or the inbox not read.
     func openingFailed() {
         self.removePresence()
         self.failed()
     }
 
-    /// Removes presence if the socket left during registration, as its departure may have been
-    /// recorded before; likewise the bookmark that the opening noted, if the client stopped.
+    /// Removes the presence of a socket that left while it was being registered.
+    ///
+    /// Its departure may have been recorded before the registration. If the client stopped, also
+    /// removes the bookmark that the opening stored.
     private func removePresence() {
         guard self.wire == nil, let identity else { return }
         self.shard.departed(self, user: identity.user)
@@ -173,7 +175,7 @@ final class SocketSession {
         self.flush()
     }
 
-    /// The changes could not be read; requests them again.
+    /// Requests the changes again that could not be read.
     func fillFailed(_ resumption: Resumption?) {
         self.isReading = false
         if let resumption {
@@ -187,13 +189,13 @@ final class SocketSession {
 
     /// Reads the changes that were published while this node received none.
     ///
-    /// A read that is under way, the opening included, may be older, so this one follows it.
+    /// A read under way may have missed them, as may the opening, so this read follows it.
     func missedChanges() {
         self.wantsChanges = true
         self.readNext()
     }
 
-    /// Requests the changes for a client, after the inbox was read and after earlier requests.
+    /// Queues a client's request for changes, behind the first sync and earlier requests.
     ///
     /// - Returns: False if too many wait.
     func resume(_ resumption: Resumption) -> Bool {
@@ -224,7 +226,7 @@ final class SocketSession {
             return
         }
         if self.wantsReset {
-            // A version below that of any inbox is answered with a reset.
+            // The version -1, below that of any inbox, is answered with a reset.
             self.isReading = self.shard.requestChanges(self, user: user, since: -1)
             if !self.isReading {
                 SocketMetrics.overflows.increment()
@@ -254,8 +256,8 @@ final class SocketSession {
         self.flush()
     }
 
-    /// The part of a snapshot that the client did not get while the query ran; nil if nothing is
-    /// left.
+    /// Returns the part of a snapshot that the client did not get while the query ran; nil if it
+    /// got all.
     ///
     /// A resumption or a reset gets the whole snapshot.
     private func news(_ snapshot: InboxSnapshot, answering resumption: Resumption?) -> InboxSnapshot? {
@@ -294,12 +296,12 @@ final class SocketSession {
         let isComplete = change.frame.isComplete(for: self.dialect)
         let version = change.frame.version
         guard version > 0 else {
-            // An event is in no inbox, so a shape that it lacks cannot be read later.
+            // A change without a version is in no inbox, so a missing shape cannot be read later.
             if isComplete { self.transmit(change) } else { SocketMetrics.incomplete.increment() }
             return
         }
         if let last = self.sequence.last, version > last, !isComplete {
-            // The inbox has this dialect's shape; hold the change until the answer covers it.
+            // The inbox has this dialect's shape; hold the change until a read covers it.
             self.hold(change)
             if isNew { self.readChanges() }
             return
@@ -309,7 +311,8 @@ final class SocketSession {
             self.transmit(change)
             if isNew, !self.held.isEmpty { self.releaseHeld() }
         case .known:
-            // It was sent before; the next proof covers it again. A snapshot may have left it out.
+            // It was sent before, so the next proof covers it. But a cut snapshot may have left it
+            // out.
             if change.frame.isNotification, version > self.cutVersion {
                 self.awaitProof(change.frame.id, lane: change.frame.awaitingLane)
             }
@@ -350,14 +353,16 @@ final class SocketSession {
         self.mustProve = true
     }
 
-    /// The client has everything sent before the proof with this number was requested.
+    /// Handles the client's proof that it has everything sent before this number was requested.
     func proven(_ sequence: UInt64) {
         if sequence <= self.proofs.sequence { self.seen.proven(sequence) }
         self.report(self.proofs.confirm(sequence))
     }
 
-    /// The version up to which the client has seen its inbox, or none if the client stopped; nil if
-    /// that is not tracked or the inbox was not read.
+    /// Returns the version up to which the client has seen its inbox; without a version if the
+    /// client stopped.
+    ///
+    /// Returns nil if the dialect keeps no bookmarks or the inbox was not read.
     func bookmark(hasLeft: Bool) -> SocketBookmark? {
         guard let client, let identity else { return nil }
         var version: Int64?
@@ -377,7 +382,7 @@ final class SocketSession {
 
     /// Notes the bookmark if it has changed or would expire.
     ///
-    /// A client that is away has left: its next connection may come before this one ends.
+    /// A client that is away counts as gone: its next connection may come before this one ends.
     func noteBookmark(now: NIODeadline) {
         guard self.phase == .open, let bookmark = self.bookmark(hasLeft: self.wire?.isAway ?? false) else { return }
         if let noted, noted.bookmark == bookmark, now - noted.at < Self.bookmarkRefresh { return }
@@ -385,10 +390,9 @@ final class SocketSession {
         self.shard.note(bookmark)
     }
 
-    /// The client was away and is back.
+    /// Handles the return of a client that was away.
     ///
-    /// Another connection may have used up the bookmark meanwhile, so the next one is noted in any
-    /// case.
+    /// Another connection may have used up the bookmark meanwhile, so the next one is always noted.
     func returned() { self.noted = nil }
 
     func report(_ proven: [ProofLedger.Awaited]) {
@@ -534,13 +538,13 @@ extension SocketSession {
         }
     }
 
-    /// A client that sends no focus messages stays active.
+    /// Records the focus of a client; one that sends no focus messages stays active.
     private func focus(_ isActive: Bool, _ identity: SocketIdentity) {
         let state: ConnectionPresence.State = isActive ? .active : .idle
         guard state != self.state else { return }
         self.state = state
         self.stateSince = self.shard.now()
-        // Presence is not registered before that; `opened` reports the state then.
+        // Presence is not registered before the session is open; then `opened` reports the state.
         if self.phase == .open { self.shard.presence(self, user: identity.user) }
     }
 
@@ -555,7 +559,7 @@ extension SocketSession {
 
 /// The credentials of a socket.
 extension SocketSession {
-    /// A token was accepted.
+    /// Handles an accepted token.
     func authenticated(_ identity: SocketIdentity, reference: [UInt8]?) {
         self.checks -= 1
         switch self.phase {
@@ -577,7 +581,7 @@ extension SocketSession {
         self.flush()
     }
 
-    /// A token was refused.
+    /// Handles a refused token.
     func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
         self.checks -= 1
         // 503: the token could not be checked now and may be good.
@@ -597,9 +601,10 @@ extension SocketSession {
         self.identity = identity
     }
 
-    /// Closes the socket if its token was issued before a moment, and leaves no bookmark.
+    /// Closes the socket if its token was issued before a moment, or at an unknown time, and
+    /// removes its bookmark.
     ///
-    /// An erasure revokes first, and would miss a bookmark that is stored later.
+    /// The erasure of a user revokes tokens first, and would miss a bookmark that is stored later.
     func revoke(before: Timestamp) {
         guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
         self.stop()

@@ -20,12 +20,12 @@ package final class SignalRConnection {
         case longPolling
     }
 
-    /// Requests by which a client may delay its first messages; one more releases them.
+    /// The most requests that delay the server's first messages; one more releases them.
     private static let mostEarlyRequests = 8
-    /// Over Server-Sent Events and long polling: time without requests after the handshake before
-    /// the server's first messages are written.
+    /// The time without requests after the handshake until the server's first messages are written,
+    /// over Server-Sent Events and long polling.
     private static let openingQuiet = Duration.milliseconds(200)
-    /// Messages before the handshake is complete; beyond, the transport is cut.
+    /// The most messages before the handshake is complete; one more cuts the transport.
     private static let mostStrayMessages = 120
 
     /// Secret: a client with this id and the right credential can use the connection.
@@ -39,12 +39,13 @@ package final class SignalRConnection {
     /// The state of long polling, and the polls that wait for an answer.
     var polling: SignalRPollingState?
     var polls: [UInt64: LoopReference<HTTPExchange>] = [:]
-    /// The proofs that polling has not given yet.
+    /// The proofs that later polls will give.
     private var proofs = PolledProofs()
     private var outbound = ByteBuffer()
     private var lastProof: UInt64 = 0
     private var provenProof: UInt64 = 0
-    /// The one client that uses version 0 takes a WebSocket's pings for messages and breaks.
+    /// False for version 0: signalrcore, which uses it, takes a WebSocket's pings for messages and
+    /// breaks.
     private var answersPings = true
     private var closeCode = WebSocketCloseCode.normal
     private var isEnding = false
@@ -91,7 +92,7 @@ package final class SignalRConnection {
         if let application { permit.renew(application) }
     }
 
-    // MARK: What the application says
+    // MARK: For the application
 
     /// Answers a call; ignored if the call is no longer running.
     package func complete(_ call: UInt64, _ outcome: SignalROutcome) {
@@ -142,7 +143,7 @@ package final class SignalRConnection {
 
     /// Asks the client to prove that it has everything sent so far.
     ///
-    /// A WebSocket proves it by a pong, long polling by the poll after the one that was answered.
+    /// A WebSocket client proves it by a pong, a polling client by its next poll. Clients over
     /// Server-Sent Events and clients of version 0 prove nothing.
     package func requestProof(_ sequence: UInt64) {
         self.lastProof = sequence
@@ -212,7 +213,7 @@ package final class SignalRConnection {
         self.finish()
     }
 
-    // MARK: What the transport says
+    // MARK: From the transport
 
     func attach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) {
         self.link = .webSocket(socket, number: number)
@@ -275,10 +276,10 @@ package final class SignalRConnection {
         self.application?.signalRIsTooSlow()
     }
 
-    /// The client closed its WebSocket.
+    /// Handles a client's close of its WebSocket.
     ///
-    /// Only 1001 says that it stopped: its page is gone. Clients close with other codes also when
-    /// they take the connection for lost, and one with stateful reconnect may return.
+    /// Only 1001 says that the client stopped: its page is gone. It may close with other codes
+    /// because it believes the connection lost, and with stateful reconnect it may return.
     func socketLeft(_ code: UInt16?, _ number: UInt64) {
         guard case .webSocket(_, number) = self.link, code == WebSocketCloseCode.goingAway.rawValue,
             !self.state.canReattach
@@ -476,7 +477,7 @@ extension SignalRConnection {
             self.readComplete()
             return .sent
         case .delete:
-            // After our own close message, clients send it, too, before they reconnect.
+            // After our close message, clients also send DELETE before they reconnect.
             if !self.isEnding { self.application?.signalRStopped() }
             self.performPolling { $0.delete() }
             return .deleted
@@ -484,7 +485,7 @@ extension SignalRConnection {
         }
     }
 
-    /// A long-polling GET arrived.
+    /// Handles a long-polling GET.
     func poll(_ number: UInt64, mark: PollMark?, _ reply: LoopReference<HTTPExchange>) {
         if self.isAway { self.application?.signalRReturned() }
         self.polls[number] = reply
@@ -493,7 +494,7 @@ extension SignalRConnection {
         self.proven(proven)
     }
 
-    /// The client of a GET left before the answer.
+    /// Handles a client that left before its GET was answered.
     func pollLost(_ number: UInt64) {
         self.polls[number] = nil
         self.performPolling { $0.pollLost(number, now: self.now) }

@@ -82,7 +82,7 @@ package struct SignalREndpointConfiguration: Sendable {
     package var allowsStatefulReconnect = true
     /// Negotiations and connections of one owner that may wait for their handshake.
     var openingsPerOwner = Int.max
-    /// The clock of all nodes, because another node may have issued an id.
+    /// A clock that all nodes share, because another node may have issued an id.
     let wallClock: @Sendable () -> Timestamp
     /// Interval of the timer that serves a loop's connections.
     package var tick: TimeAmount = .seconds(1)

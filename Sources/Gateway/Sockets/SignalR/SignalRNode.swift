@@ -18,7 +18,7 @@ final class SignalRNode: Sendable {
     let directory: SignalRDirectory
     /// The clock of the hub's connections, in milliseconds.
     let now: @Sendable () -> Int64
-    // The bound confines each to its loop.
+    // The bound confines each value to its loop.
     private let loops = Mutex<[ObjectIdentifier: NIOLoopBound<SignalRLoop>]>([:])
 
     init(
@@ -75,7 +75,7 @@ final class SignalRNode: Sendable {
     /// Removes a closed connection; called on its loop.
     func end(_ connection: SignalRConnection, on eventLoop: any EventLoop) {
         let id = connection.id
-        // A fresh id that is unknown would pass for one that another node has just issued.
+        // Remember a fresh id, or it would pass for one that another node has just issued.
         let wallClock = self.configuration.wallClock().milliseconds
         if SignalRIssueTime.isStamped(id), SignalRIssueTime.isFresh(id, at: wallClock) {
             self.directory.noteEnd(id, until: self.now() + SignalRNegotiation.unusedLimit)
@@ -85,13 +85,13 @@ final class SignalRNode: Sendable {
     }
 }
 
-/// The connections of a hub on one event loop, and their one timer; confined to it.
+/// The connections of a hub on one event loop; confined to it.
 final class SignalRLoop {
     /// A longer time between two rounds means that the process stalled, in milliseconds.
     private static let stall: Int64 = 5_000
 
     private var connections: [ObjectIdentifier: SignalRConnection] = [:]
-    /// When the last round ran; nil after one that was left out.
+    /// When the last round ran; nil after a skipped round.
     private var lastTick: Int64?
 
     func add(_ connection: SignalRConnection) {
@@ -104,7 +104,7 @@ final class SignalRLoop {
 
     /// Runs what is due on the connections.
     ///
-    /// - Returns: false if it left that to the next round: the input that arrived during a stall
+    /// - Returns: false if it skipped this round after a stall: the input that arrived meanwhile
     ///   must be read before clients count as silent.
     func tick(now: Int64) -> Bool {
         if let last = self.lastTick, now - last > Self.stall {
@@ -119,7 +119,7 @@ final class SignalRLoop {
 
 /// The ids of a hub on this node: offers that wait for their client, and connections.
 ///
-/// Bounded: at a limit, it takes neither offers nor connections, and remembers no more ended ids.
+/// Bounded: at its limit, it accepts no offers or connections, and remembers no more ended ids.
 final class SignalRDirectory: Sendable {
     struct Offer: Sendable {
         let owner: String
@@ -201,7 +201,7 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { $0.openings(of: owner) < self.openingsPerOwner }
     }
 
-    /// Adds an offer until `end`, in milliseconds; false if there are too many.
+    /// Adds an offer until `end`, in milliseconds; false if there are too many or the id is taken.
     func add(_ offer: Offer, id: String, until end: Int64) -> Bool {
         self.state.withLock { state in
             guard state.entries.count < self.limit, state.openings(of: offer.owner) < self.openingsPerOwner,
@@ -221,7 +221,7 @@ final class SignalRDirectory: Sendable {
             case .connection: return false
             case .offer(let offer):
                 guard ExactText(offer.owner) == ExactText(owner) else { return false }
-                // It counts already.
+                // The offer counts already.
                 state.entries[id] = .connection(connection, owner: owner)
             case nil:
                 guard state.entries.count < self.limit, state.openings(of: owner) < self.openingsPerOwner else {
@@ -251,7 +251,7 @@ final class SignalRDirectory: Sendable {
         }
     }
 
-    /// Whether the id is remembered as that of a connection that has ended.
+    /// Whether a connection with this id has ended, as far as ids are remembered.
     func hasEnded(_ id: String) -> Bool { self.state.withLock { $0.ended.contains(id) } }
 
     /// Removes the offers that no client used in time, and forgets ended ids.

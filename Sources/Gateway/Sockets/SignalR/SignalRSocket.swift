@@ -32,7 +32,7 @@ final class SignalRSocket: WebSocketApplication {
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         let number = self.number
         guard let renewal else { return self.connection.call { $0.attach(reference, number) } }
-        // Not queued on the own loop, where the socket's close would come first.
+        // Not `ask`, which queues even on this loop: the socket's close would come first.
         self.connection.call { connection in
             // The connection may have ended meanwhile.
             guard connection.reattach(reference, number) else { return reference.call { $0.drop() } }

@@ -17,13 +17,13 @@ package final class EngineIOConnection {
     private var application: (any EngineIOApplication)?
     private var exchanges: [EngineIOExchange] = []
     private var outlets: [EngineIOOutlet] = []
-    /// The proofs that polling has not given yet.
+    /// The proofs that later polls will give.
     private var proofs = PolledProofs()
     private var pending: [EngineIOAction] = []
     private var isPerforming = false
     /// Whether the application has identified the client.
     private var isWelcome = false
-    /// The address that the connection counts for until then.
+    /// The address that the connection counts for until its client is identified.
     private var unidentifiedAddress: ClientAddress?
     /// When its own timer fires.
     private var scheduled: Milliseconds = .max
@@ -107,7 +107,7 @@ package final class EngineIOConnection {
         self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
     }
 
-    /// Drops what no poll has fetched yet, because the client may not have it any more.
+    /// Drops what no poll has fetched yet, because the client must no longer get it.
     func discardWaiting() {
         self.state.discardWaiting()
         self.proofs.removeAll()
@@ -130,7 +130,7 @@ package final class EngineIOConnection {
 
     /// Closes the connection; over polling, an identified client learns of it by its next request.
     func close(_ reason: EngineIOCloseReason) {
-        // Keeps nothing for strangers, or a flood of them would fill the node.
+        // Keep nothing for unidentified clients, or a flood of them would fill the node.
         let lingers = self.isWelcome
         self.run { state, now, actions in
             state.close(reason, lingers: lingers, now: now, into: &actions)
@@ -161,7 +161,7 @@ package final class EngineIOConnection {
         self.flush()
     }
 
-    /// The head of a POST is here; its body comes by ``postCompleted(_:body:)``.
+    /// Handles the head of a POST; its body follows in ``postCompleted(_:body:)``.
     func postStarted(_ exchange: EngineIOExchange, contentType: String?, contentLength: Int?) {
         self.exchanges.append(exchange)
         self.run { state, now, actions in
@@ -173,7 +173,7 @@ package final class EngineIOConnection {
     }
 
     func postCompleted(_ carrier: EngineIOCarrier, body: [UInt8]) {
-        // Counts as on a WebSocket; stops once the application has closed the connection.
+        // Count these packets as on a WebSocket, until the application has closed the connection.
         for _ in 0..<EngineIOPayload.countWithoutMessage(in: body) {
             guard self.receivedPing() else { break }
         }
@@ -305,7 +305,7 @@ package final class EngineIOConnection {
 
     private func outlet(_ carrier: EngineIOCarrier) -> EngineIOOutlet? { self.outlets.first { $0.carrier == carrier } }
 
-    /// The WebSocket's pong proves what polling has not proven yet.
+    /// Lets the WebSocket's pong give the proofs that polling has not given yet.
     private func upgraded(_ carrier: EngineIOCarrier) {
         self.settleProofs()
         if let last = self.proofs.last { self.outlet(carrier)?.say(.proof(last)) }
@@ -335,8 +335,8 @@ package protocol EngineIOApplication: AnyObject {
     func engineIOReadComplete()
     /// The client has everything sent before the proof with this number was requested.
     func engineIOProven(_ sequence: UInt64)
-    /// Whether to answer a WebSocket's ping, or to take a packet without a message; the application
-    /// closes clients that send too many.
+    /// Whether to answer a WebSocket's ping, or to accept a packet without a message; the
+    /// application closes clients that send too many.
     func engineIOReceivedPing() -> Bool
     /// Output exceeds the WebSocket's limit; the application closes the connection.
     func engineIOIsTooSlow()

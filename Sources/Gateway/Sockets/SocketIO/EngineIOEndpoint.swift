@@ -9,10 +9,10 @@ import Synchronization
 /// Engine.IO 4 at a path, with or without a trailing slash: polling, WebSockets, and the upgrade
 /// from one to the other.
 ///
-/// Polling sessions are limited in number, and so are an address's sessions whose client is not
-/// identified yet (``EngineIOConnection/welcome()``). Beyond a limit, a new session is answered
-/// with 503 and `isFull` is called. Sessions that begin on a WebSocket do not count, and only their
-/// WebSocket reaches them.
+/// Limits all polling sessions, and those of one address whose client is not identified yet
+/// (``EngineIOConnection/welcome()``). Above a limit, a new session is answered with 503 and
+/// `isFull` is called. Sessions that begin on a WebSocket do not count: no other request can reach
+/// them.
 package struct EngineIOEndpoint: TransportEndpoint {
     private let path: String
     private let server: EngineIOServer
@@ -21,10 +21,10 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     /// - Parameters:
     ///   - path: Without a trailing slash.
-    ///   - maximumUnidentified: Polling sessions of one address whose clients are not identified
-    ///     yet.
-    ///   - maximumOutbound: Bytes that may wait for a slow WebSocket; beyond, the application
-    ///     closes it.
+    ///   - maximumUnidentified: The most polling sessions of one address whose clients are not
+    ///     identified yet.
+    ///   - maximumOutbound: The most bytes that may wait for a slow WebSocket; above it, the
+    ///     application closes the WebSocket.
     ///   - isFull: Called for each session that is refused.
     ///   - open: Makes the application's side of a new connection, on the given event loop; nil
     ///     refuses it with 503.
@@ -73,7 +73,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         ).judge(isKnown: { self.server.directory[$0] != nil })
     }
 
-    /// Nil if it cannot be read.
+    /// The query of a request; nil if it cannot be read.
     private static func query(_ head: HTTPRequestHead) -> EngineIOQuery? {
         (try? RequestQuery(target: head.uri)).map { EngineIOQuery($0) }
     }
@@ -105,8 +105,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     // MARK: Polling
 
-    /// Reports a POST by its head, so that the session sees when two overlap; refuses one without a
-    /// session by its head, so that its body is not kept.
+    /// Reports a POST as soon as its head has arrived, so the session sees when two overlap;
+    /// refuses one without a session at once, so its body is not kept.
     package func begin(_ exchange: HTTPExchange) {
         let head = exchange.head
         guard head.method == .POST else { return }
@@ -167,7 +167,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
             } ifGone: {
                 request.respond(EngineIORefusal.unknownSession.response)
             }
-        // A POST is answered by its head.
+        // Never reached: `begin` answers a POST or takes its body.
         case .post: request.respond(EngineIORefusal.unknownSession.response)
         case .takeOver: request.respond(EngineIORefusal.badRequest.response)
         }

@@ -66,7 +66,7 @@ package final class SocketIOConnection: EngineIOApplication {
         self.run { state, actions in state.close(reason, into: &actions) }
     }
 
-    /// Drops what the client has not fetched yet; only its secret `sid` protects that.
+    /// Drops messages that the client has not fetched yet; only its secret `sid` protects them.
     func discardWaiting() { self.engine?.discardWaiting() }
 
     package func requestProof(_ sequence: UInt64) { self.engine?.requestProof(sequence) }
@@ -142,8 +142,7 @@ package protocol SocketIOApplication: AnyObject {
     func socketIOLeft(_ namespace: String)
     func socketIOReadComplete()
     func socketIOProven(_ sequence: UInt64)
-    /// Whether to take a packet, of whatever kind; the application closes clients that send too
-    /// many.
+    /// Whether to accept a packet of any kind; the application closes clients that send too many.
     func socketIOHeard() -> Bool
     func socketIOIsTooSlow()
     func socketIOShouldQuiesce()

@@ -14,7 +14,7 @@ package final class Budget: Sendable {
         self.limit = limit
     }
 
-    /// Counts more; false, without counting, if there is not room for all of it.
+    /// Counts an amount; false, without counting, if there is no room for all of it.
     func take(_ amount: Int = 1) -> Bool {
         let held = self.count.add(amount, ordering: .relaxed).newValue
         if held > self.limit / 16 { self.isFlooded.store(true, ordering: .relaxed) }
@@ -50,7 +50,7 @@ package struct BudgetShare {
         self.budget = budget
     }
 
-    /// Sets the amount that is held; false, without change, if there is not room for it.
+    /// Sets the amount that is held; false, without change, if there is no room for it.
     package mutating func hold(_ amount: Int) -> Bool {
         let more = max(0, amount - Self.uncounted) - self.counted
         if more > 0, !self.budget.take(more) { return false }

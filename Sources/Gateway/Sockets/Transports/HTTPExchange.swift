@@ -53,7 +53,7 @@ package final class HTTPExchange {
         }
     }
 
-    /// Whether the body is kept: endpoints read only those of POST, and an answered request needs
+    /// Whether the body is kept: endpoints read only bodies of POST, and an answered request needs
     /// none.
     var keepsBody: Bool { self.head.method == .POST && !self.isAnswered }
 

@@ -38,7 +38,7 @@ package struct LoopReference<Object: AnyObject>: Sendable {
         if let object = self.bound.value.object { body(object) } else { ifGone() }
     }
 
-    /// Queues a query on the loop; fails with ``LoopObjectIsGone``.
+    /// Queues a query on the loop; fails with ``LoopObjectIsGone`` if the object is gone.
     ///
     /// A later ``call(_:ifGone:)`` on the loop itself overtakes it.
     func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {

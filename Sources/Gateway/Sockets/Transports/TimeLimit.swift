@@ -3,16 +3,16 @@
 
 import NIOCore
 
-/// A moment at which something ends, which is moved often and rarely comes.
+/// A deadline that is often moved and rarely reached.
 ///
-/// Confined to its event loop. NIO finds a timer to cancel by a search of all timers of the loop,
-/// which would cost each new connection more the more there are. So a timer is left to fire; then
-/// it looks whether the moment has come, and if not, waits for it.
+/// Confined to its event loop. To cancel a timer, NIO searches all timers of the loop, which costs
+/// more with each connection. So a timer is left to fire; if the deadline was moved meanwhile, it
+/// waits again.
 final class TimeLimit {
     private let eventLoop: any EventLoop
     private var moment: NIODeadline?
     private var action: () -> Void = {}
-    /// When the timer fires that counts; earlier ones are ignored.
+    /// When the current timer fires; the others are ignored.
     private var timer: NIODeadline?
 
     init(on eventLoop: any EventLoop) {

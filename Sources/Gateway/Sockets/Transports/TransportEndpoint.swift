@@ -10,7 +10,7 @@ package protocol TransportEndpoint: Sendable {
     /// Whether requests to a path, without its query, belong to this endpoint.
     func claims(_ path: Substring) -> Bool
 
-    /// Bytes of a request's body; more is answered with 413.
+    /// The most bytes of a request's body; a longer one is answered with 413.
     var maximumBody: Int { get }
 
     /// Whether pages may send credentials and read the answers even if every page is allowed: for

@@ -13,9 +13,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
     package typealias InboundIn = ByteBuffer
     package typealias OutboundOut = ByteBuffer
 
-    /// Time for a peer to answer a close frame.
+    /// The time for a peer to answer a close frame.
     private static let closeTimeout: TimeAmount = .seconds(5)
-    /// Bytes that another loop may be given before it must catch up.
+    /// The bytes passed to another loop before it must catch up.
     private static let mostAhead = 16 * 1024
 
     private var application: (any WebSocketApplication)?
@@ -23,7 +23,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var parser: WebSocketParser
     private var outbound: ByteBuffer?
-    /// Whether the channel holds more output than it likes to.
+    /// Whether the channel is not writable, because too much output waits in it.
     private var isBackedUp = false
     private var hasSentClose = false
     private var lastHeard: NIODeadline
@@ -115,14 +115,11 @@ package final class WebSocketHandler: ChannelInboundHandler {
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         self.lastHeard = .now()
         self.pingedAt = nil
-        // Moves the parser out, because its events may call back into the handler.
-        var parser = self.parser
-        let wasIncomplete = parser.isIncomplete
+        let wasIncomplete = self.parser.isIncomplete
         var events: [WebSocketParser.Event] = []
         let input = self.unwrapInboundIn(data)
         self.ahead += input.readableBytes
-        parser.read(input) { events.append($0) }
-        self.parser = parser
+        self.parser.read(input) { events.append($0) }
         for event in events { self.handle(event) }
         self.application?.webSocketReadComplete()
         self.flush()
@@ -212,9 +209,10 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.write { WebSocketFraming.writeBinary(binary, to: &$0) }
     }
 
-    /// Adds a whole frame that other sockets share; it is not copied if it is alone.
+    /// Adds a whole frame that other sockets share; copies it only behind other output.
     ///
-    /// - Parameter joins: joins it with what has gathered, if other sockets gather the same.
+    /// - Parameter joins: joins the frame with earlier output, if other sockets have gathered the
+    ///   same.
     func send(frame: ByteBuffer, joins: FrameJoins? = nil) {
         guard !self.isClosing else { return }
         guard let outbound = self.outbound else {
@@ -308,7 +306,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     private func adjustReading() {
         let isOn = self.isReading && !self.isAhead
-        // The rest of a message cannot come meanwhile.
+        // While reading is paused, the rest of a message cannot come, so its time limit pauses too.
         self.limitMessage(isNew: isOn)
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
     }
@@ -332,7 +330,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
 }
 
 extension WebSocketParser.Event {
-    /// Whether a message ends with it; control frames only interrupt one.
+    /// Whether a message ends with the event; control frames only interrupt one.
     fileprivate var endsMessage: Bool {
         switch self {
         case .text, .binary: true
@@ -375,11 +373,11 @@ extension WebSocketApplication {
 
 /// The limits of a WebSocket.
 package struct WebSocketLimits: Sendable {
-    /// Bytes of a client's message; beyond, closed with 1009.
+    /// The most bytes of a client's message; a longer one closes the socket with 1009.
     package var maximumMessage: Int
-    /// Frames of a client's message; beyond, closed with 1008.
+    /// The most frames of a client's message; one more closes the socket with 1008.
     var maximumFragments: Int
-    /// Bytes that may wait for a slow reader; beyond, the application closes the socket.
+    /// The most bytes that may wait for a slow reader; above it, the application closes the socket.
     var maximumOutbound: Int
 
     package init(maximumMessage: Int, maximumFragments: Int = 256, maximumOutbound: Int = 1024 * 1024) {

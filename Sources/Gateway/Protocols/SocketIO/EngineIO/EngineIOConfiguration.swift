@@ -9,15 +9,16 @@ package final class EngineIOConfiguration: Sendable {
     let pingTimeout: Milliseconds
     /// The largest body or WebSocket message from the client, in bytes; sent to the client.
     package let maximumPayload: Int
-    /// The packets in a body from the client; clients fill a body with all they have.
+    /// The most packets in a body from the client; clients put all they have into one body.
     let maximumPacketsReceived: Int
-    /// The bytes in an answer to a poll; a larger packet is sent alone.
+    /// The most bytes in an answer to a poll; a larger packet is sent alone.
     let maximumBytesSent: Int
     /// The bytes that may wait for a poll, including ``packetOverhead`` a packet; more close the
     /// session.
     package let maximumWaiting: Int
 
-    /// The cost of a waiting packet beyond its content, which also limits many small ones.
+    /// The bytes that a waiting packet costs besides its content; limits the number of small
+    /// packets.
     static let packetOverhead = 64
 
     package init(

@@ -3,7 +3,7 @@
 
 import Core
 
-/// A request to the protocol's path and its dispatch.
+/// A request to the protocol's path, and the decision how to handle it.
 package struct EngineIORequest: Sendable {
     /// The action that a request calls for.
     package enum Decision: Sendable, Equatable {

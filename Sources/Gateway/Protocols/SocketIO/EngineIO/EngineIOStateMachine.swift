@@ -6,20 +6,20 @@
 /// The state machines never read a clock; their callers pass the time.
 package typealias Milliseconds = Int64
 
-/// An Engine.IO 4 session on the server: polling, WebSocket, and the upgrade from the first to the
-/// second.
+/// An Engine.IO 4 session on the server: polling, WebSocket, and the upgrade from polling to
+/// WebSocket.
 ///
 /// Pure: no channel, no clock, no task. Each call appends actions to a list; the owner carries them
 /// out in order and calls ``tick(now:into:)`` at ``nextDeadline``. Times must never go back. An
 /// idle session allocates nothing.
 ///
-/// Packets that wait for a poll are limited by ``EngineIOConfiguration/maximumWaiting``; beyond it
-/// the session closes with `tooMuchWaiting`. The owner limits what a WebSocket has not written yet.
+/// ``EngineIOConfiguration/maximumWaiting`` limits the packets that wait for a poll; above it, the
+/// session closes with `tooMuchWaiting`. The owner limits the unwritten output of a WebSocket.
 package struct EngineIOStateMachine: Sendable {
     enum Phase: UInt8 {
         case polling
         case webSocket
-        /// Closed by the server, with no request yet to inform the client.
+        /// Closed by the server, which has had no request yet to tell the client.
         case closing
         case closed
     }
@@ -36,7 +36,7 @@ package struct EngineIOStateMachine: Sendable {
     private static let upgradeTimeout: Milliseconds = 10_000
     /// The time after which a poll is released during an upgrade, so that the client can proceed.
     private static let upgradeRelease: Milliseconds = 100
-    /// The time a session closed by the server waits for a request that learns of it.
+    /// The time that a session closed by the server waits for a request, to tell the client.
     private static let closeLinger: Milliseconds = 30_000
     /// The packets in an answer to a poll; some clients reject more than 16.
     private static let maximumPacketsSent = 16
@@ -58,12 +58,13 @@ package struct EngineIOStateMachine: Sendable {
     /// Packets that wait for a poll or for the end of an upgrade.
     package internal(set) var waiting: [EngineIOPacket] = []
     package internal(set) var waitingBytes = 0
-    /// The messages written, in an answer or on a WebSocket.
+    /// The number of messages written, in answers or on a WebSocket.
     var messagesWritten: UInt64 = 0
 
-    /// The messages accepted for sending since the handshake.
+    /// The number of messages accepted for sending since the handshake.
     package internal(set) var messagesSent: UInt64 = 0
-    /// The messages that the client has proven to have, by its next poll or by its upgrade.
+    /// The number of messages that the client has proven to have, by its next poll or by its
+    /// upgrade.
     ///
     /// Does not advance on a WebSocket: there the owner proves delivery with its own pings.
     package internal(set) var messagesProven: UInt64 = 0
@@ -135,7 +136,7 @@ package struct EngineIOStateMachine: Sendable {
         return true
     }
 
-    /// Counts messages as sent that the owner writes itself, as frames shared by sessions.
+    /// Counts messages that the owner writes itself, as frames that sessions share.
     ///
     /// - Returns: the WebSocket to write them on at once; nil if they must go through
     ///   ``send(_:into:)``.
@@ -168,8 +169,8 @@ package struct EngineIOStateMachine: Sendable {
         return true
     }
 
-    /// Runs what is due: pings, pong timeouts, the end of an upgrade, the release of a poll, the
-    /// end of lingering.
+    /// Sends a due ping, releases a due poll, and applies the timeouts of pongs, upgrades and
+    /// lingering.
     package mutating func tick(now: Milliseconds, into actions: inout [EngineIOAction]) {
         if let upgrade, now >= upgrade.deadline { self.dropUpgrade(.normal, into: &actions) }
         if now >= self.releaseAt { self.releasePoll(into: &actions) }
@@ -230,7 +231,7 @@ package struct EngineIOStateMachine: Sendable {
 extension EngineIOStateMachine {
     /// Handles a GET, which asks for packets.
     ///
-    /// A repeated one ends the session, since the answer to the first was lost.
+    /// A repeated GET ends the session, because the answer to the first was lost.
     package mutating func pollRequested(
         _ request: EngineIOCarrier,
         mark: PollMark? = nil,
@@ -411,7 +412,7 @@ extension EngineIOStateMachine {
 }
 
 extension EngineIOStateMachine {
-    /// Handles a new WebSocket for the session, which wants to take over.
+    /// Handles a new WebSocket that wants to take over the session.
     ///
     /// Closes it at once if another one is taking over or already has.
     package mutating func webSocketOpened(
