@@ -5,7 +5,7 @@ import Core
 import Hummingbird
 import Protocols
 
-/// The context of a request: who calls, and what the log says.
+/// The context of a request: its caller, and its path for the log.
 package struct APIContext: RequestContext {
     package var coreContext: CoreRequestContextStorage
     /// The caller; set by ``IdentityMiddleware``.
@@ -62,7 +62,7 @@ package struct APIContext: RequestContext {
 
     /// Returns the `id` of the path.
     ///
-    /// - Parameter thing: whose id it is, for the error.
+    /// - Parameter thing: the kind of thing that the id names, for the error.
     /// - Throws: ``Problem`` 404 if it is no id.
     func pathID(of thing: String = "notification") throws -> NotificationID {
         guard let id = NotificationID(try self.parameters.require("id")) else { throw Problem.noSuch(thing) }

@@ -10,8 +10,8 @@ package enum APIRouter {
     private static let summary = "Notifications: inbox, devices, preferences, topics, jobs, users."
     private static let details = """
         Errors are problem documents (RFC 9457) that name the faulty fields. Unknown ids and other people's ids are \
-        both 404. A repeated call changes nothing more, unless it acts on what is there when it runs or makes \
-        something new. What clients of other systems call is described at /openapi/compatibility.json.
+        both 404. Repeating a call changes nothing more, unless the call creates something or acts on the current \
+        state, such as all notifications. /openapi/compatibility.json describes the paths for clients of other systems.
         """
     private static let tags = [
         "inbox", "devices", "preferences", "topics", "jobs", "users", "webhooks", "admin", "operations",

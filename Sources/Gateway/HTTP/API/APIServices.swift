@@ -43,7 +43,7 @@ package struct IdentityServices: Sendable {
     package let revocations: RevocationRegister
     /// The rate limit of users; nil for none.
     package let callRate: UserRate?
-    /// The memory for bodies of users.
+    /// The memory budget for the request bodies of users.
     package let bodies = BodyBudget(limit: 16 * 1024 * 1024)
 
     package init(

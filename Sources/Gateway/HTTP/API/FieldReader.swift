@@ -11,7 +11,7 @@ import Protocols
 struct FieldReader {
     /// How clients write values.
     private enum Style {
-        /// As the description says.
+        /// As the OpenAPI description declares them.
         case strict
         /// As the strings of a query.
         case query
@@ -232,15 +232,15 @@ extension FieldReader {
         return []
     }
 
-    /// Returns notification ids; nil if they are absent or null.
-    mutating func notifications(_ name: String, limit: Int = 1_000) -> [NotificationID]? {
+    /// Returns `least` to `limit` notification ids; nil if they are absent or null.
+    mutating func notifications(_ name: String, atLeast least: Int = 0, limit: Int = 1_000) -> [NotificationID]? {
         switch self.value[name] {
         case nil, .null: return nil
         default: break
         }
         let ids = (self.value[name]?.strings ?? []).compactMap { NotificationID($0) }
-        if self.value[name]?.array?.count == ids.count, ids.count <= limit { return ids }
-        self.fault(name, "must be an array of at most \(limit) notification ids")
+        if self.value[name]?.array?.count == ids.count, ids.count >= least, ids.count <= limit { return ids }
+        self.fault(name, "must be an array of \(least) to \(limit) notification ids")
         return nil
     }
 }
@@ -304,7 +304,7 @@ extension Request {
     /// Reads the body to its end.
     ///
     /// - Throws: ``Problem``: 413 if it is longer than `limit`, 400 if the connection ends before
-    ///   the body does, 503 if the gateway stops, and those of the middleware that watches it.
+    ///   the body does, 503 if the gateway stops, and the errors of middleware that wraps the body.
     func completeBody(upTo limit: Int) async throws -> ByteBuffer {
         do {
             return try await self.body.collect(upTo: limit)

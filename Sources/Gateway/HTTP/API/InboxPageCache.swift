@@ -145,7 +145,7 @@ package final class InboxPageCache: Service {
     }
 }
 
-/// Counts pages that a standby of PostgreSQL was asked for.
+/// Counts the inbox pages requested from a PostgreSQL standby, by outcome.
 package enum StandbyMetrics {
     private static let counters = Dictionary(
         uniqueKeysWithValues: StandbyReads.Outcome.allCases.map { outcome in

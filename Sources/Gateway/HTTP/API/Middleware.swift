@@ -167,7 +167,7 @@ struct RequestMiddleware: RouterMiddleware {
         context.logger[metadataKey: "request.id"] = "\(id)"
         do {
             var response = try await next(request, context)
-            // Also for errors: a body would stand where the client expects the next answer.
+            // Errors too: the client would read a body as the next response.
             if request.method == .head { response = response.createHeadResponse() }
             if let name = Self.header { response.headers[name] = id }
             self.note(request, response.status, since: start, context)
@@ -187,7 +187,7 @@ struct RequestMiddleware: RouterMiddleware {
         let duration = ContinuousClock.now - start
         let isCall = Self.isCall(request.uri.path)
         if isCall { CallMetrics.count(status, duration) }
-        // A store that is out of reach has its own line; each probe would add another.
+        // Probes log at debug: an unreachable store has its own log line already.
         let level: Logger.Level = isCall && status.kind == .serverError ? .warning : .debug
         // The query and the path may contain credentials, so neither is logged.
         context.logger.log(
@@ -225,7 +225,7 @@ struct RequestMiddleware: RouterMiddleware {
     }
 }
 
-/// Logs the calls with which operators change something, one line each.
+/// Logs each call by which an operator changes something.
 struct OperatorLog: Sendable {
     private static let longestTarget = 256
 
@@ -233,7 +233,7 @@ struct OperatorLog: Sendable {
     /// False for calls whose id is a user's, which is not logged.
     private let namesTarget: Bool
 
-    /// Returns nil if an operator's calls of the operation change nothing, or only their own data.
+    /// Returns nil for an operation that changes nothing, or only the caller's own data.
     init?(_ method: HTTPRequest.Method, _ operation: Operation, tag: String) {
         guard operation.scope != .user, method != .get, !operation.isReadOnly else { return nil }
         self.operation = operation.id

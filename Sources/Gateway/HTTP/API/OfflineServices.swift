@@ -11,7 +11,7 @@ import Storage
 /// Services without Redis, PostgreSQL or a catalog, from which routes can be described but not
 /// called.
 package enum OfflineServices {
-    /// Runs `body` with the services; they close after it.
+    /// Runs `body` with the services, then closes them.
     package static func with<Value>(_ body: (APIServices) async throws -> Value) async throws -> Value {
         let logger = Logger(label: "carillon.offline") { _ in SwiftLogNoOpLogHandler() }
         let redis = try RedisClient(

@@ -46,7 +46,9 @@ package struct UserFields: Sendable {
         ("email_opted_out", .emailOptOut), ("quiet_hours", .quietHours),
     ]
 
-    /// Reads settings, and returns which of them the body leaves out; those stay, and null clears.
+    /// Reads settings, and returns which ones the body leaves out.
+    ///
+    /// Those stay; null clears a setting.
     static func settings(_ body: inout FieldReader) -> (UserSettings, keeping: KeptSettings) {
         body.allow(.settingsChange)
         var settings = UserSettings()
@@ -118,8 +120,9 @@ package struct UserFields: Sendable {
     /// The fault of an invalid language tag.
     static let noLanguageTag = "must be a language tag such as de or de-CH"
 
-    /// Whether the text is a language tag, also with the suffix of a phone, after `@` or `#`; an
-    /// underscore may replace the hyphen.
+    /// Whether the text is a language tag.
+    ///
+    /// Phones may write an underscore for the hyphen, and add a suffix after `@` or `#`.
     static func isLanguageTag(_ text: String) -> Bool {
         guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { return false }
         let parts = LocaleTag.tag(in: text).utf8.split(omittingEmptySubsequences: false) {

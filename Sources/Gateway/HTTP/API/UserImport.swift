@@ -29,7 +29,7 @@ package struct UserImport {
     }
 
     private static let batchSize = 200
-    /// For the thousands of statements that a batch of users with many devices has.
+    /// A batch of users with many devices takes thousands of statements.
     private static let batchTimeout: Duration = .seconds(60)
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 

@@ -8,9 +8,9 @@ import Hummingbird
 package enum CompatibilityRouter {
     private static let summary = "The paths of five other systems, for their existing clients."
     private static let details = """
-        A new client uses the API at /openapi.json. A body may be JSON under any content type, or a form; whole \
-        numbers, true and false may come as text, names of an enumeration in any case, and fields that are not named \
-        here are left alone. Paths may end in a slash. Errors are problem documents (RFC 9457) with the same words in \
+        New clients should use the API at /openapi.json. A body may be JSON under any content type, or a form. Whole \
+        numbers and booleans may be strings, enum values may have any case, and unknown fields are ignored. \
+        Paths may end in a slash. Errors are problem documents (RFC 9457) with the same words in \
         detail, error and message.
         """
     private static let tags: KeyValuePairs<String, String?> = [

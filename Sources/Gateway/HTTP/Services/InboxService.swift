@@ -12,12 +12,12 @@ import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
 ///
-/// Marking as read over a socket does not wait for a Redis server that is away, because all sockets
-/// of a node share a few tasks for it. A change over REST waits out a short outage.
+/// Marking as read over a socket does not wait for an unreachable Redis server, because all sockets
+/// of a node share a few tasks. A change over REST waits out a short outage.
 struct InboxService: Sendable {
     /// The most notifications that a change lists; a larger one gives only its version.
     static let mostNamed = 500
-    /// Once this has passed, a call no longer waits for a Redis server that is away.
+    /// After this time, a call no longer waits for an unreachable Redis server.
     private static let patience: Duration = .seconds(5)
 
     private let store: InboxStore
@@ -55,7 +55,7 @@ struct InboxService: Sendable {
     ///
     /// - Parameters:
     ///   - isBulk: whether the client sent a list rather than a single id.
-    ///   - isPatient: whether to wait a short time for a Redis server that is away.
+    ///   - isPatient: whether to wait a short time for an unreachable Redis server.
     func markRead(
         user: String,
         ids: [NotificationID]?,
@@ -95,10 +95,10 @@ struct InboxService: Sendable {
         return change
     }
 
-    /// Stores a change page by page, up to the version of the first, and publishes it as one, also
-    /// if a page fails.
+    /// Stores a change page by page and publishes it as one, even if a page fails.
     ///
-    /// A socket notices that it misses the versions of the other pages, and resyncs from the inbox.
+    /// Later pages leave out notifications that are newer than the first page. A socket notices the
+    /// missing versions of the other pages and resyncs from the inbox.
     private func inPages(
         _ store: (_ upTo: Int64) async throws -> InboxStore.Change,
         publish: (_ change: InboxStore.Change, _ upTo: Int64) async -> Void,
@@ -202,11 +202,11 @@ struct InboxService: Sendable {
 
     /// Publishes a change to the user's sockets.
     ///
-    /// A change that Redis does not take is retried. A socket that misses one for good notices the
-    /// gap at the next frame and resyncs from the inbox.
+    /// A change that Redis refuses is retried. If it is lost, the socket notices the gap at the
+    /// next frame and resyncs from the inbox.
     ///
-    /// - Parameter all: the member for "all" when there are too many ids, and the version up to
-    ///   which they changed; nil if the user listed them.
+    /// - Parameter all: replaces a list of more than ``mostNamed`` ids: the member that means
+    ///   "all", and the version up to which they changed. Nil if the client named the ids.
     private func publish(
         _ user: String,
         _ kind: NodeFrame.Kind,
@@ -225,7 +225,7 @@ struct InboxService: Sendable {
             isPatient: isPatient)
     }
 
-    /// Publishes the notification of a change as it is now, silent, as the user has seen it before.
+    /// Publishes a changed notification in its current state; silent, because the user has seen it.
     private func publishAgain(_ user: String, _ change: InboxStore.Change) async {
         guard let id = change.ids.first else { return }
         let found: Notification?
@@ -236,7 +236,7 @@ struct InboxService: Sendable {
                 "cannot read a changed notification; sockets resync at the next frame", metadata: ["error": "\(error)"])
             return
         }
-        // Deleted since: the frame of that change follows.
+        // It was deleted meanwhile, and that change has its own frame.
         guard let found else { return }
         await self.publish(
             NodeFrame(
@@ -256,13 +256,14 @@ struct InboxService: Sendable {
     }
 }
 
-/// Publishes again the changes of inboxes that Redis did not take.
+/// Retries inbox changes that could not be published.
 ///
-/// A socket drops a repeated change, which it knows by its version.
+/// Sockets recognise a repeated change by its version and drop it.
 package final class FrameRetries: Service {
-    /// The changes that may wait, in some tens of kilobytes each at most; all are tried at once.
+    /// The most changes that wait, each of up to some tens of kilobytes; a retry publishes all at
+    /// once.
     private static let capacity = 1_024
-    /// How long a change is tried again.
+    /// How long a change is retried.
     private static let patience: Duration = .seconds(30)
     private static let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
 
@@ -303,10 +304,11 @@ package final class FrameRetries: Service {
         let end = self.now() + Self.patience
         var attempt = 0
         repeat {
-            // Redis does not signal that it is back, so try again.
+            // Redis does not signal its return, so retry with backoff.
             try? await Task.sleep(for: Self.backoff.delay(attempt: attempt))
             attempt += 1
-            // In a task of its own, so that a shutdown leaves each change one try.
+            // A separate task is not cancelled at shutdown, so each change gets at least one
+            // attempt.
             let refused = rest
             rest = await Task { await self.refused(refused) }.value
         } while !rest.isEmpty && !Task.isCancelled && self.now() < end
@@ -316,9 +318,9 @@ package final class FrameRetries: Service {
             "lost inbox changes; sockets resync at the next frame", metadata: ["count": "\(rest.count)"])
     }
 
-    /// Publishes each frame alone, because only the servers of some users may be away.
+    /// Publishes each frame separately, because only some users' servers may be unreachable.
     ///
-    /// - Returns: those that Redis did not take.
+    /// - Returns: the frames that failed.
     private func refused(_ frames: [NodeFrame]) async -> [NodeFrame] {
         let publisher = self.publisher
         return await withTaskGroup(of: NodeFrame?.self) { group in
@@ -336,12 +338,12 @@ package final class FrameRetries: Service {
 
 /// Removes read notifications from the user's other devices if their type asks for it.
 ///
-/// It is best effort and limited per user.
+/// This is best effort and rate-limited per user.
 struct RetractionService: Sendable {
     private static let perSecond = 2
     private static let burst = 20
-    /// The deliveries, in all parts together, from which on a provider gets no retractions: it is
-    /// far behind, or no dispatcher has that provider any more.
+    /// A provider with this many queued deliveries, over all parts, gets no retractions: it is far
+    /// behind, or no dispatcher serves it any more.
     private static let mostDeliveries = 1_000_000
     private static let omitted = Counter(label: "carillon.retractions.omitted")
 
@@ -357,10 +359,12 @@ struct RetractionService: Sendable {
         self.logger = base.logger
     }
 
-    /// Queues the removal of notifications from devices that received them, newest first; those
-    /// beyond the user's rate limit stay, and those of a provider with too many deliveries.
+    /// Queues the removal of notifications from the devices that received them, newest first.
     ///
-    /// - Parameter isPatient: whether to wait for a Redis server that is away.
+    /// Removals beyond the user's rate limit, or for a provider with too many queued deliveries,
+    /// are dropped.
+    ///
+    /// - Parameter isPatient: whether to wait for an unreachable Redis server.
     func retract(_ labels: [NotificationLabel], isPatient: Bool) async {
         let catalog = self.catalogs.current
         let wanted = labels.filter { catalog[$0.type]?.isRetractedOnRead == true }
@@ -397,7 +401,7 @@ struct RetractionService: Sendable {
         let most = Self.mostDeliveries / self.live.keys.parts.count
         var open: Set<Provider> = []
         for (provider, reply) in zip(providers, try await self.live.connection.send(batch, isPatient: false)) {
-            // If a server does not answer, the append of its own retractions fails.
+            // A server that does not answer counts as open; the append to it then fails.
             if (try? reply.integer()) ?? 0 < most { open.insert(provider) }
         }
         return open

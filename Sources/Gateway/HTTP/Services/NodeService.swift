@@ -14,15 +14,16 @@ import Synchronization
 /// Keeps a node registered: renews its lease, holds its subscription, and repairs sockets after
 /// gaps in either.
 ///
-/// At each renewal it publishes a probe, an empty message, on each of its channels. A channel that
-/// does not bring it is subscribed again: its server may answer and still get no messages.
+/// At each renewal it publishes a probe, an empty message, on each of its channels. If two probes
+/// in a row do not arrive on a channel, the node resubscribes: a server may answer but get no
+/// messages.
 package struct NodeService: Service {
-    /// The steps of the wait for the next renewal, and of the wait after a failed one: 5 s and 0.3
-    /// s with the usual lease.
+    /// The short sleeps until the next renewal, and after a failed one: 5 s and 0.3 s in all with
+    /// the default lease.
     private static let steps = 50
     private static let retrySteps = 3
-    /// The interval of repairs after the first while the lease cannot be renewed; each reads the
-    /// inbox of every socket.
+    /// The time between repairs while the lease cannot be renewed; each repair reads the inbox of
+    /// every socket.
     private static let repairInterval: Duration = .seconds(60)
 
     private let node: String
@@ -33,7 +34,7 @@ package struct NodeService: Service {
     private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
     private let now: @Sendable () -> ContinuousClock.Instant
-    /// The time from a new subscription after a loss to the second repair.
+    /// The time from a resubscription to the second repair.
     private let secondRepair: Duration
     private let process: ProcessNote
     private let revocationsChannel: String
@@ -63,7 +64,7 @@ package struct NodeService: Service {
         self.eventLoop = eventLoop
         self.now = now
         self.secondRepair = secondRepair
-        self.process = ProcessNote(version: CommandFrame.version, startedAt: .now())
+        self.process = ProcessNote(version: Release.version, startedAt: .now())
         self.revocationsChannel = live.keys.revocationsChannel
         self.logger = logger
         self.window = LeaseWindow(lifetime: lease.lifetime)
@@ -84,7 +85,7 @@ package struct NodeService: Service {
             logger: self.logger
         ) { self.handle($0) }
         var isFailing = false
-        // When to repair if the lease is not renewed until then.
+        // When to repair the sockets unless the lease is renewed first.
         var repairAt = start + self.lease.lifetime
         while !Task.isCancelled, self.isNeeded {
             do throws(RedisError) {
@@ -96,7 +97,7 @@ package struct NodeService: Service {
                     self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
-                // If publishers reach the lease's master, they take the node for dead.
+                // Publishers that still reach the lease's master consider the node dead.
                 if self.live.connection.isCluster, self.now() >= repairAt {
                     repairAt = self.now() + Self.repairInterval
                     self.hub.repair()
@@ -148,7 +149,7 @@ package struct NodeService: Service {
             isHeld = try await self.lease.renew(
                 showing: self.process.leaseValue("gateway", load: self.hub.count), timeout: self.lease.patience)
         } catch {
-            // Publishers, too, count a lease as held while its master in a cluster is away.
+            // While the lease's master is unreachable, publishers also consider the lease held.
             if self.live.connection.isCluster, error.isOfAbsentServer {
                 await self.renewed(subscription, from: start, isHeld: true)
             }
@@ -163,12 +164,12 @@ package struct NodeService: Service {
         }
     }
 
-    /// Waits for the next renewal: only briefly after a failure, while the lease still holds.
+    /// Waits for the next renewal, only briefly after a failure or once the lease has expired.
     private func pause(afterFailure isFailing: Bool) async throws {
         for step in 0..<(isFailing ? Self.retrySteps : Self.steps) where self.isNeeded {
             guard step < 5 || self.window.isWhole(at: self.now()) else { return }
-            // In steps, because neither an expired lease nor the last socket to leave sends a
-            // signal, and both end the wait.
+            // Sleep in short steps: an expired lease and the loss of the last socket end the wait,
+            // but send no signal.
             try await Task.sleep(for: self.lease.renewal / Self.steps)
         }
     }
@@ -182,7 +183,7 @@ package struct NodeService: Service {
         if isHeld, self.window.isWhole(at: self.now()) {
             self.window.extend(from: start)
         } else {
-            // Drops the waiting frames; the hub repairs after it has subscribed again.
+            // Drops the waiting frames; the hub repairs once the node has resubscribed.
             await subscription.restart("the lease expired")
             self.window.begin(at: start)
         }
@@ -202,12 +203,12 @@ package struct NodeService: Service {
     }
 }
 
-/// The channels on which two probes were published and nothing has arrived since.
+/// Tracks the probes on each channel, to find channels that deliver nothing.
 private final class ChannelProbes: Sendable {
     private struct State {
         var isListening = false
         var waiting: Set<String> = []
-        /// Those that had brought nothing when the last probe was published.
+        /// The channels whose previous probe had not arrived when the last one was published.
         var missing: Set<String> = []
     }
 
@@ -216,7 +217,7 @@ private final class ChannelProbes: Sendable {
 
     init(_ channels: [String]) { self.all = Set(channels) }
 
-    /// A channel that brought neither of two probes; nil if there is none.
+    /// A channel on which neither of the last two probes arrived; nil if there is none.
     ///
     /// A single probe may wait unread while the process is suspended.
     var silent: String? { self.state.withLock { $0.waiting.intersection($0.missing).first } }
@@ -224,7 +225,7 @@ private final class ChannelProbes: Sendable {
     /// Notes that all channels are subscribed.
     func listen() { self.state.withLock { $0.isListening = true } }
 
-    /// Expects probes, which must be published after this call.
+    /// Expects a probe on each channel; publish the probes after this call.
     ///
     /// - Returns: whether the channels are subscribed.
     func begin() -> Bool {
@@ -246,7 +247,7 @@ private final class ChannelProbes: Sendable {
     /// Forgets probes that could not be published.
     func forget() { self.state.withLock { $0.waiting = [] } }
 
-    /// Notes that the subscription was lost, which brings no probes.
+    /// Forgets all probes, because the subscription was lost.
     func drop() { self.state.withLock { $0 = State() } }
 }
 

@@ -58,8 +58,8 @@ enum RepeatedJob {
         return fields
     }
 
-    /// The job's fields: those of the notification, without its collapse key, as a newer one may
-    /// have that by then.
+    /// Returns the notification's fields as a job, without the collapse key: a newer notification
+    /// may have that key by then.
     private static func fields(
         _ notification: Notification,
         id: String,
@@ -78,13 +78,15 @@ enum RepeatedJob {
             ("keep_until", notification.keepUntil.flatMap { $0 > now ? $0.rfc3339 : nil }),
         ]
         var fields = texts.compactMap { name, text in text.map { (name: name, value: Array($0.utf8)) } }
-        // The catalog adds its buttons again, in the user's language of then.
+        // Leave out the catalog's buttons: it adds them again, in the language that the user then
+        // has.
         let hasCatalogButtons = Self.hasButtons(of: catalog, notification)
         if let data = Self.compact(notification.data, without: hasCatalogButtons ? "actions" : nil) {
             fields.append(("data", data))
         }
         if var platform = Self.compact(extras.platform) {
-            // A template's mail may be longer than a job's own; the title and the body stand in.
+            // A template's mail may exceed the limit of a job; the title and the body then replace
+            // it.
             if platform.count > JobLimits.json { platform = Self.compact(platform, without: "email") ?? [] }
             if !platform.isEmpty { fields.append(("platform", platform)) }
         }
@@ -99,8 +101,8 @@ enum RepeatedJob {
         return actions.compactMap { $0["id"]?.string } == rule.buttons.map(\.id)
     }
 
-    /// Returns an object without white space and without a member; nil if nothing is left, or if an
-    /// older row holds JSON that is beyond the limits of a job.
+    /// Returns a JSON object without white space and without the member `name`; nil if no member is
+    /// left, or if an older row holds JSON that exceeds a job's limits.
     private static func compact(_ json: [UInt8]?, without name: String? = nil) -> [UInt8]? {
         guard let members = json.flatMap({ try? JSONParser.parse($0) })?.object?.filter({ $0.key != name }),
             !members.isEmpty

@@ -5,8 +5,8 @@ import HTTPTypes
 
 /// Counts that take long, cached and shared by concurrent callers.
 ///
-/// Each instance runs one at a time, as inboxes share the connections. A value stays for 5 to 200
-/// seconds; counts of up to ten seconds take at most a twentieth of the time.
+/// Each instance runs one count at a time, because inboxes use the same connections. A value is
+/// cached for 20 times as long as its count took, within 5 to 200 s.
 actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
     private typealias Reading = Task<(value: Value, took: Duration), any Error>
 
@@ -16,14 +16,14 @@ actor SharedReading<Key: Hashable & Sendable, Value: Sendable> {
     /// A value stays for this many times the duration of its reading.
     private let rest = 20
     private let mostKnown = 32
-    /// The readings that run or wait at most.
+    /// The most readings that run or wait.
     private let mostReading = 8
 
     private let read: @Sendable (Key) async throws -> Value
     private let instant: @Sendable () -> ContinuousClock.Instant
     private var known: [Key: (until: ContinuousClock.Instant, value: Value)] = [:]
     private var reading: [Key: Reading] = [:]
-    /// The reading that began last.
+    /// The newest reading; the next one waits for it.
     private var last: Reading?
 
     init(

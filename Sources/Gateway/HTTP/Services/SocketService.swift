@@ -12,8 +12,9 @@ package struct SocketService: SocketBackend {
     /// The first sync holds the newest unread notifications within these limits of count and bytes.
     private static let syncCount = 100
     private static let syncBytes = 256 * 1024
-    /// The most changes that a resume replays, and their bytes, half of what may wait for a slow
-    /// reader; a client that missed more starts with a first sync.
+    /// The most changes and bytes that a resume replays; a client that missed more starts over.
+    ///
+    /// The bytes are half of what may wait for a slow reader.
     private static let longestGap = 500
     private static let longestGapBytes = 512 * 1024
     /// The inboxes per round trip, each with at most ``longestGap`` rows.
@@ -220,7 +221,7 @@ package struct SocketService: SocketBackend {
         do throws(RedisError) {
             // Waits out a short outage of a single Redis, but not for a cluster's absent master.
             let replies = try await self.redis.send(batch, isPatient: false)
-            // A deadline that is left passes, and the dispatcher finds the row delivered.
+            // If a deadline remains, it expires, and the dispatcher then finds the row delivered.
             self.events.note(replies.dropFirst(waits))
         } catch {
             self.events.lose(recorded.events.count, error)
@@ -258,8 +259,8 @@ package struct SocketService: SocketBackend {
     ///
     /// One large inbox may be at fault. After two timeouts, or 18 s, reads the rest together.
     ///
-    /// - Returns: a value for each key; nil if the inbox alone is too large to read in time, and
-    ///   would be again.
+    /// - Returns: a value for each key; nil for an inbox that is too large to read in time even
+    ///   alone.
     private func read<Key, Value>(
         _ keys: [Key],
         _ body: ([Key]) async throws(PostgresError) -> [Value]
@@ -274,7 +275,8 @@ package struct SocketService: SocketBackend {
         var values: [Value?] = []
         var timeouts = 0
         for (place, key) in keys.enumerated() {
-            // More would hold up all sockets; the rest fails only if PostgreSQL is slow for all.
+            // More timeouts would hold up all sockets. The rest fails only if all of PostgreSQL is
+            // slow.
             guard timeouts < 2, ContinuousClock.now < end else {
                 let rest = try await body(Array(keys[place...])).map(Optional.some)
                 return values + rest
@@ -357,7 +359,7 @@ package struct SocketService: SocketBackend {
 
     /// Returns the newest unread notifications; a returning client gets only those that it missed.
     ///
-    /// The snapshot of an inbox that PostgreSQL cannot read in time has only the counts.
+    /// If PostgreSQL cannot read an inbox in time, its snapshot has only the counts.
     private func newestSnapshots(_ requests: [Request]) async throws -> [InboxSnapshot] {
         guard !requests.isEmpty else { return [] }
         let newest = try await self.newestUnread(of: ExactText.distinct(requests.map(\.user)))
@@ -390,8 +392,8 @@ package struct SocketService: SocketBackend {
         return newest
     }
 
-    /// Returns the newest unread notifications that a client missed, oldest first, when it missed
-    /// more than fit.
+    /// Returns the newest unread notifications that a client missed, oldest first, if it missed too
+    /// many to replay.
     private static func missed(_ snapshot: InboxSnapshot, since: Int64) -> InboxSnapshot {
         // The inbox was reset, so the bookmark belongs to the old one.
         guard since <= snapshot.version else { return snapshot }

@@ -38,35 +38,18 @@ package struct SurveyService: Service {
         await cancelWhenGracefulShutdown {
             var isFailing = false
             var faults: [String] = []
+            let parts: [() async throws -> Void] = [
+                { self.metrics.dispatchers.record(try await self.survey.livingDispatchers()) },
+                { self.metrics.gateways.record(try await self.survey.livingGateways()) },
+                { faults = try await self.lookAtRedis(known: faults) },
+                { try await self.lookAtStreams() },
+            ]
             while !Task.isCancelled {
-                // Each part is read separately, so that one that fails leaves the others fresh.
-                var failure: RedisError?
-                do throws(RedisError) {
-                    self.metrics.dispatchers.record(try await self.survey.livingDispatchers())
-                } catch {
-                    failure = error
-                }
-                do throws(RedisError) {
-                    self.metrics.gateways.record(try await self.survey.livingGateways())
-                } catch {
-                    failure = failure ?? error
-                }
-                do throws(RedisError) {
-                    let found = try await self.lookAtRedis()
-                    if !found.isEmpty, found != faults {
-                        self.logger.warning(
-                            "Redis may lose data; fix the reason",
-                            metadata: ["reason": "\(found.joined(separator: "; "))"]
-                        )
-                    }
-                    faults = found
-                } catch {
-                    failure = failure ?? error
-                }
-                do throws(RedisError) {
-                    try await self.lookAtStreams()
-                } catch {
-                    failure = failure ?? error
+                var failure: (any Error)?
+                // Read each part separately, so that the metrics of the others stay fresh if one
+                // fails.
+                for part in parts {
+                    do { try await part() } catch { failure = failure ?? error }
                 }
                 if let failure, !isFailing, !Task.isCancelled {
                     self.logger.warning(
@@ -94,8 +77,8 @@ package struct SurveyService: Service {
         }
     }
 
-    /// Returns why Redis may lose data.
-    private func lookAtRedis() async throws(RedisError) -> [String] {
+    /// Returns why Redis may lose data; logs that unless it is known.
+    private func lookAtRedis(known: [String]) async throws(RedisError) -> [String] {
         var batch = RedisBatch()
         batch.append("INFO", "memory")
         batch.append("INFO", "persistence")
@@ -115,6 +98,10 @@ package struct SurveyService: Service {
             }
         }
         self.metrics.record(Self.fullest(servers), isDurable: faults.isEmpty)
+        if !faults.isEmpty, faults != known {
+            self.logger.warning(
+                "Redis may lose data; fix the reason", metadata: ["reason": "\(faults.joined(separator: "; "))"])
+        }
         return faults
     }
 

@@ -10,9 +10,10 @@ import Synchronization
 
 /// Limits the rate of each user over all nodes without waiting.
 ///
-/// Actions are counted here and taken in lots from the user's bucket in Redis, whose reply takes
-/// effect afterwards. So users get slightly more than their rate, and most calls need no round
-/// trip. While a user's Redis server is unavailable, the user is not limited, which is counted.
+/// The node counts actions locally and takes them in lots from the user's bucket in Redis. A reply
+/// limits only later actions, so most calls need no round trip, and users get slightly more than
+/// their rate. While a user's Redis server is unavailable, the user is not limited, which is
+/// counted.
 package final class UserRate: Service {
     /// The actions that are limited: REST calls, messages from sockets, or new sockets and streams.
     package enum Kind: String, Sendable, CaseIterable {

@@ -108,8 +108,8 @@ final class WebFile: Sendable {
         return codings["gzip"] ?? codings["*"] ?? false
     }
 
-    /// Returns code without its indentation and without comments that have lines of their own; with
-    /// them it is a quarter larger, compressed too.
+    /// Returns code without indentation and comment lines, which would make it a quarter larger,
+    /// even when compressed.
     private static func withoutComments(_ source: [UInt8]) -> [UInt8] {
         let (blank, slash, star) = (UInt8(ascii: " "), UInt8(ascii: "/"), UInt8(ascii: "*"))
         var code: [UInt8] = []

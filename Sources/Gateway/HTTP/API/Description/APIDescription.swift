@@ -6,7 +6,7 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// A way to say who calls.
+/// An OpenAPI security scheme: how a call identifies its caller.
 struct SecurityScheme {
     let name: String
     let members: KeyValuePairs<String, String>
@@ -35,7 +35,7 @@ final class APIDescription {
     private let schemes: [SecurityScheme]
     fileprivate var entries: [Entry] = []
 
-    /// - Parameter security: any of these opens a call.
+    /// - Parameter security: the accepted schemes; a call needs one of them.
     init(
         title: String,
         _ summary: String,
@@ -314,7 +314,7 @@ private struct OperationWriter {
         }
     }
 
-    /// A reference to the problem that a status usually stands for.
+    /// Returns a reference to the usual problem of a status.
     private mutating func common(_ status: Int) -> JSONValue {
         let problems = self.entry.problems
         let name = problems.prefix + (ProblemStyle.names[status] ?? "Problem\(status)")

@@ -71,7 +71,7 @@ struct Operation: Sendable {
 /// An answer that a call declares; an integer stands for the usual problem with that status.
 struct Answer: Sendable, ExpressibleByIntegerLiteral {
     let status: Int
-    /// Nil for the words that problems of the status have in common.
+    /// Nil for the common text of the status.
     let text: String?
     let body: Schema?
     let type: String
@@ -112,7 +112,7 @@ struct ProblemStyle: Sendable {
         429: "TooManyRequests", 500: "InternalError", 503: "Unavailable",
     ]
 
-    /// Begins the names of their components.
+    /// The prefix of the components' names.
     var prefix = ""
     let schema: Schema
     /// The status for an invalid query.

@@ -114,7 +114,7 @@ extension Schema {
             containing: [element])
     }
 
-    /// An array as long as what is stored; the gateway writes it while it reads.
+    /// An array without a limit, which the gateway streams while it reads the rows.
     static func stream(of element: Schema) -> Schema {
         Schema(
             JSONMember("type", .string("array")), JSONMember("items", element.json),

@@ -25,7 +25,7 @@ struct CatalogRoutes {
         answers: [.ok("The catalog.", .catalog)])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
-        // Null if the database does not answer, as the catalog itself needs none.
+        // The catalog itself needs no database: if that does not answer, the counts are null.
         let summary = try? await self.statistics.summary()
         return Response.object(capacity: 16_384) { CatalogJSON.write(self.base.catalogs, summary, to: &$0) }
     }
@@ -237,7 +237,7 @@ extension Schema {
             "default_locale": .string,
             "user_cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
             "types": .list(of: .catalogType, max: 10_000),
-            "advice": .list(of: .string, max: 100_000)("What users or operators may miss, by type."),
+            "advice": .list(of: .string, max: 100_000)("Likely oversights in the files: by type, then by category."),
             "refused": .object(["at": .time, "faults": .list(of: .string, max: 1001)]).orNull(
                 "The faults of the last reload, if it was refused."),
         ])

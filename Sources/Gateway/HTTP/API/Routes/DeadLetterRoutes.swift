@@ -81,7 +81,7 @@ struct DeadLetterRoutes {
     private func count(
         _ filter: DeadLetterStore.Filter
     ) async throws -> (all: Int64, replayable: Int64, until: Timestamp) {
-        let now = try await self.base.database.notifications.clock()
+        let now = try await self.base.database.clock()
         // The answer has milliseconds, so count up to the same moment.
         let until = Timestamp(milliseconds: min(filter.until ?? now, now).milliseconds)
         var counted = filter
@@ -190,7 +190,7 @@ struct DeadLetterRoutes {
         }
         try body.finish()
         guard isGiven else { return nil }
-        // It is no field of a job; the letter keeps its own.
+        // Drop the internal replay field; the letter keeps its own.
         fields.removeAll { $0.name == JobOrigin.replayField }
         do throws(JobFaults) {
             _ = try self.base.catalog.checkedJob(fields)
@@ -219,7 +219,8 @@ struct DeadLetterRoutes {
                 "its broadcast has begun, so users would get it twice; resume it if it failed, or send those who "
                     + "lack it a new job")
         }
-        // The first entry of a job that was replayed before, from which its ids follow.
+        // A job that was replayed before keeps the name of its first entry, from which its ids
+        // derive.
         let first = letter.fields.filter { ExactText($0.name) == ExactText(JobOrigin.replayField) }
         guard let due = try await letters.replay(id, with: fields + first) else {
             guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }

@@ -10,7 +10,6 @@ import Storage
 /// The inbox: `/v1/notifications`.
 struct InboxRoutes {
     private static let changesLimit = 500
-    private static let largestChange = 1_000
 
     /// The path of calls about one notification.
     static let one: Fields = ["id": .uuid("A notification of the caller's.")]
@@ -69,7 +68,7 @@ struct InboxRoutes {
         try query.finish()
         let known = InboxTag.known(request, of: user)
         if let since { return try await self.changes(user, since: since, known: known) }
-        // A client with a tag gets 304, or a page that has changed.
+        // A client with a tag bypasses the cache: it gets 304, or a page that has changed.
         let isKept = known == nil && filter.before == nil && !filter.isOfFeed
         let selection = InboxPageCache.Selection(limit: limit, unreadOnly: filter.unreadOnly)
         let kept = isKept ? self.inbox.pages.page(of: user, selection) : nil
@@ -242,17 +241,10 @@ struct InboxRoutes {
         var body = try FieldReader(try await FieldReader.body(request))
         body.allow(["ids", "all"])
         let isAll = body.flag("all") == true
-        var ids: [NotificationID]?
-        if let value = body.value["ids"], value != .null {
-            let parsed = value.array?.compactMap { $0.string.flatMap { NotificationID($0) } } ?? []
-            if parsed.isEmpty || parsed.count != value.array?.count || parsed.count > Self.largestChange {
-                body.fault("ids", "must be an array of 1 to \(Self.largestChange) notification ids")
-            }
-            if isAll { body.fault("ids", "cannot be combined with all") }
-            ids = parsed
-        } else if !isAll {
-            body.fault("ids", "is missing; give ids, or all: true")
-        }
+        let ids = body.notifications("ids", atLeast: 1)
+        let hasIDs = (body.value["ids"] ?? .null) != .null
+        if isAll, hasIDs { body.fault("ids", "cannot be combined with all") }
+        if !isAll, !hasIDs { body.fault("ids", "is missing; give ids, or all: true") }
         try body.finish()
         return Self.answer(try await self.inbox.service.markRead(user: user, ids: ids))
     }
@@ -400,7 +392,8 @@ extension Schema {
 /// beginning and user.
 ///
 /// The beginning distinguishes an inbox from its predecessor that was erased. The user
-/// distinguishes inboxes that began at once, because the users of a browser share its cache.
+/// distinguishes inboxes that began at the same time, because the users of a browser share its
+/// cache.
 enum InboxTag {
     static func text(_ state: InboxStore.State, of user: String) -> String {
         let begun = String(UInt64(bitPattern: state.begun), radix: 36)

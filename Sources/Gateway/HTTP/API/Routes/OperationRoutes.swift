@@ -76,7 +76,8 @@ struct OperationRoutes {
     }
 
     private func isRedisUp(_ context: APIContext) async -> Bool {
-        // With a full disk Redis refuses PING like a write, but inboxes and sockets go on.
+        // Not PING: with a full disk Redis refuses it like a write, but inboxes and sockets still
+        // work.
         await self.isUp("redis", context) { try await self.base.live.connection.send("TIME", timeout: .seconds(1)) }
     }
 

@@ -8,7 +8,7 @@ import Storage
 
 /// The state of the installation over a span of time, for admins: `/v1/admin/overview`.
 struct OverviewRoutes {
-    /// Counts that several callers may share.
+    /// The parameters of a count; callers with the same ones share its result.
     private struct Question: Hashable {
         let span: Span
         /// Nil for all organisations.
@@ -115,7 +115,7 @@ extension Schema {
             "latency": .object([
                 "socket": Schema.latency.orNull("From the job to the proof of an open socket within two minutes."),
                 "push": Schema.latency.orNull(
-                    "From the job to the push provider's answer, without pushes that quiet hours or a proof put off."
+                    "From the job to the push provider's answer, without pushes delayed by quiet hours or a wait for proof."
                 ),
                 "email": Schema.latency.orNull("From the job to the mail relay's answer, `email_after` included."),
             ]),

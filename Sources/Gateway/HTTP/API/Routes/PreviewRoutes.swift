@@ -8,7 +8,7 @@ import Storage
 /// The texts and the audience of a job that is not sent yet, for admins: `/v1/admin/previews` and
 /// `/v1/admin/audiences`.
 struct PreviewRoutes {
-    /// The users of an audience that are counted at most.
+    /// The most users of an audience that are counted.
     private static let mostCounted: Int64 = 1_000_000
 
     let base: GatewayBase
@@ -44,7 +44,7 @@ struct PreviewRoutes {
         }
     }
 
-    /// Reads a job of the catalog, for anyone if it names no one; notes its faults.
+    /// Reads and checks a job; one without an audience counts as a job for everyone.
     private func content(_ body: inout FieldReader) -> JobContent? {
         guard let members = body.value["job"]?.object else {
             body.fault("job", "must be a JSON object with the fields of a job")

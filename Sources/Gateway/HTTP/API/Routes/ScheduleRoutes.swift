@@ -101,7 +101,7 @@ struct ScheduleRoutes {
 
     private static let cancel = Operation(
         "cancelSchedule",
-        "Removes a schedule and what waits for recipients' zones; what it has sent stays.",
+        "Removes a schedule, including jobs that wait for recipients' zones; sent notifications stay.",
         scope: .service,
         path: ["id": .uuid("A schedule.")],
         answers: [.done, 400, 404])
@@ -210,7 +210,7 @@ struct ScheduleBody {
         schedule.startsAt = startsAt
         schedule.endsAt = endsAt
         if cron == nil {
-            // A call that is repeated after the schedule has fired names the same job.
+            // A call that is repeated after the schedule has fired must name the same job.
             let content = String(UInt64(bitPattern: schedule.content), radix: 16)
             let jobID = job.id ?? "\(id)/\(due.milliseconds)/\(content)"
             schedule.jobID = jobID

@@ -66,7 +66,8 @@ struct UserRoutes {
         let user = try self.user(context)
         let exports = self.users.base.database.exports
         let singles = try await exports.singles(user: user)
-        // An erasure leaves only a revocation. Dead letters and schedules may name a new user.
+        // An erasure leaves only a revocation. Dead letters and schedules may name a user without
+        // other rows.
         var isKnown = singles.keys.contains { $0 != .revocation }
         if !isKnown { isKnown = try await exports.hasRows(user: user) }
         guard isKnown else { throw Problem.noSuch("user") }

@@ -87,7 +87,7 @@ struct AllowanceInboxRoutes {
     private static let find = Operation(
         "allowanceGetNotification",
         "Family finance: returns a notification.",
-        path: ["id": .uuid("A notification of the caller's.")],
+        path: InboxRoutes.one,
         answers: [.ok("The notification.", .allowanceNotification), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -97,7 +97,7 @@ struct AllowanceInboxRoutes {
     private static let read = Operation(
         "allowanceMarkRead",
         "Family finance: marks a notification as read.",
-        path: ["id": .uuid("A notification of the caller's.")],
+        path: InboxRoutes.one,
         answers: [.ok("The notification.", .allowanceNotification), 404])
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -139,7 +139,7 @@ struct AllowanceInboxRoutes {
     private static let delete = Operation(
         "allowanceDeleteNotification",
         "Family finance: deletes a notification.",
-        path: ["id": .uuid("A notification of the caller's.")],
+        path: InboxRoutes.one,
         answers: [.done, 404])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {

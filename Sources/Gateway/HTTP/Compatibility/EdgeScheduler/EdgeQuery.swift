@@ -117,7 +117,7 @@ struct EdgeQuery {
         throw JobFault(name, "must be eq., in.(…), is.null or not.is.null")
     }
 
-    /// Returns the values of a list; nil if a quoted one is not understood.
+    /// Returns the values of a list; nil if a quoted value is malformed or has a backslash.
     ///
     /// As in PostgREST, a quoted value may hold commas, and a quote within a value counts as text.
     private static func values(_ list: Substring) -> Set<String>? {

@@ -43,7 +43,7 @@ struct EdgeTokenRoutes {
     }
 
     private func rows(_ user: String) async throws -> [EdgeRow] {
-        // A phone's browser is no row: the checks here know only tokens of apps.
+        // Leave out browsers on phones: the checks here know only the tokens of apps.
         try await self.devices.active(user: user)
             .filter { [.ios, .android].contains($0.platform) && [.apns, .fcm].contains($0.provider) }
             .map { EdgeRow(device: $0) }

@@ -37,7 +37,7 @@ struct ErrorStyle: Sendable {
             .sorted { $0.segments.count > $1.segments.count }
     }()
 
-    /// Returns the style of a path, by the longest of ``paths`` above it.
+    /// Returns the style of the longest of ``paths`` that contains a path.
     static func of(_ path: String) -> ErrorStyle? {
         let segments = path.split(separator: "/")
         return Self.paths.first { segments.starts(with: $0.segments) }?.style

@@ -47,8 +47,7 @@ struct PageQuery: Equatable {
         return PageQuery(offset: (page - 1) * size, limit: size, unreadOnly: unreadOnly)
     }
 
-    /// Whether a next page, which begins after `count` notifications of this one, has any and is
-    /// not refused.
+    /// Whether the page that begins `count` notifications later has any, and is not refused.
     func hasMore(after count: Int, of page: InboxStore.OffsetPage) -> Bool {
         let next = self.offset + count
         return next < Int(page.matching) && next <= InboxStore.furthestOffset

@@ -79,7 +79,7 @@ struct HybridInboxRoutes {
     private static let find = Operation(
         "accountingGetNotification",
         "Accounting: returns a notification.",
-        path: ["id": .uuid("A notification of the caller's.")],
+        path: InboxRoutes.one,
         answers: [.ok("The notification.", .accountingNotification), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -100,7 +100,7 @@ struct HybridInboxRoutes {
     private static let read = Operation(
         "accountingMarkRead",
         "Accounting: marks a notification as read.",
-        path: ["id": .uuid("A notification of the caller's.")],
+        path: InboxRoutes.one,
         answers: [
             .ok(
                 "Done.",
@@ -152,7 +152,7 @@ struct HybridInboxRoutes {
     private static let delete = Operation(
         "accountingDeleteNotification",
         "Accounting: deletes a notification.",
-        path: ["id": .uuid("A notification of the caller's.")],
+        path: InboxRoutes.one,
         answers: [
             .ok("Done.", .object(["status": .constant(.string("ok")), "unread_count": .count])),
             404,

@@ -139,7 +139,7 @@ package struct CookieRules: Sendable {
 
     /// Returns the cookie's value; nil if there is none.
     ///
-    /// - Throws: ``TokenFault`` if the cookie occurs twice, because the attacker may have set one,
+    /// - Throws: ``TokenFault`` if the cookie occurs twice, because an attacker may have set one,
     ///   or if the request's origin is not allowed.
     func token(_ presented: PresentedCredentials) throws(TokenFault) -> String? {
         var values: [String] = []
@@ -162,7 +162,7 @@ package struct CookieRules: Sendable {
         if let origin = presented.origin { return self.allowedOrigins.contains(origin.lowercased()) }
         switch presented.fetchSite?.lowercased() {
         case "same-origin": return true
-        // An address that the user typed, another client than a browser, or a very old browser.
+        // A typed address, a client other than a browser, or a very old browser.
         case "none", nil: return !presented.isUnsafe
         default: return false
         }

@@ -86,7 +86,7 @@ package final class RevocationRegister: Sendable {
         return revocation
     }
 
-    /// Deletes revocations of erased users that are older than any token, a page of them.
+    /// Deletes a page of erased users' revocations that are older than any valid token.
     func forgetErased() async throws(PostgresError) {
         let count = try await self.store.forget(limit: Self.pageSize)
         guard count > 0 else { return }
@@ -153,7 +153,7 @@ struct RevocationLedger {
         self.bounds = bounds
     }
 
-    /// The number of users in the copy, with those of whom it has a hash.
+    /// The number of users in the copy, including those with only a hash.
     var count: Int { self.held.count + self.hashed.count }
 
     func answer(user: String, now: ContinuousClock.Instant) -> Answer {
@@ -202,10 +202,10 @@ struct RevocationLedger {
     }
 }
 
-/// Keeps this gateway's copy of revocations, and closes the sockets whose tokens they end.
+/// Updates this gateway's copy of revocations, and closes the sockets of revoked tokens.
 package struct RevocationService: Service {
     private static let interval: Duration = .seconds(2)
-    /// Revocations are reapplied for this long, because a socket may open right after the check.
+    /// How long a revocation is reapplied: a socket may open shortly after its token was checked.
     private static let aftermath: Duration = .seconds(30)
     /// The interval of the cleanup after erased users.
     private static let cleaning: Duration = .seconds(3_600)
@@ -263,7 +263,8 @@ package struct RevocationService: Service {
         var all: [RevocationStore.Revocation] = []
         while true {
             let (revocations, isLast) = try await self.register.load()
-            // Close the sockets of each page at once; only a bounded number is kept.
+            // Close the sockets of each page at once, because only a bounded number of revocations
+            // is kept.
             self.hub.revoke(revocations.map { ($0.user, $0.before) })
             all = (all + revocations).suffix(Self.mostRecent)
             if isLast { return all }

@@ -8,8 +8,8 @@ import Storage
 
 /// One-time tickets for sockets of browsers, where a page can set only the URL.
 ///
-/// A ticket is 256 random bits, valid for 30 s and one socket; Redis stores only its hash. It has
-/// the user and the end of the token that requested it, but no scopes.
+/// A ticket is 256 random bits, valid for 30 s and one socket; Redis stores only its hash. It
+/// carries the user and the expiry of the token that requested it, but no scopes.
 package struct SocketTickets: Sendable {
     private static let lifetimeSeconds: Int64 = 30
     private static let length = 32

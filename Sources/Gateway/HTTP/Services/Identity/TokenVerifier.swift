@@ -11,7 +11,7 @@ import Synchronization
 /// The algorithm selects the keys, so a public key is never used as a secret. With a known key and
 /// the revocations in memory, it never waits.
 package struct TokenVerifier: Sendable {
-    /// A prepared code of each secret; a copy of it authenticates a token.
+    /// A keyed HMAC for each secret, copied to check a token.
     private let secrets: [HMAC<SHA256>]
     private let keySet: KeySetCache?
     private let rules: TokenRules
@@ -229,7 +229,7 @@ final class VerifiedTokens: Sendable {
         var older: [SHA256.Digest: Entry] = [:]
     }
 
-    /// The size of a generation; full recent entries become the older ones, which are dropped.
+    /// The size of a generation; a full recent generation replaces the older one.
     private let bound: Int
     private let state = Mutex(State())
 

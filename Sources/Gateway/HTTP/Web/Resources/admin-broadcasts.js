@@ -48,7 +48,7 @@ function broadcastList(page, query) {
     const question = { limit: pageSize, ...(asked ? { state: asked } : {}) };
     const { items: found, cursor } = await firstPages(page, "/v1/admin/broadcasts", "broadcasts", question, pages);
     pause = Math.max(3_000, Math.min(60_000, 20 * (performance.now() - begin)));
-    // Another filter was faster.
+    // The user has chosen another filter meanwhile.
     if (asked !== state.value) return;
     none.textContent = asked ? "No broadcast has this state." : "No broadcasts in the last 90 days.";
     none.hidden = found.length > 0;

@@ -183,7 +183,7 @@ class Composer {
     location.hash = "#broadcasts";
   }
 
-  /** Performs a call; shows why it failed, at the inputs or in `place`, and returns null then. */
+  /** Performs a call. If it fails, shows why at the inputs or in `place`, and returns null. */
   async #attempt(place, work) {
     place.textContent = "";
     let found = null;

@@ -66,7 +66,7 @@ class FailureList {
     const asked = this.#filters.values;
     const found = await orFault(this.#page, this.#fault, () =>
       firstPages(this.#page, "/v1/admin/failures", "failures", { ...asked, limit: pageSize }, this.#pages));
-    // Another filter was faster.
+    // The user has chosen another filter meanwhile.
     if (asked !== this.#filters.values) return;
     const { items = [], cursor } = found ?? {};
     this.#more.hidden = !cursor || this.#pages >= mostPages;

@@ -89,7 +89,7 @@ class JobList {
       const { types } = await this.#page.call("GET", "/v1/admin/catalog");
       this.#filters.offer("type", types.map(({ name }) => name).sort());
     } catch {
-      // The types are a mere help for typing.
+      // The types are only suggestions, so a failure needs no message.
       this.#hasTypes = false;
     }
   }
@@ -103,7 +103,7 @@ class JobList {
     const before = this.#pages;
     await this.#page.perform(() => orFault(this.#page, this.#fault, async () => {
       const next = await this.#load(before.at(-1).next_cursor);
-      // Another click, or another filter, was faster.
+      // Another click, or another filter, has replaced the list meanwhile.
       if (before !== this.#pages) return;
       const links = this.#links.length;
       this.#pages = [...before, next];

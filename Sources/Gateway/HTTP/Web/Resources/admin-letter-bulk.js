@@ -26,7 +26,7 @@ function words({ reason, stream, type, since, until }) {
   return parts.length ? ` ${parts.join(", ")}` : "";
 }
 
-/** Tells of letters with a longer reason: the filter compares the beginning of a reason. */
+/** Warns of letters with a longer reason: the filter compares only the beginning of a reason. */
 function longer(count, expected) {
   const more = count - (expected ?? count);
   return more > 0 ? ` For ${number(more)} of them the reason goes on after these words.` : "";

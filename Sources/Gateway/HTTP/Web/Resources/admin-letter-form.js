@@ -55,7 +55,7 @@ export class LetterForm {
   #add() {
     const name = this.#name.value;
     const known = this.#rows.find((row) => row.name === name);
-    this.#name.fault = !name ? "Enter a name." : known ? "There is a field of this name." : this.#rows.length >= mostFields
+    this.#name.fault = !name ? "Enter a name." : known ? "A field with this name exists already." : this.#rows.length >= mostFields
       ? `An entry has at most ${mostFields} fields.` : "";
     if (this.#name.fault) return (known ?? this.#name).input.focus();
     const row = new FieldRow(name, "", (one) => this.#remove(one));

@@ -56,7 +56,7 @@ export class LetterList {
     this.#none.hidden = !found || letters.length > 0;
     this.#more.hidden = !found?.cursor || this.#pages >= mostPages;
     this.#rest.hidden = !found?.cursor || this.#pages < mostPages;
-    // A page of large letters has fewer.
+    // A page of large letters has fewer than its limit, so count them.
     this.#rest.textContent = `The newest ${letters.length}. Filter to see others.`;
     for (const letter of letters) {
       if (!this.#views.has(letter.id)) this.#views.set(letter.id, new LetterView(this.#page, letter));

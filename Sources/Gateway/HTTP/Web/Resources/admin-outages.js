@@ -52,7 +52,7 @@ function deadPrograms(processes) {
     isGone("dispatcher") ? { key: "no-dispatcher", kind: "bad", title: "No dispatcher is running.",
       text: ["Jobs wait in their streams until you start one. Nothing is lost."] } : null,
     isGone("gateway") ? { key: "no-gateway", kind: "bad", title: "No gateway has a lease.",
-      text: ["Dispatchers take all users for offline. Can the gateways reach Redis?"] } : null,
+      text: ["Dispatchers consider all users offline. Can the gateways reach Redis?"] } : null,
   ].filter(Boolean);
 }
 
@@ -103,7 +103,7 @@ export function isLate(stream, streams, statistics) {
 
 /** Whether a provider accepted something in the last ten minutes. */
 function acceptsNow(provider, statistics) {
-  // Counts of less time cannot deny it.
+  // Counts of a shorter time cannot rule it out.
   if (statistics && !statistics.complete && Date.now() - Date.parse(statistics.since) < 600_000) return true;
   const channel = statistics?.channels.find((one) => one.channel === provider);
   const accepted = channel?.outcomes.find(({ outcome }) => outcome === "accepted");

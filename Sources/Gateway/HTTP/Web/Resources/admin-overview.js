@@ -55,7 +55,7 @@ export function overview(page, _, query) {
     };
     const answers = Object.fromEntries(await Promise.all(
       Object.entries(sources).map(async ([name, answer]) => [name, await answer])));
-    // Another choice was faster.
+    // The user has chosen something else meanwhile.
     if (question !== asked() || !element.isConnected) return;
     show(answers);
   }
@@ -72,7 +72,7 @@ export function overview(page, _, query) {
     });
     fill(banners, [found, counts.value, waiting.value, known.value], () => found.map(bannerOf));
     const titles = found.map(({ title }) => title).join(" ");
-    // Screen readers repeat what is set again.
+    // Screen readers would repeat a text that is set again.
     if (said.textContent !== titles) said.textContent = titles;
     fill(tiles, counts, () => countTiles(counts.value));
     fill(note, counts, () => countNote(counts.value) ?? []);

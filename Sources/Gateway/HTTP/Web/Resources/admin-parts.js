@@ -193,7 +193,7 @@ export async function orFault(page, place, work) {
   } catch (error) {
     if (error.kind !== "refused" || error.status === 403) throw error;
     const text = page.explain(error);
-    // Screen readers repeat what is set again.
+    // Screen readers would repeat a text that is set again.
     if (place.textContent !== text) place.textContent = text;
     return null;
   }

@@ -72,7 +72,7 @@ export function people(page, [user = ""], query) {
     if (shown !== person || !element.isConnected) return;
     said.classList.toggle("spoken", isKnown);
     const words = isKnown ? `This is ${shown.id}.` : `There is no user ${shown.id}.`;
-    // Screen readers repeat what is set again.
+    // Screen readers would repeat a text that is set again.
     if (said.textContent !== words) said.textContent = words;
     fill(place, [shown.id, isKnown], () => (isKnown ? shown.element : []));
   }

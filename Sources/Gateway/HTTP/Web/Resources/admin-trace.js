@@ -61,7 +61,7 @@ function view(found, resend) {
     ["Sent", found.sent_via && wayWords(found.sent_via)], ["Held back", found.held_back && reasonText(found.held_back)],
     ["Reason", found.reason && reasonText(found.reason)],
     ["Job", found.job_id && jobLink(found.job_id, found.org_id)],
-    // A job has one address, so that its view knows what “Resend all” has sent.
+    // Use one address per job, so that its view knows what “Resend all” has sent.
     ["Entry", found.job_entry && (found.job_id ? h("code", null, found.job_entry) : jobLink(found.job_entry, found.org_id))],
   ].filter(([, value]) => value);
   return card(unmarked(notification.title) || readable(notification.type),

@@ -57,7 +57,7 @@ const page = {
     toast.classList.add("shown");
     toastTimer = setTimeout(() => toast.classList.remove("shown"), 6_000);
   },
-  /** Puts an error into words: its message, and the faults that this does not name. */
+  /** Puts an error into words: its message, and the faults that the message does not name. */
   explain({ message, faults = [] }) {
     const named = faults.map(({ field, reason }) => `${field}: ${reason}`);
     return [message, ...named.filter((fault) => !message.includes(fault))].join(" · ");
@@ -150,7 +150,7 @@ function begin() {
 
 document.getElementById("leave").addEventListener("click", () => {
   session.forget();
-  // Ends all that runs; the next token may be another operator's.
+  // Stop everything that runs, because the next token may be another operator's.
   location.reload();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {

@@ -9,7 +9,7 @@ import { isOfFeed } from "./web/inbox-store.js";
 import { later, sheet } from "./web/inbox-styles.js";
 import { language } from "./web/texts.js";
 
-/** Named, because bundlers take `new URL("…", import.meta.url)` for a file to add. */
+/** A constant, because bundlers would add a file for `new URL("…", import.meta.url)`. */
 const script = import.meta.url;
 
 // Few pages have a worker. Bundlers follow the name without the query.
@@ -51,11 +51,11 @@ export class CarillonInbox extends HTMLElement {
   #clicked = async (event) => {
     const { data } = event;
     const inbox = this.#inbox;
-    // One of the elements that share an inbox is enough.
+    // Only one of the elements that share an inbox handles clicks.
     if (!inbox || (inbox.speaker ??= this.#panel) !== this.#panel) return;
     if (data?.kind === "carillon-clicks") inbox.takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id) return;
-    // Another inbox of the page may be another user's, or the same in another language.
+    // Not for other inboxes of the page: another user's, or this one in another language.
     event.stopImmediatePropagation();
     if (!data.action) return inbox.opened(data.id);
     const found = inbox.find(data.id);
@@ -283,7 +283,7 @@ export class CarillonInbox extends HTMLElement {
   }
 }
 
-/** Returns what gives tokens: the page's function, or the token until it is refused. */
+/** Returns the source of tokens: the page's function, or the token until it is refused. */
 function tokens(source) {
   return typeof source === "function" ? async (isRefused) => source(isRefused) : async (isRefused) => (isRefused ? null : source);
 }

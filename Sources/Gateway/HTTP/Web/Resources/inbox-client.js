@@ -23,8 +23,7 @@ export class Client {
   /**
    * @param {string} url the gateway; in a page it may be relative.
    * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken returns a
-   *   token within `patience`; called again when the gateway refused the last one, or that expires
-   *   soon.
+   *   token within `patience`; called again when the last one was refused or expires soon.
    */
   constructor(url, getToken) {
     this.url = String(new URL(url, globalThis.document?.baseURI)).replace(/\/+$/, "");

@@ -33,7 +33,7 @@ export class Connection extends EventTarget {
   #isWanted = false;
   #attempt = 0;
   #hasLogged = false;
-  /** Whether the next `sync` answers no version, so that it is only a part of the inbox. */
+  /** Whether the next `sync` is only a part of the inbox, because no version was resumed. */
   #isPartial = false;
 
   /** Returns a random delay in ms: full jitter spreads retries. */
@@ -134,7 +134,7 @@ export class Connection extends EventTarget {
       if (attempt !== this.#attempt) return;
       if (error.kind === "signedOut") return this.#become("signedOut");
       if (error.retryAfter) this.#delay = error.retryAfter * 1000;
-      // It is no failed call, but a fault of the scripts, such as parts of two versions.
+      // Not a failed call but a bug, such as scripts of two versions.
       if (!error.kind && !this.#hasLogged) {
         this.#hasLogged = true;
         console.error("carillon:", error);

@@ -145,7 +145,7 @@ function symbol(item, words) {
   return image(sign, "sign") ?? h("span", { class: "emoji" }, sign);
 }
 
-/** An image that gives way if it cannot be loaded; null without a usable URL. */
+/** An image that is replaced if it cannot be loaded; null without a usable URL. */
 function image(text, name) {
   const url = /^https?:/.test(text ?? "") ? safeURL(text) : null;
   if (!url) return null;

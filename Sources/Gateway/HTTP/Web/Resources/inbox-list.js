@@ -87,8 +87,8 @@ export class ListView {
   }
 
   /**
-   * Returns a function that puts what the user looks at back into its place after entries came in
-   * above; null at the top.
+   * Returns a function that keeps the visible entries in place after others were added above; null
+   * at the top.
    */
   #anchor(kept) {
     if (this.scroller.scrollTop < 8) return null;
@@ -202,7 +202,7 @@ export class ListView {
       return;
     }
     const place = h("span");
-    // Most lists are never empty, and never fail.
+    // Load the pictures only when needed: most lists are never empty and never fail.
     import("./inbox-pictures.js").then(({ picture }) => place.replaceWith(picture(state)), () => {});
     const usual = [
       place, h("h3", null, texts[`${state}Title`]), h("p", null, texts[`${state}Text`]),

@@ -15,7 +15,7 @@ const loadView = loader((again) => (again ? import("./inbox-settings.js" + again
 export class Panel {
   static clock = 30_000;
   static toastTime = 6_000;
-  /** Hides interruptions that are shorter than this. */
+  /** Connection losses shorter than this, in ms, are not shown. */
   static grace = 1_500;
 
   #inbox;
@@ -97,7 +97,7 @@ export class Panel {
     this.gear = iconButton("settings", texts.settings, () => this.showSettings(true), { class: "icon-button gear" });
     this.back = iconButton("back", texts.back, () => this.showSettings(false), { class: "icon-button back" });
     this.leave = iconButton("back", texts.back, () => this.#choose("all"), { class: "icon-button back leave", hidden: true });
-    // Its entries are about the whole inbox.
+    // A feed has no menu, because the entries act on the whole inbox.
     const openMenu = ({ currentTarget }) => this.#openMenu(currentTarget, () => this.#mainMenu());
     const menu = isFeed ? null : iconButton("more", texts.menu, openMenu, {
       class: "icon-button list-menu", "aria-haspopup": "menu", "aria-expanded": "false",
@@ -120,7 +120,7 @@ export class Panel {
     const { texts } = this.#context;
     return [
       { name: "archive", label: texts.archived, icon: "archive", run: () => this.#choose("archive") },
-      // It would leave the archive as it is.
+      // Not in the archive, which it does not affect.
       ...(this.#tab === "archive"
         ? [] : [{ name: "remove-read", label: texts.removeRead, icon: "trash", isDestructive: true, run: () => this.#removeRead() }]),
     ];
@@ -143,7 +143,7 @@ export class Panel {
     // The user may have clicked again meanwhile.
     if (this.#wanted !== entries) return;
     if (!this.#menuScript) return this.#context.tell("refused");
-    // The user may have gone on, or the button or the panel may have gone.
+    // The focus may have moved meanwhile, or the button may have disappeared.
     if (focused() !== before || !button.checkVisibility()) return;
     if (!this.#menu) {
       this.#menu = new this.#menuScript.Menu();
@@ -266,7 +266,7 @@ export class Panel {
   #showState(state) {
     this.element.dataset.state = state;
     if (state === "online") {
-      // So that menus also open while the gateway is away.
+      // Load the menus early, so that they open even if the gateway becomes unreachable.
       this.#loadMenu();
       clearTimeout(this.#timers.banner);
       this.#timers.banner = null;
@@ -298,7 +298,7 @@ export class Panel {
     const close = () => toast.classList.remove("shown");
     const wait = () => {
       clearTimeout(this.#timers.toast);
-      // It stays while the user is at it.
+      // It stays while the user points at it or focuses it.
       this.#timers.toast = setTimeout(() => (toast.matches(":hover, :focus-within") ? wait() : close()), Panel.toastTime);
     };
     const run = () => {
@@ -322,7 +322,7 @@ export class Panel {
   #announce(item) {
     const { feed, texts, words } = this.#context;
     if (!isOfFeed(feed, item)) return;
-    // The first visible panel of those that share an inbox is enough.
+    // Only the first visible panel of those that share an inbox announces it.
     if (item.silent || this.#inbox.announced === item.id || !this.element.checkVisibility()) return;
     this.#inbox.announced = item.id;
     this.#spoken.textContent = texts.arrived(unmarked(item.title || words.typeName(item.type)));

@@ -172,7 +172,7 @@ export class Push {
 
   #note(registration) {
     try {
-      // If the storage is full, no note is left of a registration that has ended.
+      // Remove it first: if the storage is full, no outdated registration remains.
       localStorage.removeItem(this.#registrationName);
       localStorage.setItem(this.#registrationName, JSON.stringify(registration));
     } catch (error) {
@@ -247,7 +247,7 @@ function bytes(base64URL) {
   return Uint8Array.from(text, (character) => character.charCodeAt(0));
 }
 
-/** Whether a subscription is for this key of a gateway; null is the key of none. */
+/** Whether a subscription uses this key of a gateway; null means no key. */
 function hasKey({ options }, key) {
   const own = new Uint8Array(options.applicationServerKey ?? []);
   const other = bytes(key ?? "");

@@ -13,7 +13,10 @@ export class InboxStore extends EventTarget {
   mustReload = true;
   unread = 0;
   total = 0;
-  /** Whether an older page is loading; it continues a list, so the oldest stay until then. */
+  /**
+   * Whether an older page is loading. It continues a list, so the oldest entries must stay until
+   * then.
+   */
   isLoading = false;
 
   #items = new Map();
@@ -37,7 +40,7 @@ export class InboxStore extends EventTarget {
   /** Returns the cursor of the next page of a list, or null at its end. */
   cursor(filter = {}) { return this.#floor(filter) || null; }
 
-  /** A list goes as far down as it was loaded itself, or as the list of everything. */
+  /** A list is complete down to where it was loaded itself, or else the list of everything. */
   #floor(filter) { return this.#floors.get(key(filter)) ?? this.#floors.get(key({})); }
 
   /** Replaces everything with the first page. */
@@ -67,7 +70,8 @@ export class InboxStore extends EventTarget {
         const isNew = !this.#items.has(frame.notification.id);
         this.#put(frame.notification);
         const { again, id } = frame.notification;
-        // One that comes again is no arrival. If it is older than what is loaded, it was here.
+        // One that is sent again is no arrival; if it is older than the loaded part, `total` has
+        // it.
         if (isNew && (!again || id >= (this.#floor({}) ?? ""))) this.total += 1;
         this.#advance(frame);
         if (isNew && !again) this.#arrive(frame.notification);
@@ -177,7 +181,7 @@ export class InboxStore extends EventTarget {
   }
 
   #advance(frame) {
-    // Before the first page, a change alone is no inbox to resume from.
+    // Before the first page, a single change is not enough to resume from.
     if (this.isLoaded) this.version = Math.max(this.version, frame.version);
     this.unread = frame.unread;
     this.#changed();

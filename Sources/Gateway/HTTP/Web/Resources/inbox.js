@@ -38,7 +38,7 @@ export class Inbox extends EventTarget {
   #tabs = null;
   /** The user of the list; until a ticket names the user, the token of the first load. */
   #owner = null;
-  /** Grows when the user changes: answers to calls from before are the last user's. */
+  /** Incremented when the user changes: answers to earlier calls are the previous user's. */
   #generation = 0;
   #loading = null;
   /** The timer of the next try after a failed load, and the number of failures in a row. */
@@ -104,7 +104,7 @@ export class Inbox extends EventTarget {
     this.#connection.close();
   }
 
-  /** Connects again; what came meanwhile arrives. Without `pause()`, does nothing. */
+  /** Reconnects, and receives what it missed. Without `pause()`, does nothing. */
   resume() {
     if (this.#isPaused && !this.#isClosed) this.#connection.open();
     this.#isPaused = false;
@@ -269,7 +269,7 @@ export class Inbox extends EventTarget {
     });
     try {
       const page = await this.#page(query);
-      // It continues a list that may have been replaced.
+      // Drop the page if the list that it continues was replaced meanwhile.
       if (this.store.cursor(filter) === cursor) this.store.append(page, filter);
       this.hasMoreFailed = false;
     } catch (error) {
@@ -297,7 +297,7 @@ export class Inbox extends EventTarget {
     if (state === "online") {
       if (this.store.mustReload) this.load();
       if (!this.#hasWords) this.#loadWords();
-      // A list that lacks a page asks for it again.
+      // Lists request a missing page again.
       this.hasMoreFailed = false;
       this.#fire("change");
     }
@@ -314,7 +314,7 @@ export class Inbox extends EventTarget {
     return this.store.mustReload ? null : this.store.version;
   }
 
-  /** Forgets what is of the last user. */
+  /** Forgets the previous user's data. */
   #forget() {
     this.#generation += 1;
     for (const counts of [this.#counts, this.#queries, this.#counted]) counts.clear();
@@ -368,8 +368,8 @@ export class Inbox extends EventTarget {
   }
 
   /**
-   * Brings back what was deleted, archived or snoozed; the socket has it then. Returns whether it
-   * did.
+   * Brings back a deleted, archived or snoozed notification, which then arrives over the socket.
+   * Returns whether that worked.
    */
   async restore(id) {
     try {
@@ -452,7 +452,7 @@ export class Inbox extends EventTarget {
       putBack?.();
       this.#tabs?.postMessage({ kind: "reload" });
       this.#complain(error);
-      // A message or a page may have come before the undo, or the gateway has made the change.
+      // The undo may overwrite a newer message or page, or the gateway may have made the change.
       const isOvertaken = last !== this.#last || loads !== this.#loads;
       const isUnsure = isOvertaken || error.kind === "unreachable" || error.status >= 500;
       if (isUnsure && error.kind !== "signedOut") this.#reload();
@@ -502,7 +502,7 @@ export class Inbox extends EventTarget {
 const shared = [];
 
 /**
- * Returns the inbox of a gateway and a source of tokens, for as many elements as have the same.
+ * Returns the inbox for a gateway and a source of tokens; elements with the same ones share it.
  *
  * @param source the token, or the function that returns one.
  * @returns the inbox, and `leave`, which closes it once its last element has left.

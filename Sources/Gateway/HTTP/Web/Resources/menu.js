@@ -22,7 +22,7 @@ later.menu.replaceSync(`
 /** A menu that opens at a button; Escape and a click outside close it. */
 export class Menu {
   #button = null;
-  /** When it closed; a click on its button has closed it before the button hears of the click. */
+  /** When it closed: a click on its button closes the menu before the button gets the click. */
   #closedAt = -Infinity;
 
   constructor() {
@@ -49,7 +49,7 @@ export class Menu {
   open(button, entries) {
     if (this.element.matches(":popover-open")) this.element.hidePopover();
     if (this.#button === button && performance.now() - this.#closedAt < 250) return;
-    // Hears of no toggle if the menu goes straight to another button.
+    // No toggle event fires if the menu moves straight to another button.
     this.#button?.setAttribute("aria-expanded", "false");
     this.#button = button;
     this.element.setAttribute("aria-label", button.getAttribute("aria-label"));
