@@ -25,7 +25,7 @@ package struct Database: Sendable {
     package var due: DueStore { DueStore(pool: self.pool) }
     package var exports: UserExportStore { UserExportStore(pool: self.pool) }
     package var followUps: FollowUpStore { FollowUpStore(pool: self.pool) }
-    /// Keep it: only concurrent calls of one value share statements.
+    /// Keep the value: only concurrent calls on one value share statements.
     package var inboxes: InboxStore { InboxStore(self) }
     package var jobs: JobListStore { JobListStore(pool: self.pool) }
     package var layout: LayoutStore { LayoutStore(pool: self.pool) }
@@ -48,14 +48,32 @@ package struct Database: Sendable {
     package func devices(limits: DeviceLimits) -> DeviceStore { DeviceStore(pool: self.pool, limits: limits) }
 
     package func users(limits: DeviceLimits) -> UserStore { UserStore(pool: self.pool, limits: limits) }
+
+    /// PostgreSQL's time, which stamps rows.
+    ///
+    /// Selecting rows by age uses it too: a machine whose own clock jumps would skip rows or remove
+    /// new ones.
+    package func clock() async throws(PostgresError) -> Timestamp {
+        let result = try await self.pool.query("SELECT clock_timestamp()")
+        guard let row = result.first else { throw PostgresError(.decoding, "the clock query returned no row") }
+        return try row.timestamp(0)
+    }
+
+    /// The lowest version of every inbox; it changes if the database was restored to an earlier
+    /// state.
+    package func epoch() async throws(PostgresError) -> Int64 {
+        let result = try await self.pool.query("SELECT \(EpochSQL.base)")
+        guard let row = result.first else { throw PostgresError(.decoding, "the epoch query returned no row") }
+        return try row.int8(0)
+    }
 }
 
 /// Server settings under which the stores' statements run.
 package enum StoreSession {
-    /// Every statement uses an index for a batch of known size.
+    /// Makes every statement use an index, with a plan that is kept.
     ///
-    /// The planner must not choose a full scan because statistics date from empty tables, nor plan
-    /// at each call.
+    /// Statistics may date from empty tables, so the planner must not choose a full scan by them.
+    /// Nor should it plan at each call.
     package static let settings: [(name: String, value: String)] = [
         ("jit", "off"),
         ("plan_cache_mode", "force_generic_plan"),

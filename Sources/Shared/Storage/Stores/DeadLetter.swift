@@ -5,14 +5,14 @@ import Core
 
 /// An entry that cannot be processed, with the reason, its origin and its fields.
 package struct DeadLetter: Sendable {
-    /// The field that lists what was cut, with its size.
+    /// The field that lists the names and values that were cut, with their sizes.
     ///
     /// No job has a field of this name, so a replay of the letter fails again.
     package static let cutField = "carillon:cut"
     /// The fields with lists of users, which may be longer than others; `job` is the whole text of
     /// a row of an outbox.
     private static let lists: Set<ExactText> = ["users", "except", "job"]
-    /// The most bytes of such a field, as of a list in ``JobLimits``.
+    /// The most bytes of such a field: the limit of a list in ``JobLimits``.
     private static let longestList = 1_048_576
     /// The most bytes of another value; a valid one has at most 16 KB.
     private static let longestValue = 65_536
@@ -50,7 +50,7 @@ package struct DeadLetter: Sendable {
         fields.reduce(0) { $0 + $1.name.utf8.count + $1.value.count }
     }
 
-    /// Cuts what PostgreSQL or a reader of letters could not take, and notes its size.
+    /// Cuts names and values that are too large to store or to read, and notes their sizes.
     ///
     /// An entry may have gigabytes.
     private static func cut(

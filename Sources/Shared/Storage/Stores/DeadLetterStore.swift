@@ -13,9 +13,9 @@ package struct DeadLetterStore: Sendable {
 
     /// Stores dead letters; a known origin is left as it is.
     ///
-    /// - Parameter replacesKnown: whether they replace letters that have another reason or whose
-    ///   replay is scheduled, for broadcasts, which have the same origin when they fail again. The
-    ///   replay leaves the new ones alone.
+    /// - Parameter replacesKnown: whether to replace letters of the same origin that have another
+    ///   reason or a scheduled replay; a broadcast that fails again has the same origin. A running
+    ///   replay does not remove the new letter.
     /// - Returns: the number of letters stored.
     @discardableResult
     package func add(_ letters: [DeadLetter], replacesKnown: Bool = false) async throws(PostgresError) -> Int {
@@ -368,7 +368,7 @@ extension DeadLetterStore {
         return (letters, found == limit || found > letters.count)
     }
 
-    /// Removes dead letters that are back in their streams, as they were claimed.
+    /// Removes claimed dead letters that are back in their streams.
     ///
     /// One that failed again meanwhile, or that another dispatcher claimed, stays.
     package func remove(_ letters: [Letter]) async throws(PostgresError) {

@@ -27,7 +27,8 @@ enum DeliverySQL {
         mayHaveAttempts: "true"
     )
 
-    /// A search in the array costs a fraction of a join with the rows of all types.
+    /// The key of a type's category; the search in the array costs a fraction of a join with all
+    /// types.
     private static let category = "($6::text[])[array_position($5::text[], n.type)]"
 
     /// Unread notifications that were not opened; they are few and have an index.
@@ -42,8 +43,8 @@ enum DeliverySQL {
     /// The fifth column is the earliest time of attempts to look for with ``alreadyAccepted``; null
     /// if there are none.
     ///
-    /// A first delivery may come late, after a repeat of it was sent, so attempts count for it too:
-    /// for pushes once the notification is no longer pending, for mail always, as it leaves the
+    /// A first delivery may come after its repeat was sent, so it looks for attempts too: a push
+    /// once the notification is no longer pending; mail always, because mail does not change the
     /// status of an inbox row.
     private static func facts(_ device: String, _ address: String, mayHaveAttempts: String) -> String {
         """
@@ -102,7 +103,7 @@ enum DeliverySQL {
         "\(row).outcome <> 'retry' AND coalesce(\(row).reason, '') NOT IN ('quiet_hours', 'under_way')"
     }
 
-    /// A delivery that was skipped because its user was erased leaves no row.
+    /// Inserts attempts, but no skipped ones of erased users.
     ///
     /// Looks up each user, as ``NotificationSQL/isNamed(by:id:)`` does.
     static let attempts = """
@@ -117,7 +118,8 @@ enum DeliverySQL {
 
     /// The statements that create the audit's missing partitions, first today's.
     ///
-    /// Leaves out days with rows in the default partition: PostgreSQL would refuse theirs.
+    /// Leaves out days with rows in the default partition: PostgreSQL would refuse their
+    /// partitions.
     static let missingParts = """
         SELECT format(
             'CREATE TABLE carillon.%I PARTITION OF carillon.delivery_attempts FOR VALUES FROM (%L) TO (%L)',
@@ -136,7 +138,8 @@ enum DeliverySQL {
 
     /// $1, $2: users and ids; $3: when.
     ///
-    /// A dispatcher that died before the push was in its stream has already recorded it.
+    /// Skips notifications that a dispatcher has recorded before it died, without putting the push
+    /// in its stream.
     static let unproven = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome)
         SELECT $3::timestamptz, u.user_id, u.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
@@ -151,7 +154,7 @@ enum DeliverySQL {
 
     /// $1 to $3: users, ids, summaries; $4: when.
     ///
-    /// A transaction whose answer was lost has already recorded it.
+    /// Skips notifications that an earlier transaction has recorded, whose answer was lost.
     static let summarised = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, provider_id)
         SELECT $4::timestamptz, s.user_id, s.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
@@ -166,15 +169,15 @@ enum DeliverySQL {
 
     /// Pushes that a provider accepted.
     ///
-    /// Apart from ``acceptedMail``, which names the audit: PostgreSQL locks and opens every
+    /// Separate from ``acceptedMail``, which names the audit: PostgreSQL locks and opens every
     /// partition that a statement names at each call, even if it reads no row of them.
     static let acceptedPushes = Self.accepted(
         where: "n.status IN ('pending', 'failed', 'expired', 'cancelled', 'deferred')")
 
     /// Mail that the relay accepted.
     ///
-    /// It does not end the wait for quiet hours. It leaves a notification in the inbox as it is,
-    /// because a push may follow, unless all of its pushes were dropped.
+    /// Mail does not end the wait for quiet hours. It does not change the status of an inbox
+    /// notification either, because a push may follow, unless all its pushes were dropped.
     static let acceptedMail = Self.accepted(
         where: """
             CASE
@@ -199,8 +202,8 @@ enum DeliverySQL {
     /// Clears `in_flight` of cancelled notifications that no provider got, unless another device or
     /// the mail may still be in flight.
     ///
-    /// A push that quiet hours postpone counts as ended, because its release finds it cancelled,
-    /// unless that was before its last release; 15 s allow for clocks that differ.
+    /// A push that quiet hours postponed counts as ended, because its release finds it cancelled; a
+    /// postponement before the last release does not count. 15 s allow for clocks that differ.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
@@ -267,10 +270,11 @@ enum DeliverySQL {
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
     /// in flight.
     ///
-    /// A listed notification stays in the inbox; another was suppressed, or failed. A cancelled one
-    /// ends as cancelled unless its user has seen it. One without a reason is about to be marked as
-    /// queued, as its push was faster than the mark; when its mail did not go out, it may still
-    /// wait for proof. One with another reason waits only for its mail.
+    /// A listed notification stays in the inbox as sent; any other ends as suppressed or failed. A
+    /// cancelled one is left to its cancellation unless its user has seen it. One without a reason
+    /// is about to be marked as queued, because its push was faster than the mark; if only its mail
+    /// did not go out, it may still wait for proof. One with another reason waits only for its
+    /// mail.
     ///
     /// $1 to $5: users, ids, reasons, whether it was a secondary send, whether the reason is a
     /// failure. Rows: the label's columns, status and reason.
@@ -312,13 +316,14 @@ enum DeliverySQL {
         )
         """
 
-    /// Retention deletes a notification at its `keep_until` or later, which is no act of its user.
+    /// Whether a notification expired before its user saw it; a deletion at its `keep_until` or
+    /// later is by retention, not by the user.
     private static let expiresUnseen = """
         d.reason = 'expired' AND n.read_at IS NULL AND n.opened_at IS NULL
             AND (n.deleted_at IS NULL OR (n.deleted_at >= n.keep_until) IS TRUE)
         """
 
-    /// A notification that the gate found expired ends as any other that expires.
+    /// A notification that the gate found expired ends like any other expired one.
     ///
     /// After a failed push it stays pending while another device may get it: the last one decides.
     ///
@@ -331,8 +336,8 @@ enum DeliverySQL {
             AND NOT (f.is_push AND \(Self.mayBePushed))
         """
 
-    /// Settles deferred notifications that get no push as their mail has ended; they wait for mail
-    /// that is still to come, which a follow-up remembers.
+    /// Settles deferred notifications that get no push: they end as their mail did, or wait for
+    /// mail that a follow-up still remembers.
     ///
     /// $1 to $4: users, ids, reasons, statuses unless the mail went out or is to come. Rows: the
     /// label's columns, status, and the reason unless the mail went out.

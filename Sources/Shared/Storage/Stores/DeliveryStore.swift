@@ -107,16 +107,16 @@ package struct DeliveryStore: Sendable {
         /// `hasFailed` is false if its user or type did not want it.
         package var secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
         /// Deferred notifications outside the inbox that get no push at their release: they end as
-        /// their mail has ended, or will.
+        /// their mail did, or will.
         ///
-        /// `status` is for those whose mail did not go out.
+        /// `status` applies if their mail did not go out.
         package var leftToMail: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
-        /// Devices with a dead token, with the time of the evidence: another token, and a later
-        /// registration, stay.
+        /// Devices with a dead token, with the time of the evidence: a device with another token or
+        /// a later registration stays active.
         package var deadTokens: [(device: NotificationID, token: String, reason: String, evidence: Timestamp)] = []
 
         package init() {}
@@ -260,7 +260,7 @@ package struct DeliveryStore: Sendable {
         add(FollowUpStore.end, ended) {
             [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.kind.rawValue)), .bools($0.map(\.isAccepted))]
         }
-        // After the end of mail, which it would wait for.
+        // After the end of mail, or it would wait for that mail.
         let leftToMail = add(DeliverySQL.leftToMail, settlement.leftToMail) {
             [
                 .texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.reason)),
@@ -299,11 +299,13 @@ package struct DeliveryStore: Sendable {
         return effects
     }
 
-    /// The notifications that a settlement may end, which it locks in one order, so that its
-    /// statements see what others committed meanwhile.
+    /// The notifications that a settlement locks, because it may end them.
     ///
-    /// Others may be dropping the pushes that mail looks at, or releasing a deferred notification
-    /// whose mail fails. Accepted pushes alone need no lock.
+    /// The locks are taken in one order, and the statements after them see what others have
+    /// committed.
+    ///
+    /// Another dispatcher may be dropping the pushes that mail depends on, or releasing a deferred
+    /// notification whose mail fails. Accepted pushes alone need no lock.
     private static func locked(_ settlement: Settlement, isMail: Bool) -> [(user: String, id: NotificationID)] {
         var keys = settlement.failed.map { (user: $0.user, id: $0.id) }
         keys += settlement.leftToMail.map { (user: $0.user, id: $0.id) }
@@ -357,7 +359,7 @@ package struct DeliveryStore: Sendable {
         return holders
     }
 
-    /// Records notifications that no socket confirmed in time, once an hour each.
+    /// Records notifications that no socket confirmed in time, at most once an hour each.
     package func noteUnproven(
         _ notifications: [(user: String, id: NotificationID)],
         at moment: Timestamp
@@ -406,11 +408,11 @@ extension DeliveryStore {
         package let device: Device
     }
 
-    /// Finds pushes of a page of notifications that may still have waited although the
-    /// notifications count as sent or failed because of another device or the mail.
+    /// Finds pushes that Redis may have lost although their notifications count as sent or failed,
+    /// because of another device or the mail.
     ///
-    /// Used after Redis lost its data. Finds each device with an attempt that did not end it, and
-    /// each device without an attempt that was registered when the notification was enqueued and
+    /// Inspects one page of notifications. Finds each device with an attempt that did not end its
+    /// push, and each untried device that was registered when the notification was enqueued and
     /// pushed to others.
     ///
     /// - Parameters:

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// When the work that waits in PostgreSQL is due, of all kinds in one statement.
+/// Finds when the work in PostgreSQL is next due, for all kinds in one statement.
 package struct DueStore: Sendable {
     /// The first moment of each kind of work; nil if none waits.
     package struct Moments: Sendable, Equatable {

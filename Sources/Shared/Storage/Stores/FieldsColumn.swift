@@ -37,7 +37,11 @@ enum FieldsColumn {
         }
     }
 
-    /// Parses the column; a dead letter may hold what no job may.
+    /// An SQL condition for the fields of a job that is an event; a lax path would also match
+    /// values.
+    static func isEvent(_ column: String) -> String { #"\#(column) @? 'strict $[*] ? (@[0] == "event")'"# }
+
+    /// Parses the column; a dead letter may have values that no job may have.
     static func values(_ json: [UInt8]) -> [JSONValue] { (try? JSONParser.parse(stored: json))?.array ?? [] }
 
     /// The bytes of a stored name or value.

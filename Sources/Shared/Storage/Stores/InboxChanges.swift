@@ -8,10 +8,10 @@ import Core
 extension InboxStore {
     /// How long archived notifications are kept, in days.
     static let archiveDays = 365
-    /// How many days a restored notification stays that is older than the inbox keeps; fewer if its
-    /// `keep_until` comes first.
+    /// How many days a restored notification stays if it is older than the inbox's retention; fewer
+    /// if its `keep_until` comes first.
     static let restoredDays = 30
-    /// The most notifications that a change of all of them changes, as it locks the inbox.
+    /// The most notifications that one change of a whole inbox changes, because it locks the inbox.
     package static let mostChanged = 10_000
 
     /// Marks notifications read; if `ids` is nil, a page of ``mostChanged`` that are unread.
@@ -73,8 +73,8 @@ extension InboxStore {
 
     /// Moves a notification from the inbox to the archive.
     ///
-    /// Its row is a tombstone from then on, whose `deleted_at` is when the archive lets go of it:
-    /// after ``archiveDays``, or at its `keep_until`.
+    /// Its row becomes a tombstone, whose `deleted_at` is when it leaves the archive: after
+    /// ``archiveDays``, or at its `keep_until`.
     package func archive(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Change {
         try await self.change(
             user,
@@ -95,7 +95,7 @@ extension InboxStore {
     /// Brings an archived, snoozed or deleted notification back into the inbox, unless another has
     /// replaced it, its job was cancelled, or its `keep_until` has passed.
     ///
-    /// One that is older than the inbox keeps stays for ``restoredDays``.
+    /// One that is older than the inbox's retention stays for ``restoredDays``.
     package func restore(user: String, id: NotificationID) async throws(PostgresError) -> Change {
         try await self.change(
             user,

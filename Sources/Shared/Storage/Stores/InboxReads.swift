@@ -174,8 +174,8 @@ enum InboxSQL {
 
     /// A limit that ends a scan for unread notifications once it has found all of a user's.
     ///
-    /// No index leads to them: it would cost each insert a tenth of its time, and each row that is
-    /// read new entries in all indexes.
+    /// Unread notifications have no index: it would add a tenth to the time of each insert, and
+    /// marking a row read would add entries to all indexes.
     static func unreadLimit(_ limit: String, of user: String) -> String {
         "least(\(limit), (SELECT s.unread FROM carillon.inboxes s WHERE s.user_id = \(user)))"
     }
@@ -232,8 +232,8 @@ enum InboxSQL {
         """
     }
 
-    /// Whether the job of a notification, of a table called `alias`, was not cancelled, not even
-    /// while a provider had it.
+    /// Whether the job of a notification, in a table called `alias`, was never cancelled, not even
+    /// while a provider had the notification.
     static func isNotWithdrawn(of alias: String? = nil) -> String {
         let row = alias.map { "\($0)." } ?? ""
         return """
@@ -269,7 +269,7 @@ enum InboxSQL {
         FROM carillon.notifications n WHERE \(Self.received)
         """
 
-    /// $1: user, $2: id, $3: when, $4: through what.
+    /// $1: user, $2: id, $3: when, $4: the value of `sent_via`.
     static let delivered = """
         WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),
         n AS (
@@ -288,8 +288,8 @@ enum InboxSQL {
 /// taken wait, and share the next statement: the busier the server, the more a statement answers.
 /// No caller joins a statement in flight, so each sees what was committed before it asked.
 ///
-/// Waiting callers are bounded in number and time; further ones fail with `overloaded`. Once the
-/// server does not answer, all that wait fail too: in its turn each would wait as long again.
+/// Waiting callers are bounded in number and time; further ones fail with `overloaded`. If the
+/// server does not answer, all waiting callers fail too: in its turn each would wait as long again.
 final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private struct Waiting {
         let key: Key

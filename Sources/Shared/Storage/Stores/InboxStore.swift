@@ -104,7 +104,7 @@ package struct InboxStore: Sendable {
             self.type = type
         }
 
-        /// Whether it shows a part of the inbox: a page may have a feed for each.
+        /// Whether it shows only part of the inbox, as one of several feeds of an app.
         package var isOfFeed: Bool { self.type != nil || self.category != nil || self.org != nil }
     }
 
@@ -133,8 +133,8 @@ package struct InboxStore: Sendable {
         try await InboxReads.states(users, self.pool)
     }
 
-    /// Returns the newest unread of each user, at most `limit` each, and the states that they
-    /// belong to.
+    /// Returns the newest unread notifications of each user, at most `limit` each, and the states
+    /// of the inboxes.
     package func newestUnread(
         _ users: [String],
         limit: Int
@@ -160,17 +160,18 @@ package struct InboxStore: Sendable {
         var unread: [ExactText: [Notification]] = [:]
         for notification in try NotificationColumns.all.read(result) {
             let user = ExactText(notification.user)
-            // Leaves out what was committed in between; its frame would bring it twice.
+            // Leaves out notifications committed in between, which also arrive as frames.
             guard notification.version <= versions[user] ?? 0 else { continue }
             unread[user, default: []].append(notification)
         }
         return (states, unread)
     }
 
-    /// Returns for each inbox its state and what changed after a version, at most `limit` each.
+    /// Returns for each inbox its state and the notifications that changed after a version, at most
+    /// `limit` each.
     ///
-    /// Deleted rows are included, in the order of the changes. One statement, so that no change
-    /// comes in between.
+    /// They include deleted ones, in the order of the changes. One statement reads both, so that no
+    /// change comes in between.
     package func changes(
         _ requests: [(user: String, since: Int64)],
         limit: Int
@@ -220,8 +221,8 @@ package struct InboxStore: Sendable {
         return try await self.reads.pages.value(request)
     }
 
-    /// Returns what changed after `version`, deleted rows included, in the order of the changes,
-    /// and the state of the inbox.
+    /// Returns the notifications that changed after `version`, deleted ones included, in the order
+    /// of the changes, and the state of the inbox.
     ///
     /// There are no notifications if `version` is below the inbox's floor or above its version.
     package func changes(
@@ -280,7 +281,7 @@ package struct InboxStore: Sendable {
         return Receipt(changed: row.isNull(0) ? nil : try EndpointColumns.read(row))
     }
 
-    /// Returns what names a notification to upstream apps, and whether it has a button.
+    /// Returns the label of a notification, and whether it has a button.
     ///
     /// - Returns: nil if the user has no such notification, in the inbox, the archive or as a push.
     package func button(
@@ -385,7 +386,7 @@ extension InboxStore {
         return page
     }
 
-    /// Returns those of `ids` that the user has, in the inbox or as a push.
+    /// Returns the ids among `ids` that the user has, in the inbox or as a push.
     package func known(user: String, ids: [NotificationID]) async throws(PostgresError) -> Set<NotificationID> {
         let result = try await self.pool.query(
             """

@@ -21,8 +21,8 @@ enum LabelColumns {
     }
 }
 
-/// The columns of a ``NotificationLabel`` and of the channel that reached its user: of a common
-/// table `n` with ``EndpointColumns/source``, and of the device that was sent to.
+/// The columns of a ``NotificationLabel`` and of the channel that reached its user, from a table
+/// `n` with the columns ``EndpointColumns/source`` and from the device `d` that got the push.
 enum EndpointColumns {
     /// The columns that a changed row of an alias `n` returns.
     static let source = LabelColumns.list + ", n.sent_via, n.sent_device"

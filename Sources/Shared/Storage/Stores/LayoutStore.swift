@@ -3,7 +3,8 @@
 
 import Clients
 
-/// Over how many parts the keys of Redis are spread, the same for all processes.
+/// The identity of the installation, and the number of parts over which the keys of Redis are
+/// spread; the same for all processes.
 package struct LayoutStore: Sendable {
     /// The numbers of parts.
     package struct Layout: Sendable, Equatable {
@@ -18,13 +19,20 @@ package struct LayoutStore: Sendable {
         case isNew
         /// The installation has at least as many.
         case isNoGrowth(parts: Int)
-        /// Parts would have the names of former ones, with what is left in them.
+        /// New parts would reuse the key names of former parts, which may still hold data.
         case sharesNames
         /// These programs are connected.
         case isRunning([String])
     }
 
+    static let identity = "SELECT id::text FROM carillon.outbox_database"
+
     let pool: PostgresPool
+
+    /// Returns the identity of the database, which backups and copies keep; nil if it lost the row.
+    package func identity() async throws(PostgresError) -> String? {
+        try await self.pool.query(Self.identity).first?.text(0)
+    }
 
     /// Returns the layout.
     ///

@@ -16,9 +16,9 @@ package enum Migrations {
         var label: String { "\(self.number) \(self.name)" }
     }
 
-    /// The migrations, of which a released one never changes.
+    /// All migrations; a released one never changes.
     ///
-    /// Only `outbox.sql` changes: it can run again, and the last migration that names it does that.
+    /// Only `outbox.sql` changes: it can run again, in the last migration that contains it.
     package static let all = [
         Migration(
             number: 1, name: "schema",
@@ -160,7 +160,7 @@ extension Migrations {
         package let unknown: [Int]
     }
 
-    /// Compares, and changes nothing.
+    /// Compares a database with this release; changes nothing.
     package static func state(
         of pool: PostgresPool,
         comparedWith migrations: [Migration] = Self.all

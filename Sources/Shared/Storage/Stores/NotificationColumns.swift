@@ -35,13 +35,13 @@ struct NotificationColumn: Sendable {
     ///
     /// It takes all at once, because a loop that passes each notification to a closure copies it.
     let append: @Sendable (_ notifications: [Notification], _ array: inout PostgresArray) -> Void
-    /// Reads a place of a row into a notification.
+    /// Reads the column at a place of a row into a notification.
     let read:
         @Sendable (_ row: PostgresRow, _ place: Int, _ notification: inout Notification) throws(PostgresError) -> Void
 
     /// All columns that are decoded.
     ///
-    /// Those of `digest_items` stand in the order of their table.
+    /// The columns of `digest_items` are in the order of that table.
     static let all: [NotificationColumn] = [
         NotificationColumn(
             name: "user_id", type: .text, field: nil, uses: .key, append: { for one in $0 { $1.append(one.user) } },
@@ -179,13 +179,13 @@ struct NotificationColumns: Sendable {
 
     /// All that a notification holds.
     static let all = Self(NotificationColumn.all)
-    /// Those that a job's notification is stored with; the version follows from its inbox.
+    /// The columns that a job's notification is stored with; the version follows from its inbox.
     static let inserted = Self(uses: [.key, .insert])
-    /// Those that a message is made from.
+    /// The columns that a message is made from.
     static let message = Self(uses: [.key, .message])
-    /// Those of `digest_items`, in the order of the table and without the key.
+    /// The columns of `digest_items`, in the order of the table and without the key.
     static let item = Self(uses: .item)
-    /// Those with which an item is gathered.
+    /// The columns with which an item is gathered.
     static let gathered = Self(
         NotificationColumn.all.filter { column in
             column.name == "lane" || !column.uses.isDisjoint(with: [.key, .item])
@@ -351,7 +351,7 @@ package struct InboxRow: NotificationFields, Sendable {
     }
 }
 
-/// The column `extras`: a JSON object of what most notifications lack.
+/// The column `extras`: a JSON object of the fields that most notifications lack.
 enum ExtrasColumn {
     static func json(_ extras: NotificationExtras) -> [UInt8]? {
         guard !extras.isEmpty else { return nil }

@@ -38,7 +38,7 @@ enum NotificationSQL {
 
     private static let columns = NotificationColumns.inserted
 
-    /// The parameter `offset` places behind those of the columns.
+    /// The parameter `offset` places after the parameters of the columns.
     private static func parameter(_ offset: Int) -> String { "$\(Self.columns.count + offset)" }
 
     /// Raises the inboxes, creates those that are missing, and inserts a batch of new
@@ -101,7 +101,7 @@ enum NotificationSQL {
     /// $1, $2: user and id.
     static let requireStored = "SELECT 1 / count(*) FROM carillon.notifications WHERE user_id = $1 AND id = $2"
 
-    /// The state of a division by zero.
+    /// The SQLSTATE of a division by zero.
     static let notStored = "22012"
 
     /// Inserts new notifications, numbers them and raises their inboxes, for a batch that may
@@ -113,8 +113,8 @@ enum NotificationSQL {
     /// the table was empty.
     ///
     /// A notification whose job was cancelled before it came is stored as cancelled and not listed.
-    /// A job id that a digest holds for the user is known, too, unless its item comes alone, as
-    /// that is what is being stored.
+    /// A job id that a digest holds for the user counts as known, too, unless its item comes alone:
+    /// then the item is what is being stored.
     ///
     /// Parameter after those of the columns: for each row whether it is listed. Rows: position,
     /// version, unread count; for a known one its id, status, status reason and whether its
@@ -203,8 +203,8 @@ enum NotificationSQL {
     /// Returns rows in the order in which batches lock notifications: by user, then id.
     ///
     /// ``isNamed(by:id:)`` looks up one row after the other, so two statements in this order do not
-    /// deadlock; transactions with several may, and are repeated. Rows of one notification keep
-    /// their order.
+    /// deadlock; transactions with several such statements may, and are retried. Rows of one
+    /// notification keep their order.
     static func lockOrder<Row>(_ rows: [Row], by key: (Row) -> (user: String, id: NotificationID)) -> [Row] {
         let keys = rows.map { row in
             let (user, id) = key(row)
@@ -226,8 +226,8 @@ enum NotificationSQL {
         RETURNING \(LabelColumns.list), p.at
         """
 
-    /// A notification handed to a provider's stream later than this after its storing has a
-    /// `handed_at`.
+    /// A notification that is handed to a provider's stream later than this after it was stored
+    /// gets a `handed_at`.
     static let handOver = "interval '30 seconds'"
 
     /// Rows of notifications, each with the `moment` from which it may have been in a provider's
@@ -242,8 +242,8 @@ enum NotificationSQL {
         WHERE h.handed_at >= $1::timestamptz AND h.handed_at <= $2::timestamptz
         """
 
-    /// The end of a slice of the repair: at most $3 rows were stored and at most $3 handed on until
-    /// then, except for those of the same moment.
+    /// The end of a slice of the repair, which has at most $3 rows by time of storing and $3 by
+    /// time of handing on, plus those of the same moment.
     ///
     /// $1: its start, $2: the end of the last slice, $3: the number of rows.
     static let repairEnd = """
@@ -325,7 +325,7 @@ enum NotificationSQL {
         ORDER BY n.stored_at, n.id LIMIT $2
         """
 
-    /// Those of some notifications that are stored and have no owner.
+    /// The notifications among those given that are stored and have no owner.
     ///
     /// $1, $2: users and ids. Rows: as in ``unowned``.
     static let unownedAmong = """
@@ -361,7 +361,7 @@ enum CollapseSQL {
     /// Whether the notification `n` takes part in collapsing.
     ///
     /// Notifications that no user got neither replace nor are replaced: suppressed or cancelled
-    /// ones, and those that had expired on arrival, which alone expire without a channel.
+    /// ones, and those that had expired on arrival, the only expired ones without a channel.
     private static let takesPart = """
         n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')
             AND NOT (n.status = 'expired' AND n.channels = 0)
@@ -376,8 +376,8 @@ enum CollapseSQL {
     /// keys change nothing. The newest notification of such a key may be months old, and the query
     /// would read all newer rows of the user.
     ///
-    /// The newest one may be deleted or archived. The index of keys lacks such rows, so the query
-    /// also reads the user's rows that are newer than the newest live one of any of the keys, once
+    /// The newest one may be deleted or archived. The index of keys lacks such rows. So the query
+    /// also reads the user's rows that are newer than the newest live row of at least one key, once
     /// for all keys; usually there are none.
     ///
     /// $1 to $4: users, organisations, keys and ids. Rows: the label's columns, the newest one's

@@ -113,8 +113,8 @@ package struct NotificationStore: Sendable {
             PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .id($0.id)])
         }
         let companions = Companions(isFresh: true, before: page, after: [recount], check: check)
-        // No key covers items of digests; if one holds anything of the job, each notification is
-        // looked up.
+        // No unique key covers the items of digests. If a digest holds any of the job, look up each
+        // notification.
         let database = Database(self.pool)
         var areRepeats = try await database.digests.hasItems(ofJobOf: notifications.first)
         if let first = notifications.first, let job = first.jobID {
@@ -336,24 +336,6 @@ package struct NotificationStore: Sendable {
         )
     }
 
-    /// PostgreSQL's time, which stamps rows.
-    ///
-    /// Selecting rows by age uses it too: a machine whose own clock jumps would skip rows or remove
-    /// new ones.
-    package func clock() async throws(PostgresError) -> Timestamp {
-        let result = try await self.pool.query("SELECT clock_timestamp()")
-        guard let row = result.first else { throw PostgresError(.decoding, "the clock query returned no row") }
-        return try row.timestamp(0)
-    }
-
-    /// The lowest version of every inbox; it changes if the database was restored to an earlier
-    /// state.
-    package func epoch() async throws(PostgresError) -> Int64 {
-        let result = try await self.pool.query("SELECT \(EpochSQL.base)")
-        guard let row = result.first else { throw PostgresError(.decoding, "the epoch query returned no row") }
-        return try row.int8(0)
-    }
-
     /// A notification without an owner.
     package struct Unowned: Sendable {
         package let notification: Notification
@@ -433,7 +415,7 @@ package struct NotificationStore: Sendable {
     /// Returns the end of the slice of the repair that begins at `start`.
     ///
     /// - Parameters:
-    ///   - start: the first moment of the slice; the moments are those of storing and handing on.
+    ///   - start: the first moment of the slice, of storing or handing on.
     ///   - until: the end of the last slice.
     ///   - size: the number of rows of either kind; those of the same moment are in one slice.
     package func repairEnd(

@@ -46,17 +46,11 @@ package struct OutboxStore: Sendable {
     private static let mostBytes: Int64 = 4 * 1024 * 1024
     /// The advisory lock of the relay that moves rows: "outbox" in ASCII.
     private static let lock: Int64 = 0x6F75_7462_6F78
-    private static let identity = "SELECT id::text FROM carillon.outbox_database"
 
     /// A pool of the relay's own: a batch keeps its connection until Redis has the jobs.
     let pool: PostgresPool
     /// How long a relay may hold the lock between statements before the server ends its session.
     var idleLimit: Duration = .seconds(30)
-
-    /// Returns the identity of the database, which backups and copies keep; nil if it lost the row.
-    package func identity() async throws(PostgresError) -> String? {
-        try await self.pool.query(Self.identity).first?.text(0)
-    }
 
     /// The waiting rows, read once.
     package func backlog() async throws(PostgresError) -> Backlog {
@@ -97,7 +91,7 @@ package struct OutboxStore: Sendable {
             guard let isMine = try locked.last?.first?.bool(0), isMine else { return nil }
             // After the lock's statement, so that it sees the deletions of the previous holder.
             let results = try await transaction.run([
-                PostgresStatement(Self.identity), Self.oldest(limit: limit, leaving: held, skipping: waiting),
+                PostgresStatement(LayoutStore.identity), Self.oldest(limit: limit, leaving: held, skipping: waiting),
             ])
             guard let database = try results[0].first?.text(0) else { return nil }
             let rows = try results[1].map { (row) throws(PostgresError) -> Row in
@@ -142,7 +136,7 @@ package struct OutboxStore: Sendable {
         )
     }
 
-    /// The lane is the job's, or its type's.
+    /// Whether a row is not held back; its lane is the job's, or that of its type.
     ///
     /// $3: full lanes, $4 and $5: the types of lanes critical and bulk, $6: organisations with a
     /// full overflow.

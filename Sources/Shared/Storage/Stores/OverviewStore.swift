@@ -45,7 +45,7 @@ package struct OverviewStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Counts what happened since a moment, of one organisation or of all.
+    /// Counts notifications and deliveries since a moment, of one organisation or of all.
     package func summary(since: Timestamp, org: String?, now: Timestamp) async throws(PostgresError) -> Summary {
         let rows: [PostgresValue] = [.timestamp(since), .int4(Self.mostRows), .text(org)]
         let attempts: [PostgresValue] = [
@@ -112,11 +112,11 @@ private enum OverviewSQL {
         ) n GROUP BY org_id ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// Accepted attempts, without those of broadcasts, those that quiet hours put off, even before
-    /// the span, and pushes after a proof, which waited to call for attention.
+    /// Accepted attempts, except those of broadcasts, of deliveries that quiet hours postponed
+    /// (even before the span), and of attention calls, which waited on purpose.
     ///
-    /// $1: since, $2: the most attempts that are looked at, $3: organisation or null, $4: the most
-    /// accepted ones of the kind.
+    /// $1: since, $2: the most attempts to inspect, $3: organisation or null, $4: the most accepted
+    /// ones of the kind.
     static func latency(of kind: String) -> String {
         let duration = "a.at + coalesce(a.duration_ms, 0) * interval '1 millisecond' - n.created_at"
         return """
@@ -167,7 +167,7 @@ private enum OverviewSQL {
     /// Whether a socket that was open at the time got the notification, and it is of no broadcast.
     ///
     /// A later proof waited for the user or for the end of quiet hours; by then the sweep has
-    /// settled what no socket proved.
+    /// settled notifications that no socket proved.
     private static let isLive = """
         n.sent_via = 'socket' AND n.delivered_at <= n.stored_at + interval '2 minutes' AND b.id IS NULL
         """

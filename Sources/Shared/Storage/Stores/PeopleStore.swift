@@ -122,7 +122,8 @@ package struct PeopleStore: Sendable {
         return try result.texts()
     }
 
-    /// Returns what waits for a user: at most 100, those due first.
+    /// Returns the steps, digests and jobs that wait for a user: at most the 100 that are due
+    /// first.
     package func waiting(for user: String) async throws(PostgresError) -> [Waiting] {
         let result = try await self.pool.query(
             """

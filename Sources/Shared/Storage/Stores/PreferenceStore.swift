@@ -8,7 +8,7 @@ import Core
 package struct PreferenceStore: Sendable {
     let pool: PostgresPool
 
-    /// The user's preferences by type; those for a category have its ``PreferenceKey``.
+    /// The user's preferences by type; preferences for a category are under its ``PreferenceKey``.
     package func preferences(user: String) async throws(PostgresError) -> [String: TypePreference] {
         let result = try await self.pool.query(
             """
@@ -48,8 +48,10 @@ package struct PreferenceStore: Sendable {
         return (try row.bool(0), try row.bool(1))
     }
 
-    /// Sets preferences for the named types; others stay, as do channels without a value, except
-    /// those that are ``TypePreference/cleared``.
+    /// Sets preferences for the named types.
+    ///
+    /// Other types do not change, nor do channels without a value, unless they are
+    /// ``TypePreference/cleared``.
     ///
     /// - Parameter categories: the category of each type. A value that repeats the user's
     ///   preference for the category is not stored for a type without one of its own.
@@ -110,13 +112,13 @@ package struct PreferenceStore: Sendable {
         return statements
     }
 
-    /// Makes everything that waits for the end of users' quiet hours due, as their quiet hours may
-    /// have changed.
+    /// Makes the follow-ups due that wait for the end of users' quiet hours, because these may have
+    /// changed.
     ///
-    /// It runs in the change, so that no crash comes between, and again once the change is visible:
-    /// work postponed meanwhile by the old quiet hours is found then, or its dispatcher sees the
-    /// new ones. Work that a dispatcher holds is left to it; otherwise it would be postponed again
-    /// after it was sent.
+    /// It runs in the transaction of the change, so that no crash comes between, and again after
+    /// the commit: it then finds work that the old quiet hours postponed meanwhile, and later work
+    /// sees the new ones. Work that a dispatcher has taken is left alone; otherwise it would be
+    /// postponed again after it was sent.
     static func reconsiderReleases(users: [String]) -> PostgresStatement {
         PostgresStatement(
             """
@@ -287,7 +289,7 @@ package struct KeptSettings: OptionSet, Sendable {
     /// The weekdays of quiet hours, if there were and are any.
     package static let weekdays = KeptSettings(rawValue: 8)
     package static let locale = KeptSettings(rawValue: 16)
-    /// The e-mail address, and what a relay said about it.
+    /// The e-mail address, and whether a relay rejected it.
     package static let email = KeptSettings(rawValue: 32)
     /// The opt-out from everything.
     package static let optOut = KeptSettings(rawValue: 64)

@@ -42,8 +42,8 @@ package struct SessionStore: Sendable {
 
     /// Within a pipeline a session is `active`, and `state_change` is when its last message began.
     ///
-    /// Ends them in the list of columns, because PostgreSQL checks conditions on the view in any
-    /// order. A pooler may add a host to the application name.
+    /// Ends the sessions in the list of columns, because PostgreSQL checks conditions on the view
+    /// in any order. A pooler may add a host to the application name.
     ///
     /// $1: microseconds. Rows: process, application name, seconds, whether it was ended.
     private static let end = """

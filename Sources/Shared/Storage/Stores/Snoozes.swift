@@ -11,8 +11,8 @@ extension ScheduleStore {
 
     /// The start of the sources of snoozes; the job of the notification follows.
     ///
-    /// With two slashes, so that ``CancellationSQL/isCancelled(_:)`` does not read that job as the
-    /// one of the notification that comes back.
+    /// It has two slashes, so that ``CancellationSQL/isCancelled(_:)`` does not take that job for
+    /// the entry of the notification that comes back.
     static let snoozeOrigin = "snooze//"
 
     /// Returns the source of the schedule that ends a snooze.

@@ -6,7 +6,8 @@ import Synchronization
 
 /// Pages of inboxes from a standby of PostgreSQL.
 ///
-/// The primary says which state the page must have, so a standby that lags never shows an old one.
+/// The primary supplies the state that the page must have, so a standby that lags never serves an
+/// old page.
 package final class StandbyReads: Sendable {
     /// How a page was answered.
     package enum Outcome: String, Sendable, CaseIterable {
@@ -25,7 +26,7 @@ package final class StandbyReads: Sendable {
     package init(_ pool: PostgresPool, note: @escaping @Sendable (Outcome) -> Void) {
         self.note = note
         let rest = StandbyRest()
-        // Looked at in the queue, so that what waits behind a failed read does not try in its turn.
+        // Checked in the queue, so requests behind a failed read do not each try the standby.
         self.pages = InboxReads.pageQueue { (requests) throws(PostgresError) in
             guard rest.mayTry() else { throw PostgresError(.unavailable, "the standby failed just before") }
             do throws(PostgresError) {
@@ -41,7 +42,7 @@ package final class StandbyReads: Sendable {
 
     /// Returns the page; nil if the primary must be asked.
     ///
-    /// - Parameter state: what the primary has.
+    /// - Parameter state: the state on the primary.
     func page(_ request: InboxReads.PageRequest, of state: InboxStore.State) async -> InboxStore.Page? {
         guard let page = try? await self.pages.value(request) else {
             self.note(.failed)
@@ -53,7 +54,7 @@ package final class StandbyReads: Sendable {
     }
 }
 
-/// Leaves a standby alone that failed, because a read waits for its time limit first.
+/// Pauses reads from a standby that failed, because each would first wait for its time limit.
 private final class StandbyRest: Sendable {
     private static let length: Duration = .seconds(5)
 
@@ -75,7 +76,7 @@ private final class StandbyRest: Sendable {
 }
 
 extension InboxStore.State {
-    /// Whether a page of this state shows all that one of the other would.
+    /// Whether a page read at this state is at least as new as one of the other.
     fileprivate func isAtLeast(_ other: InboxStore.State) -> Bool {
         self.begun == other.begun && self.version >= other.version && self.notes >= other.notes
     }

@@ -19,7 +19,7 @@ package struct StatisticsStore: Sendable {
 
     /// All counts of a summary.
     package struct Summary: Sendable {
-        /// The first minute of all counts; incomplete if it is the only one that is left.
+        /// The first minute of all counts; incomplete if no later one has counts.
         package let since: Timestamp
         /// The number of requested minutes before ``since``.
         package let skippedMinutes: Int
@@ -51,7 +51,7 @@ package struct StatisticsStore: Sendable {
         /// The text that ``init(_:)`` reads.
         package var text: String { "\(self.at.microseconds).\(self.row)" }
 
-        /// Reads the text of a place, such as `1795000000000000.(0,1)`; nil if it is none.
+        /// Reads the text of a place, such as `1795000000000000.(0,1)`; nil if it is malformed.
         package init?(_ text: String) {
             let parts = text.split(whereSeparator: { ".(,)".contains($0) })
             guard parts.count == 3, let at = Int64(parts[0]), let block = UInt32(parts[1]),
@@ -68,7 +68,7 @@ package struct StatisticsStore: Sendable {
 
     /// The number of rows that a query reads at most.
     private static let mostRows: Int32 = 200_000
-    /// The number of failures that a page looks at; they lie far apart among other attempts.
+    /// The most failures that a page inspects; they lie far apart among other attempts.
     private static let mostFailures: Int32 = 50_000
     /// The number of types that a summary has at most.
     package static let mostTypes: Int32 = 100
@@ -107,7 +107,7 @@ package struct StatisticsStore: Sendable {
                 guard let outcome = try row.optionalText(2) else { continue }
                 counts.append(Count(minute: minute, channel: try row.text(1), outcome: outcome, count: count))
             }
-            // At the bound the oldest minute is incomplete. It stays if it is all that there is.
+            // At the bound the oldest minute is incomplete. It stays if it is the only one.
             guard total >= Int64(self.bound), let first, let last else { continue }
             isComplete = false
             start = max(start, min(first + .seconds(60), last))
@@ -127,7 +127,7 @@ package struct StatisticsStore: Sendable {
     /// Returns a page of the failed attempts since a moment, newest first, and where the next page
     /// begins; nil at the end.
     ///
-    /// A page looks at ``mostFailures`` at most, so with a filter it may be short without being the
+    /// A page inspects ``mostFailures`` at most, so with a filter it may be short without being the
     /// last.
     ///
     /// - Parameters:
@@ -246,7 +246,7 @@ enum StatisticsSQL {
         ) n GROUP BY 1, 2, 3
         """
 
-    /// The last columns are the number and the first time of all rows, also those of other types.
+    /// The last columns are the number and the first time of all rows, including other types.
     static let types = """
         SELECT n.type, \(Reach.columns), sum(count(*)) OVER ()::int8, min(min(n.stored_at)) OVER ()
         FROM (
@@ -255,12 +255,12 @@ enum StatisticsSQL {
         ) n GROUP BY n.type ORDER BY 2 DESC, 1 LIMIT $3
         """
 
-    /// The failures that match, and the last one that it looks at.
+    /// The failures that match, and the last one inspected.
     ///
     /// The literals let the index `delivery_attempts_failed` serve it.
     ///
     /// $1: since, $2 and $3: the place after which it begins, null for the newest, $4: a prefix of
-    /// the reason, $5: provider, $6: failures to look at, $7: limit.
+    /// the reason, $5: provider, $6: failures to inspect, $7: limit.
     static let failures = """
         SELECT l.at, l.user_id, l.notification_id, l.provider, l.attempt, l.reason, l.place::text, l.matches, l.number
         FROM (

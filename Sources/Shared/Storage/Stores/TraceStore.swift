@@ -39,7 +39,7 @@ package struct TraceStore: Sendable {
         package let followUps: [(kind: String, due: Timestamp)]
         /// When its user archived it; nil if it is not in the archive.
         package var archivedAt: Timestamp?
-        /// When its job was last cancelled, as long as that is kept.
+        /// When its job was last cancelled; nil once the cancellation is forgotten.
         package let cancelledAt: Timestamp?
         /// Set for an item that a digest held; `storedAt` is then when it was gathered.
         package let gathering: Gathering?
@@ -47,8 +47,8 @@ package struct TraceStore: Sendable {
 
     /// The most attempts in a record.
     static let mostAttempts = 1_000
-    /// How long after its entry a notification is searched for without its user, and among how many
-    /// stored then.
+    /// How long after the time in its id a notification without a given user is searched for, and
+    /// among how many at most.
     private static let searchSpan: Duration = .seconds(600)
     static let mostSearched = 100_000
     /// The largest assumed difference between the clocks of Redis, PostgreSQL and dispatchers.
@@ -242,8 +242,8 @@ package struct TraceStore: Sendable {
         WHERE i.user_id = $1 AND i.notification_id = $2 AND NOT i.is_single
         """
 
-    /// Sorts all items of the job, because for the first few in order PostgreSQL would read those
-    /// of other jobs.
+    /// Sorts all items of the job; otherwise PostgreSQL would read items of other jobs to find the
+    /// first few in order.
     ///
     /// $1: organisation, $2: ids or entries of the job, $3: user or null, $4: limit.
     static func heldItems(of column: String) -> String {

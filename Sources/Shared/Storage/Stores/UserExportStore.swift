@@ -162,7 +162,8 @@ enum JobExcerpt {
 
     /// The fields without other users' ids; nil if they do not name the user.
     ///
-    /// A job that only excludes the user is reduced to that, as its content is for others.
+    /// A job that only excludes the user is reduced to the exclusion, because its content is for
+    /// others.
     ///
     /// - Parameters:
     ///   - fields: `[[name, value], …]`.

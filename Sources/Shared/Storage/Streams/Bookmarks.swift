@@ -28,9 +28,9 @@ package struct Bookmark: Sendable, Equatable {
 package struct Bookmarks: Sendable {
     /// How long a bookmark counts.
     static let lifetime: Duration = .seconds(3_600)
-    /// Beyond this number the oldest bookmark of a user is removed.
+    /// The most bookmarks of a user; a further one removes the oldest.
     private static let mostPerUser = 64
-    /// The field with which the script stores no bookmark, and how long it stays: longer than a
+    /// The field that makes the script ignore bookmarks, and how long it stays: longer than a
     /// gateway needs to learn of an erasure and to close its sockets.
     private static let erased: RedisArgument = "erased"
     private static let erasure: Duration = .seconds(60)
@@ -43,9 +43,10 @@ package struct Bookmarks: Sendable {
 
     let live: Live
 
-    /// Notes bookmarks in one round trip; nil removes the connection's bookmark.
+    /// Stores bookmarks in one round trip; nil removes the connection's bookmark.
     ///
-    /// In a cluster, the bookmarks of a master that is away are lost: their clients get repeats.
+    /// In a cluster, bookmarks for a master that is away are lost; their clients receive some
+    /// changes twice.
     package func note(
         _ entries: [(user: String, connection: String, bookmark: Bookmark?)],
         at now: Timestamp
@@ -64,9 +65,9 @@ package struct Bookmarks: Sendable {
         }
     }
 
-    /// Removes the bookmarks of an erased user.
+    /// Removes the bookmarks of an erased user, and blocks new ones for a minute.
     ///
-    /// Sockets of gateways that do not know yet store none for a minute.
+    /// Gateways that have not learned of the erasure yet still serve the user's sockets.
     func erase(user: String, in batch: inout RedisBatch) {
         let key = RedisArgument.text(self.live.keys.bookmarks(user))
         batch.append("DEL", key)
@@ -97,12 +98,12 @@ package struct Bookmarks: Sendable {
     /// Finds the version from which each new connection missed changes, and notes it as the
     /// connection's bookmark.
     ///
-    /// A returning connection cannot be matched with its bookmark. Each therefore resumes from the
-    /// client's oldest bookmark and uses up the newest one of an ended connection: when all are
-    /// back, none is left and none missed a change.
+    /// A returning connection cannot be matched with its own bookmark. So each resumes from the
+    /// client's oldest bookmark, and removes the newest one of an ended connection. Once all have
+    /// returned, no bookmark is left over and no change was missed.
     ///
-    /// - Parameter alive: Returns the open connections of each user; bookmarks of other connections
-    ///   belong to ones that ended without notice.
+    /// - Parameter alive: returns the open connections of each user, in order; any other connection
+    ///   with a bookmark has ended without notice.
     /// - Returns: a version for each opening, in order; nil for a client without a bookmark within
     ///   ``lifetime``.
     package func claim(
@@ -120,7 +121,7 @@ package struct Bookmarks: Sendable {
         guard living.count == known.count else { throw RedisError(.malformedReply, "expected one presence per user") }
         var versions = [Int64?](repeating: nil, count: openings.count)
         var changes = RedisBatch()
-        /// Bookmarks that another connection of the batch used up.
+        /// Bookmarks that an earlier connection of the batch has removed.
         var taken: Set<String> = []
         for (index, alive) in zip(known, living) {
             let (user, connection, client) = openings[index]

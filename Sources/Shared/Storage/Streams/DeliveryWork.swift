@@ -13,7 +13,7 @@ import Core
 /// milliseconds, since which the delivery has waited, if it has waited before.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
-    /// More attempts than this make the text malformed.
+    /// A text with this many attempts or more is malformed.
     private static let mostAttempts = Int(Int32.max)
 
     package let notification: NotificationID
@@ -21,9 +21,9 @@ package struct DeliveryWork: Sendable, Equatable {
     package let user: String
     /// The number of earlier attempts.
     package private(set) var attempt: Int
-    /// Whether it may have been sent before, so that the stored attempts decide.
+    /// Whether it may have been sent before; the stored attempts then decide whether to send it.
     package private(set) var isRepeat: Bool
-    /// Whether it goes to a user who has the notification on a socket and has not read it.
+    /// Whether it alerts a user who got the notification on a socket but has not read it.
     package let callsForAttention: Bool
     /// The number of earlier attempts that had no answer, but whose message may have arrived.
     package private(set) var unknowns: Int

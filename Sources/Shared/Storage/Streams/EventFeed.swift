@@ -15,7 +15,7 @@ package struct EventFeed: Sendable {
         package let entries: [StreamEntry]
         fileprivate let keys: Keyspace
 
-        /// The name by which receivers recognise an entry that comes again.
+        /// The name by which receivers deduplicate an entry.
         package func name(of entry: StreamEntry) -> String { self.keys.eventName(entry.id, in: self.stream) }
     }
 
@@ -84,7 +84,7 @@ package struct EventFeed: Sendable {
 
     /// Sends a command for each part's stream, and creates the groups that are missing.
     ///
-    /// - Throws: the last error, if no part had entries. What others have read must not wait until
+    /// - Throws: the last error, if no part had entries. Entries of other parts must not wait until
     ///   a master is back.
     private func batches(
         of parts: [Keyspace],
@@ -102,7 +102,7 @@ package struct EventFeed: Sendable {
                 let entries = try read(reply)
                 if !entries.isEmpty { batches.append(Batch(stream: part.events, entries: entries, keys: part)) }
             } catch  where error.serverCode == "NOGROUP" {
-                // Nothing is written outside the parts any more.
+                // Streams outside the parts get no new events, so they need no group.
                 if part.index != nil || !part.isSpread { missing.append(part.events) }
             } catch {
                 fault = error

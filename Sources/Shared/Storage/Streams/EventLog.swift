@@ -93,7 +93,7 @@ package struct EventLog: Sendable {
 
     /// Appends events in batches of their own, and returns a reply for each.
     ///
-    /// Those of a server that is away get an error; the others are written.
+    /// An event whose server is away gets an error; the others are written.
     ///
     /// - Parameter isPatient: whether the first batch waits for a server that is away.
     @discardableResult

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// Reads the events as an onlooker, without a consumer group.
+/// Reads the events without a consumer group, so that other readers are not affected.
 package struct EventTail: Sendable {
     /// An event with its fields that are not empty, in the order of the stream.
     package struct Entry: Sendable {
@@ -40,7 +40,7 @@ package struct EventTail: Sendable {
     package mutating func newest(_ count: Int) async throws(RedisError) -> [Entry] {
         var batch = RedisBatch()
         for (stream, _) in self.last {
-            // At least one, whose id says where new events begin.
+            // At least one: new events begin after its id.
             batch.append("XREVRANGE", .text(stream), "+", "-", "COUNT", .integer(Int64(max(count, 1))))
         }
         var entries: [Entry] = []

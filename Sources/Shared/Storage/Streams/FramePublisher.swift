@@ -9,7 +9,7 @@ package struct NodeFrameBatch: Sendable {
     private static let format: UInt8 = 2
     /// An event for everyone; its second body is a JSON array of the users who do not get it.
     private static let eventForEveryone: UInt8 = 5
-    /// A message that reaches this size is closed, to keep single messages small for nodes.
+    /// The size at which a message is full, so that nodes get no huge ones.
     package static let softLimit = 256 * 1024
 
     package private(set) var bytes: [UInt8] = [Self.format]

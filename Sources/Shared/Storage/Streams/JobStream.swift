@@ -4,12 +4,12 @@
 import Clients
 import Core
 
-/// The entry as which a job was appended.
+/// The stream entry of an appended job.
 package struct JobPlace: Sendable, Equatable {
     package let stream: String
     package let entry: String
-    /// The name of the job in answers: the entry's id, and `stream/entry` if parts may have the
-    /// same id.
+    /// The name of the job in answers: the entry's id, or `stream/entry` if several parts may use
+    /// the same id.
     package let name: String
 }
 
@@ -40,11 +40,13 @@ package struct JobStream: Sendable {
         return places
     }
 
-    /// Appends entries to their streams; a master of a cluster that fails, or whose replicas do,
-    /// fails only its own entries, and one that is away fails them at once.
+    /// Appends entries to their streams.
     ///
-    /// - Returns: the error of each entry, in order; nil if it was appended. After an error it may
-    ///   have been appended, too.
+    /// In a cluster, a master that fails, or lacks replicas, fails only its own entries; a master
+    /// that is away fails them at once.
+    ///
+    /// - Returns: the error of each entry, in order; nil if it was appended. An entry with an error
+    ///   may have been appended all the same.
     package func appendEach(
         _ entries: [(stream: String, fields: [(name: String, value: [UInt8])])]
     ) async -> [RedisError?] {
@@ -82,9 +84,9 @@ package struct JobStream: Sendable {
         }
     }
 
-    /// Returns the stream of a job: that of its user's part, so that all its work is in one place.
+    /// Returns the stream of a job, in the part of its user, so that all its work is in one place.
     ///
-    /// Jobs for several users, or for none, go to the part of a text that they hold.
+    /// For several users, their list determines the part; for none, the first field does.
     package func stream(for lane: Lane, _ fields: [(name: String, value: [UInt8])]) -> String {
         self.part(for: fields).jobs(lane)
     }
@@ -103,9 +105,9 @@ package struct JobStream: Sendable {
         case organisation(String)
     }
 
-    /// Returns what has no room for more jobs, in one round trip; nil if all has.
+    /// Returns a lane or organisation without room for these jobs; nil if all have room.
     ///
-    /// Looks only where these jobs would go. A part has its share of ``highWaterMark``.
+    /// Checks only the streams of these jobs. Each part has an equal share of ``highWaterMark``.
     ///
     /// - Parameter jobs: the jobs; an organisation may be empty.
     package func shortage(
@@ -154,8 +156,8 @@ package struct OverflowStreams: Sendable {
     /// The number of jobs that an organisation's overflow holds in all parts together, an equal
     /// share in each; further jobs stay in their lane.
     ///
-    /// A job takes as much memory here as there. The gateway refuses an organisation's jobs long
-    /// before, at ``JobStream/highWaterMark``, and the outbox keeps them.
+    /// A job takes as much memory here as in its lane. The gateway refuses an organisation's jobs
+    /// much earlier, at ``JobStream/highWaterMark``, and the outbox holds them back.
     package static let bound = 20_000_000
 
     let live: Live
@@ -211,7 +213,7 @@ package struct OverflowStreams: Sendable {
         return results
     }
 
-    /// The organisations with so many jobs in the overflows of all parts together.
+    /// The organisations with at least `count` jobs in the overflows of all parts together.
     ///
     /// Leaves out the overflows on a server of a cluster that is away.
     package func orgs(withAtLeast count: Int) async throws(RedisError) -> [String] {
@@ -244,10 +246,10 @@ package struct OverflowStreams: Sendable {
     }
 }
 
-/// The entry as which a job was first enqueued; ids of its notifications derive from it, however
-/// often the job moves.
+/// The first stream entry of a job; the ids of its notifications derive from it, however often the
+/// job moves.
 package struct JobOrigin: Sendable {
-    /// The field of a moved job that holds its previous entry, or its row in an outbox.
+    /// The field of a moved job that holds its entry before it moved, or its row in an outbox.
     package static let movedField = "carillon:origin"
     /// The field of a replayed job that holds its first entry.
     package static let replayField = "carillon:replay"
@@ -259,7 +261,8 @@ package struct JobOrigin: Sendable {
     private static let longestTrace = 128
 
     private let place: (stream: String, entry: String)
-    /// The latest entry as which the job was enqueued, by which a dead letter names it.
+    /// The entry from when the job was last enqueued or replayed; a move keeps it, and a dead
+    /// letter names it.
     private let latest: (stream: String, entry: String)
     /// The job's fields without the two that hold its origin, and without a `traceparent` that is
     /// too long.
@@ -267,7 +270,7 @@ package struct JobOrigin: Sendable {
     private let isReplay: Bool
     /// The first entry as `stream/entry`.
     package let text: String
-    /// The entry by which its notifications know the job: the first, also of a job that has waited.
+    /// The entry that notifications record for the job: the first, even if the job was scheduled.
     package var jobEntry: String
 
     /// Reads an entry of a stream.

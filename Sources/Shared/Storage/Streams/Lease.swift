@@ -11,7 +11,7 @@ package final class Lease: Sendable {
 
     /// How long a register keeps a holder whose lease has ended.
     ///
-    /// Longer than clocks differ, as each holder removes those that ended by its own clock.
+    /// Longer than clocks may differ, because each holder removes expired ones by its own clock.
     private static let memory: Duration = .seconds(24 * 3_600)
 
     /// A sorted set of holders by the end of their lease.
@@ -40,7 +40,7 @@ package final class Lease: Sendable {
     /// - Parameters:
     ///   - key: a key of ``Keyspace``.
     ///   - value: text about the holder for operators.
-    ///   - register: where holders are listed; nil for nowhere.
+    ///   - register: the register that lists the holder; nil for none.
     ///   - lifetime: the time from a renewal until the lease expires.
     ///   - now: a monotonic clock.
     package init(
@@ -72,7 +72,7 @@ package final class Lease: Sendable {
     ///
     /// - Parameters:
     ///   - value: the new text about the holder; nil for the initial one.
-    ///   - isListed: whether the holder is in the register, if there is one.
+    ///   - isListed: whether to list the holder in the register, if there is one.
     ///   - timeout: the time limit; nil means the connection's.
     /// - Returns: whether the lease was held without a gap since the last renewal.
     package func renew(
@@ -100,8 +100,8 @@ package final class Lease: Sendable {
             guard wasThere, let renewedAt else { return wasThere }
             return self.now() - renewedAt < self.lifetime
         }
-        // Afterwards, because the register may be on another master of a cluster: one that lists a
-        // holder without a lease would keep its work from the others.
+        // After the lease, because the register may be on another master of a cluster: a holder
+        // that is listed without a lease would keep its work from the others.
         _ = try? await self.connection.send(listing, timeout: timeout, isPatient: false)
         return isWithoutGap
     }
@@ -112,7 +112,7 @@ package final class Lease: Sendable {
     /// clock was set back, and each living holder renews its own in seconds.
     ///
     /// - Parameters:
-    ///   - lifetime: that of the leases.
+    ///   - lifetime: the lifetime of the leases.
     ///   - timeout: the time limit; nil means the connection's.
     package static func holders(
         in register: String,
@@ -121,7 +121,8 @@ package final class Lease: Sendable {
         connection: RedisClient,
         timeout: Duration? = nil
     ) async throws(RedisError) -> [String] {
-        // Twice, as holders' clocks differ by seconds and their lifetimes may.
+        // Twice the lifetime, because clocks differ by seconds and holders may have other
+        // lifetimes.
         let latest = now + lifetime * 2
         return try await connection.send(
             "ZRANGEBYSCORE", .text(register), .integer(now.milliseconds), .integer(latest.milliseconds),

@@ -9,7 +9,7 @@ import Crypto
 package struct Live: Sendable {
     package let connection: RedisClient
     package let keys: Keyspace
-    /// How jobs are appended that replicas must have; nil if the master is enough.
+    /// Appends jobs that replicas must have; nil if the master is enough.
     private let replicated: ReplicatedWrites?
 
     package init(
@@ -22,7 +22,7 @@ package struct Live: Sendable {
         self.replicated = replicated
     }
 
-    /// Appends jobs whose source forgets them afterwards; replicas have them if that is configured.
+    /// Appends jobs that their source then forgets; waits for replicas if that is configured.
     ///
     /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
     package func append(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
@@ -70,7 +70,7 @@ package struct Live: Sendable {
 
     /// Claims Redis for the database with this identity, unless another has claimed it.
     ///
-    /// - Returns: the identity of the database whose work Redis has.
+    /// - Returns: the identity of the database that has claimed Redis.
     package func claim(for installation: String) async throws(RedisError) -> String {
         var batch = RedisBatch()
         self.noteInstallation(installation, in: &batch)
@@ -80,15 +80,16 @@ package struct Live: Sendable {
         return try replies[1].string() ?? installation
     }
 
-    /// Adds the command that claims Redis for the database with this identity, unless one has.
+    /// Adds the command that claims Redis for the database with this identity, unless another has
+    /// claimed it.
     package func noteInstallation(_ identity: String, in batch: inout RedisBatch) {
         batch.append("SET", .text(self.keys.installation), .text(identity), "NX")
     }
 
     /// Returns the number of parts in Redis if it is larger than the installation's.
     ///
-    /// Then PostgreSQL was restored to a time before the installation grew, and no dispatcher would
-    /// read what is in these parts.
+    /// In that case PostgreSQL was restored to a time before the installation grew, and no
+    /// dispatcher would read the jobs in the additional parts.
     package func unknownPartCount() async throws(RedisError) -> Int? {
         let text = try await self.connection.send("GET", .text(self.keys.partCount)).string()
         return text.flatMap { Int($0) }.flatMap { $0 > self.keys.parts.count ? $0 : nil }
@@ -133,7 +134,7 @@ package struct Live: Sendable {
         return moments
     }
 
-    /// Returns the same, with the error of each set whose server is away.
+    /// Returns the first moment in each sorted set, or an error for a set whose server is away.
     ///
     /// - Parameter isPatient: whether to wait for a server that is away.
     func firstMomentResults(

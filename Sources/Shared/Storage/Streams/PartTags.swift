@@ -6,9 +6,9 @@ import Synchronization
 
 /// The hash tags of parts, which other programs read from the key ``Keyspace/partTags``.
 ///
-/// The tag of part `i` of `n` is the shortest word of the letters a to z, and the first of these in
-/// the order of the alphabet, whose slot is `(2 i + 1) · 16384 / 2 n`. So parts lie evenly over the
-/// masters of a cluster, however many there are.
+/// The tag of part `i` of `n` is the first word of the letters a to z, by length and then
+/// alphabetically, whose slot is `(2 i + 1) · 16384 / 2 n`. This spreads the parts evenly over any
+/// number of masters.
 enum PartTags {
     private static let known = Mutex<[Int: [String]]>([:])
 

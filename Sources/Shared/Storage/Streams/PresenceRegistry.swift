@@ -47,7 +47,7 @@ package final class PresenceRegistry: Sendable {
         return areRegistered
     }
 
-    /// Changes the state of connections in one round trip; those that have left stay away.
+    /// Changes the state of connections in one round trip; does not add back those that have left.
     ///
     /// - Throws: if any was not changed; a server of a cluster that is away fails only its own, and
     ///   at once.
@@ -67,8 +67,8 @@ package final class PresenceRegistry: Sendable {
 
     /// Removes connections in one round trip.
     ///
-    /// - Returns: whether each is gone; false where a server of a cluster is away, which fails only
-    ///   its own, and at once.
+    /// - Returns: whether each is gone; false if its server in a cluster is away, which fails only
+    ///   the connections of that server, and at once.
     package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) -> [Bool] {
         var batch = RedisBatch()
         for (user, connection) in entries {
@@ -133,11 +133,11 @@ package final class PresenceRegistry: Sendable {
         self.heldAt.withLock { $0[node] = nil }
     }
 
-    /// The nodes that hold their lease, with an error of at most a second.
+    /// The nodes that hold their lease, or held it within the last second.
     ///
     /// Only held leases are cached: a returning node registers its sockets at once, and a cached
-    /// miss would remove them. A lease whose master is away counts as held, as the users of other
-    /// masters are online all the same.
+    /// miss would remove them. A lease whose master is away counts as held, because users on other
+    /// masters are still online.
     private func held(_ nodes: Set<String>) async throws(RedisError) -> Set<String> {
         let now = ContinuousClock.now
         let known = self.heldAt.withLock { heldAt in
@@ -199,7 +199,7 @@ package final class PresenceRegistry: Sendable {
         return connections
     }
 
-    /// Reads the text of a connection; nil for the format of a newer gateway, which stays.
+    /// Reads the text of a connection; nil for a newer gateway's format, whose field is kept.
     private static func read(_ text: ArraySlice<UInt8>, of connection: String) -> ConnectionPresence? {
         var rest = text
         guard rest.takeField() == [UInt8(ascii: "1")], let node = rest.takeField(),

@@ -186,7 +186,7 @@ package struct ProviderCounts: Sendable, Equatable {
         self.sent += others.sent
         self.accepted += others.accepted
         for index in self.latencies.indices { self.latencies[index] += others.latencies[index] }
-        // Sorted, so that the same reasons stay distinct each time.
+        // Sorted, so that every report keeps the same reasons within the limit.
         for (reason, count) in others.reasons.sorted(by: { $0.key < $1.key }) { self.count(reason, count) }
     }
 
@@ -204,7 +204,7 @@ package struct ProviderCounts: Sendable, Equatable {
 }
 
 extension ProviderCounts {
-    /// The start of a line of counts, which no provider's name can be.
+    /// The first word of a line of counts; no provider can have this name.
     private static let mark = "+"
 
     /// The line in the hash; the app's name comes last, as it may contain spaces.
@@ -215,7 +215,7 @@ extension ProviderCounts {
             + "\(reasons.isEmpty ? "-" : reasons) \(self.app)"
     }
 
-    /// Returns nil for any other line, and for counts that no dispatcher reaches.
+    /// Reads a line of counts; nil for any other line, and for counts that no dispatcher reaches.
     init?(line: Substring) {
         let parts = line.split(separator: " ", maxSplits: 6)
         guard parts.count == 7, parts[0] == Self.mark, let provider = Provider(rawValue: String(parts[1])),

@@ -103,12 +103,12 @@ package struct UsageCaps: Sendable {
 
     let live: Live
 
-    /// Counts notifications in order, in one round trip; one that was counted before counts once.
+    /// Counts notifications in order, in one round trip; a repeated notification counts once.
     ///
-    /// - Parameter recounts: whether a notification that was counted before counts as of now, after
-    ///   it was held back.
-    /// - Returns: for each the index of the first cap that is reached, in which case it does not
-    ///   count; nil if none is.
+    /// - Parameter recounts: whether to count repeated notifications again, as of now, because they
+    ///   were held back.
+    /// - Returns: for each notification the index of the first reached cap, in which case it is not
+    ///   counted; nil if no cap is reached.
     package func use(_ uses: [Use], now: Timestamp, recounts: Bool = false) async throws(RedisError) -> [Int?] {
         var batch = RedisBatch()
         for use in uses {
@@ -174,8 +174,8 @@ package struct SendingPauses: Sendable {
 
     /// The longest pause, whatever the provider asks for.
     ///
-    /// Apple is known to need this much. A provider that means more says so again, and a faulty
-    /// answer stops no app for a day.
+    /// Apple is known to need this much. A provider that needs more repeats its answer, and a
+    /// faulty answer cannot stop an app for a day.
     package static let longest: Duration = .seconds(20 * 60)
 
     let live: Live

@@ -8,15 +8,16 @@ import Synchronization
 /// Writes that replicas must have before their source forgets them, so that they survive the loss
 /// of Redis's master.
 ///
-/// WAIT holds up its whole connection, so these writes have their own. While replicas are missing,
-/// writes to the same master fail at once instead of waiting one after the other. Every second, one
-/// of them may ask whether replicas have caught up, and is sent if they have. A batch that fails
-/// leaves its jobs in Redis, so with each retry of its source they would be there once more. That
-/// remains with replicas that lag by more than a second all the time: by the next retry they have
-/// caught up with the batch before.
+/// WAIT blocks its whole connection, so these writes have their own. While replicas are missing,
+/// writes to the same master fail at once instead of waiting one after the other. Once a second,
+/// one write first checks whether the replicas have caught up, and is sent only if they have: a
+/// failed batch leaves its jobs in Redis, so each retry by their source adds them again. Replicas
+/// that always lag by more than a second still cause such repeats, because by the next retry they
+/// have caught up with the failed batch.
 ///
 /// In a cluster, writes to other masters go on. WAIT does not tell which of a batch's masters lacks
-/// replicas, so after a batch to several masters, only batches to all of these fail at once.
+/// replicas, so after a batch to several masters fails, only batches that go to all of them fail at
+/// once.
 package final class ReplicatedWrites: Sendable {
     /// How long a write waits for its replicas.
     private static let patience: Duration = .seconds(1)
@@ -24,14 +25,16 @@ package final class ReplicatedWrites: Sendable {
     private static let pause: Duration = .seconds(1)
     /// The time limit of a batch, which waits behind the WAITs before it.
     ///
-    /// Other commands may have less, to leave time for a lease. No lease depends on these.
+    /// Other commands may have less, so that leases are renewed in time. No lease depends on these
+    /// writes.
     private static let timeLimit: Duration = .seconds(5)
-    /// How long a failure counts if no further batch goes to its masters.
+    /// How long a failure is remembered if no further batch goes to its masters.
     private static let memory: Duration = .seconds(600)
 
     private let replicas: Int
     private let connection: RedisClient
-    /// Until when batches to all of these masters are refused; the next one must ask.
+    /// Until when batches to all of these masters are refused; the next one must check the
+    /// replicas.
     private let pauses = Mutex<[Set<String>: ContinuousClock.Instant]>([:])
 
     /// - Parameters:
@@ -46,8 +49,7 @@ package final class ReplicatedWrites: Sendable {
     ///
     /// - Parameter isPatient: whether to wait for a server of a cluster that is away.
     /// - Throws: ``RedisError`` with code `notReplicated` if too few have them in time; the batch
-    ///   has then run, unless replicas still lack an earlier one to its masters, or to some of
-    ///   them.
+    ///   has then run, unless replicas still lack an earlier batch to some of its masters.
     func send(_ batch: RedisBatch, isPatient: Bool = true) async throws(RedisError) -> [RedisReply] {
         let masters = self.connection.masters(of: batch)
         let mustAsk = try self.mustAsk(masters)
@@ -66,16 +68,16 @@ package final class ReplicatedWrites: Sendable {
         }
     }
 
-    /// Returns whether a batch to these masters, or to some of them, has failed.
+    /// Returns whether an earlier batch to these masters, or to some of them, has failed.
     ///
-    /// - Throws: ``RedisError`` with code `notReplicated` while further ones are refused.
+    /// - Throws: ``RedisError`` with code `notReplicated` while further batches are refused.
     private func mustAsk(_ masters: Set<String>) throws(RedisError) -> Bool {
         let now = ContinuousClock.now
         let mustAsk = self.pauses.withLock { pauses -> Bool? in
             pauses = pauses.filter { now - $0.value < Self.memory }
             let own = pauses.filter { $0.key.isSubset(of: masters) }
             guard own.values.allSatisfy({ $0 <= now }) else { return nil }
-            // While one asks, the others are refused.
+            // While one batch checks, the others are refused.
             for key in own.keys { pauses[key] = now + Self.patience + Self.pause }
             return !own.isEmpty
         }

@@ -6,8 +6,9 @@ import Core
 
 /// Deliveries that wait for a retry, or for the turn of their app, by due time.
 ///
-/// Each app has a set of its own for deliveries that its circuit breaker or its rate holds back, so
-/// that no app delays another. Those that wait for credentials or settings are among the retries.
+/// Each app has its own set for deliveries that its circuit breaker or rate limit holds back, so
+/// that no app delays another. Deliveries that wait for credentials or settings are among the
+/// retries.
 package struct RetrySet: Sendable {
     let live: Live
 
@@ -62,7 +63,7 @@ package struct RetrySet: Sendable {
         try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))).strings()
     }
 
-    /// Returns those of the providers for which something waits, in one round trip.
+    /// Returns the providers with waiting deliveries, in one round trip.
     ///
     /// In a cluster, it fails at once while the part's master is away.
     package func waiting(of providers: [Provider]) async throws(RedisError) -> Set<Provider> {
@@ -211,7 +212,8 @@ package actor WaitingRetries {
     /// delivery that was lost is taken for another one with a chance of 1 in 10^13.
     private var sets: [String: Set<Int>] = [:]
     private var remembered = 0
-    /// Waiting deliveries beyond the bound, which were not read and count as not waiting.
+    /// The number of waiting deliveries beyond the bound, which were not read and count as not
+    /// waiting.
     package private(set) var unread = 0
 
     /// - Parameter most: the number of deliveries of all sets to remember, rounded up to a page.

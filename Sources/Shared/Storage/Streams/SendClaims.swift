@@ -4,15 +4,15 @@
 import Clients
 import Core
 
-/// Claims of stream entries on the delivery of a notification to a device, across dispatchers.
+/// Claims of stream entries on deliveries, so that dispatchers send no delivery twice.
 ///
-/// A delivery may be in the streams twice when a failed append had arrived after all. Stored
-/// attempts tell the two apart only once one has been sent; until then the claim does. A claim
+/// A delivery is in the streams twice if an append that seemed to fail had arrived. Until the
+/// attempt of the first entry is stored, only its claim keeps the second from being sent. A claim
 /// holds while its entry is in the stream, so it passes to a dispatcher that takes the entry over
 /// and never outlives the work.
 package struct SendClaims: Sendable {
-    /// Limits claims that were never released; longer than PostgreSQL may be away before an entry's
-    /// outcome is on record.
+    /// How long a claim lasts that is never released; longer than PostgreSQL may be down before it
+    /// has an entry's outcome.
     private static let span: Duration = .seconds(7 * 24 * 3_600)
 
     let live: Live

@@ -67,7 +67,7 @@ package struct StreamSurvey: Sendable {
         package let isAlive: Bool
         /// Jobs that it read and has not acknowledged.
         package let pending: Int
-        /// Nil if its lease has ended, or does not tell.
+        /// The note of its lease; nil if the lease has ended or has none.
         package let process: ProcessNote?
     }
 
@@ -77,7 +77,7 @@ package struct StreamSurvey: Sendable {
         package let isAlive: Bool
         /// Open sockets and streams at the last lease renewal; nil if not reported.
         package let connections: Int?
-        /// Nil if its lease has ended, or does not tell.
+        /// The note of its lease; nil if the lease has ended or has none.
         package let process: ProcessNote?
     }
 
@@ -176,7 +176,7 @@ package struct StreamSurvey: Sendable {
         }
     }
 
-    /// A part's share of a stream, and what is still to be read of it.
+    /// A part's share of a stream, and the sets of it that are still to be read.
     private struct Share {
         var stream: Stream
         /// The apps for which deliveries are held back; nil stands for the retries.
@@ -311,7 +311,7 @@ package struct StreamSurvey: Sendable {
 
     /// Returns the holders in a register of leases, and those whose lease ended over a minute ago.
     ///
-    /// A living holder whose clock is slow is among the latter, too.
+    /// The second list may also have a living holder whose clock is slow.
     private func register(_ key: String) async throws(RedisError) -> (known: [String], past: Set<String>) {
         let oldest = try await self.time() - Self.memory
         let known = try await self.live.connection.send("ZRANGE", .text(key), 0, -1).strings()

@@ -15,7 +15,8 @@ package struct WebhookQueues: Sendable {
     package static let hold: Duration = .seconds(60)
     /// How long a queue outlives its newest event if no dispatcher drains it.
     ///
-    /// More than a day and the longest backoff, so that a dispatcher drops and counts old events.
+    /// Longer than a day and the longest backoff, so that a dispatcher drops old events, and counts
+    /// them, before they expire.
     private static let lifetime: Duration = .seconds(26 * 3_600)
     private static let field = "e"
 
@@ -81,8 +82,8 @@ package struct WebhookQueues: Sendable {
 
     /// Removes events from a webhook's queue.
     ///
-    /// - Parameter due: when remaining events are due; nil if the claim has ended, which leaves the
-    ///   due time to the next one.
+    /// - Parameter due: when remaining events are due; nil if the claim has ended, because the next
+    ///   claim then sets the due time.
     /// - Returns: the number of remaining events.
     @discardableResult
     package func finish(
@@ -114,8 +115,8 @@ package struct WebhookQueues: Sendable {
         return Int(try replies.first?.integer() ?? 0)
     }
 
-    /// Ends the backoff of a webhook: it is due once a claim made by now would have ended, although
-    /// clocks differ.
+    /// Ends the backoff of a webhook: it is due once any current claim has ended; 15 s allow for
+    /// clocks that differ.
     package func endBackoff(of webhook: NotificationID, now: Timestamp) async throws(RedisError) {
         var batch = RedisBatch()
         let dueAt = (now + Self.hold + .seconds(15)).milliseconds
@@ -125,7 +126,7 @@ package struct WebhookQueues: Sendable {
 
     /// Removes a webhook.
     ///
-    /// - Returns: the number of events that it did not get.
+    /// - Returns: the number of its waiting events, which are dropped.
     @discardableResult
     package func forget(_ webhook: NotificationID) async throws(RedisError) -> Int {
         var batch = RedisBatch()

@@ -6,9 +6,9 @@ CREATE TABLE IF NOT EXISTS carillon.outbox (
     lane text,
     fields jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'),
     at timestamptz NOT NULL DEFAULT now(),
-    -- The text, because the binary form of a number is short: 1e131071 has 131,072 digits.
+    -- Counts the text, because the binary form of a number is short: 1e131071 has 131,072 digits.
     bytes int GENERATED ALWAYS AS (octet_length(fields::text)) STORED CHECK (bytes <= 2097152),
-    -- The relay reads UTF-8. A text of a database that is not UTF-8 may have no form in it.
+    -- The relay reads UTF-8. A database with another encoding may hold text without a UTF-8 form.
     CHECK (convert_to(fields::text, 'UTF8') IS NOT NULL)
     -- Dead rows at the front of the index would slow the relay down.
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);

@@ -6,7 +6,7 @@
 local claimed = {}
 for n = 8, #ARGV do
     local id = ARGV[n]
-    -- XCLAIM alone takes an entry from any consumer.
+    -- XCLAIM alone would take an entry from any consumer.
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])[1]
     if pending then
         local count = ARGV[5] ~= '' and ARGV[5] or pending[4] + 1
@@ -16,7 +16,7 @@ for n = 8, #ARGV do
             local size = 0
             for _, text in ipairs(entry[2]) do size = size + #text end
             local fields = #entry[2] / 2
-            -- Its first reader may have died because it is so large.
+            -- The size of the entry may have killed its first reader.
             if size > tonumber(ARGV[6]) or fields > 1000 then
                 entry[2] = {ARGV[7], string.format('an entry of %.0f bytes in %.0f fields', size, fields)}
             end

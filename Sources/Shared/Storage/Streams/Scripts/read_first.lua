@@ -1,7 +1,7 @@
 -- Reads a stream's first entry, which may be large, with only some of its fields.
 -- KEYS[1] stream   ARGV[1...] names of the fields
--- Returns the entry in a list, or an empty list. Of fields with the same name it has the last one,
--- and none over 4 KB.
+-- Returns the entry in a list, or an empty list. It has the last of several fields with the same
+-- name, and no field over 4 KB.
 local entries = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
 for _, entry in ipairs(entries) do
     local fields, kept = entry[2], {}
