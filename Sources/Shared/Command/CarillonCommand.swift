@@ -5,7 +5,7 @@ import Glibc
 
 /// The program `carillon`: both programs under a name that collides with no other on a machine.
 ///
-/// It becomes the program that has the command, which lies in the same folder.
+/// It replaces itself with the program that has the command, from the same folder.
 @main
 enum CarillonCommand {
     private static let programs = ["gateway", "dispatcher"]

@@ -1,9 +1,9 @@
 // Carillon · Spelling.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Finds the name that a mistyped one probably means.
+/// Suggests a known name for a mistyped one.
 package enum Spelling {
-    /// The most edits of a typing error.
+    /// The most edits that count as a typing error.
     package static let mostEdits = 2
 
     /// Returns the name that starts with `word`, otherwise the closest one; nil if none is close.

@@ -7,14 +7,14 @@ import Synchronization
 
 /// Wakes a service when work is due.
 ///
-/// Neither Redis nor PostgreSQL signals that a moment has come. A process notes when the work that
-/// it postponed is due, and its service sleeps until then. At its longest interval, the service
-/// also finds the work of processes that died.
+/// Neither Redis nor PostgreSQL signals that work is due, so a process notes when the work that it
+/// postponed is due, and its service sleeps until then. The service also wakes at its longest
+/// interval, to find the work of dead processes.
 package final class Alarm: Sendable {
     private struct State {
         /// The earliest moment that was noted since the last wait ended.
         var moment: Timestamp?
-        /// Returns whether nothing ended it early.
+        /// Returns true if it ran to its end.
         var sleep: Task<Bool, Never>?
     }
 
@@ -36,12 +36,12 @@ package final class Alarm: Sendable {
 
     /// Waits for the earliest noted moment; a shutdown or a cancellation ends the wait.
     ///
-    /// Only one service may wait. It must then look for all that is due, and note what it leaves.
+    /// Only one service may wait. It must then look for all due work, and note the next due time.
     ///
     /// - Parameters:
-    ///   - shortest: how long to wait in any case, so that work gathers.
-    ///   - longest: how long to wait if no moment comes.
-    ///   - now: the clock of the moments.
+    ///   - shortest: the least wait, so that work gathers into batches.
+    ///   - longest: the wait if no noted moment comes first.
+    ///   - now: the clock that the moments refer to.
     package func wait(
         atLeast shortest: Duration = .zero, atMost longest: Duration, now: @Sendable () -> Timestamp = Timestamp.now
     ) async {
@@ -66,7 +66,7 @@ package final class Alarm: Sendable {
     /// Begins to sleep until the earliest moment; returns nil if it has come.
     private func sleep(atLeast shortest: Duration, atMost longest: Duration, now: Timestamp) -> Task<Bool, Never>? {
         self.state.withLock { state in
-            // One timer for both, because each wakes two threads.
+            // One timer for both waits, because each timer wakes two threads.
             let rest = max(shortest, state.moment.map { min(longest, $0 - now) } ?? longest)
             guard rest > .zero else { return nil }
             let sleep = Task<Bool, Never> {

@@ -82,14 +82,14 @@ package final class CatalogRegister: Sendable {
         var refusal: Refusal?
     }
 
-    /// The reason for a look: jobs or notifications name an unknown type or template.
+    /// The reason to check the files: jobs or notifications name an unknown type or template.
     private enum Cause {
         case jobs, notifications
 
-        /// The least time between two looks.
+        /// The least time between two checks.
         ///
-        /// Any app can send a wrong type all the time. Notifications of a removed type are sent for
-        /// as long as they live.
+        /// Any app may send an unknown type continuously, and notifications of a removed type are
+        /// sent until they expire.
         var interval: Duration {
             switch self {
             case .jobs: .seconds(1)
@@ -98,9 +98,9 @@ package final class CatalogRegister: Sendable {
         }
     }
 
-    /// The last looks at the files.
+    /// The last checks of the files.
     private struct Look {
-        /// When they started; one for notifications defers none for jobs.
+        /// When they started; a check for notifications does not defer one for jobs.
         var starts: [Cause: Timestamp] = [:]
         /// The fault that was logged last; nil after a reload.
         var fault: String?
@@ -109,7 +109,7 @@ package final class CatalogRegister: Sendable {
     private let path: String?
     private let now: @Sendable () -> Timestamp
     private let state: Mutex<State>
-    /// Held while files are read, so that of two reloads the later one wins.
+    /// Held while files are read, so that the later of two reloads wins.
     private let reading = Mutex(Look())
 
     /// - Parameters:
@@ -129,7 +129,7 @@ package final class CatalogRegister: Sendable {
     /// The current catalog and when it was loaded.
     package var entry: Entry { self.state.withLock { $0.entry } }
 
-    /// The last refusal; nil once a later reload or look succeeds.
+    /// The last refusal; nil once a later reload or check succeeds.
     package var refusal: Refusal? { self.state.withLock { $0.refusal } }
 
     /// Reloads the files, and logs a replaced or rejected catalog; a faulty one changes nothing.
@@ -150,9 +150,9 @@ package final class CatalogRegister: Sendable {
 
     /// Returns a newer catalog for jobs that name a type or a template that `catalog` lacks.
     ///
-    /// Reads the files at most once a second. They become the current catalog only if one of the
-    /// jobs is valid by them, and they lack no type: an operator may be at work on them. Logs their
-    /// first fault or the first missing type, once.
+    /// Reads the files at most once a second. They become the current catalog only if they make one
+    /// of the jobs valid and remove no type, because an operator may still be editing them. Logs
+    /// their first fault or the first missing type, once.
     ///
     /// - Parameter jobs: the fields of the jobs.
     /// - Returns: nil if there is none.
@@ -168,7 +168,7 @@ package final class CatalogRegister: Sendable {
 
     /// Returns a newer catalog for notifications of types that `catalog` lacks.
     ///
-    /// The terms are those for jobs, but it reads the files at most every 10 seconds.
+    /// The rules are those for jobs, except that it reads the files at most every 10 seconds.
     ///
     /// - Returns: nil if there is none.
     package func newer(than catalog: Catalog, forTypes types: [String], logger: Logger) async -> Catalog? {
@@ -184,7 +184,7 @@ package final class CatalogRegister: Sendable {
         isWanted: @escaping @Sendable (Catalog) -> Bool
     ) async -> Catalog? {
         guard let path else { return nil }
-        // Detached, because the caller's thread serves other batches.
+        // Detached, because reading files blocks, and the caller's thread serves other batches.
         return await Task.detached { self.look(path, than: catalog, for: cause, logger, isWanted) }.value
     }
 
@@ -197,7 +197,7 @@ package final class CatalogRegister: Sendable {
     ) -> Catalog? {
         self.reading.withLock { last in
             let current = self.current
-            // Another reload was first.
+            // Another reload came first.
             guard current.digest == catalog.digest else { return current }
             let start = self.now()
             if let last = last.starts[cause], (last..<last + cause.interval).contains(start) { return nil }
@@ -225,13 +225,13 @@ package final class CatalogRegister: Sendable {
 
     /// Counts the refusal and logs its first fault, unless it is the last one logged.
     ///
-    /// Jobs may cause a look each second.
+    /// Jobs may cause a check every second.
     private func refuse(_ faults: CatalogFaults, _ look: inout Look, _ logger: Logger) {
         guard let fault = faults.faults.first?.description, fault != look.fault else { return }
         look.fault = fault
         CatalogMetrics.count(self.take(.failure(faults)))
         logger.warning(
-            "new catalog files have a fault and are not used",
+            "new catalog is faulty; keeping the previous one",
             metadata: ["fault": "\(fault)", "count": "\(faults.faults.count)"])
     }
 
@@ -279,7 +279,7 @@ package final class CatalogRegister: Sendable {
 enum CatalogMetrics {
     /// Types in the current catalog.
     static let types = Meter(label: "carillon.catalog.types")
-    /// 1 from a refusal until a later reload or look succeeds.
+    /// 1 from a refusal until a later reload or check succeeds.
     static let refusal = Meter(label: "carillon.catalog.refused")
     private static let replaced = Self.reloads(.replaced)
     private static let unchanged = Self.reloads(.unchanged)

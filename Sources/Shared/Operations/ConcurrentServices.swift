@@ -3,10 +3,10 @@
 
 import ServiceLifecycle
 
-/// Runs services that also shut down at the same time.
+/// Runs services that shut down concurrently.
 ///
-/// A service group ends its services one after the other, so each may take the whole time limit of
-/// the shutdown from those after it.
+/// A service group shuts its services down one after another, so a slow one can use up the time
+/// limit of those after it.
 package struct ConcurrentServices: Service {
     private let services: [any Service]
 
@@ -17,8 +17,8 @@ package struct ConcurrentServices: Service {
     package func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for service in self.services { group.addTask { try await service.run() } }
-            // `waitForAll` would wait for the others after a failure. An end without a shutdown is
-            // one, as in a service group.
+            // Not `waitForAll`, which would wait for the others after a failure. As in a service
+            // group, a service that ends before the shutdown counts as failed.
             for try await _ in group where !Task.isShuttingDownGracefully { group.cancelAll() }
         }
     }

@@ -55,15 +55,16 @@ package struct EventPublisher: Sendable {
         if let first { self.lose(refused, first) }
     }
 
-    /// Writes events; counts and logs those that Redis does not take, which are lost.
+    /// Writes events; counts and logs events that are lost because Redis does not take them.
     ///
-    /// - Parameter isPatient: whether to wait for a server that is away.
+    /// - Parameter isPatient: whether to wait for a server that is unreachable.
     package func publish(_ events: [LifecycleEvent], isPatient: Bool = true) async {
         guard let log, let connection else { return }
         self.note(await log.append(events, on: connection, isPatient: isPatient)[...])
     }
 
-    /// Counts events that Redis did not take, which are lost; logs the first of them each minute.
+    /// Counts events that are lost because Redis did not take them; logs at most one warning a
+    /// minute.
     package func lose(_ count: Int, _ error: RedisError) {
         guard self.log != nil, count > 0 else { return }
         Self.lost.increment(by: count)
@@ -73,11 +74,11 @@ package struct EventPublisher: Sendable {
     }
 }
 
-/// Limits warnings to one a minute, as each call loses its events while Redis is away.
+/// Limits warnings to one a minute, because every call loses its events while Redis is unreachable.
 private final class Warnings: Sendable {
     private let next = Mutex(ContinuousClock.now)
 
-    /// Whether a warning is due, which defers the next one.
+    /// Whether a warning is due; if so, defers the next one by a minute.
     func areDue() -> Bool {
         self.next.withLock { next in
             let now = ContinuousClock.now

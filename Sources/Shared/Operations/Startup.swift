@@ -4,9 +4,9 @@
 import ServiceLifecycle
 import Synchronization
 
-/// The start of a program: its port is bound first, then its work begins.
+/// Orders the start of a program: it binds its port first, then begins its work.
 ///
-/// So a program whose port is taken ends before it has taken a lease or any work.
+/// A program whose port is in use therefore exits before it takes a lease or any work.
 package final class Startup: Sendable {
     private let ports: AsyncStream<Int>
     private let continuation: AsyncStream<Int>.Continuation
@@ -28,7 +28,7 @@ package final class Startup: Sendable {
     /// Whether the program is ready.
     package var isFinished: Bool { self.finished.withLock { $0 } }
 
-    /// Waits until the port is bound; nil if the program ends before.
+    /// Waits until the port is bound; nil if a shutdown comes first.
     private func port() async -> Int? {
         for await port in self.ports.cancelOnGracefulShutdown() { return port }
         return nil

@@ -20,7 +20,8 @@ package final class ZoneDatabase: Sendable {
     private static let mostNames = 1_024
     private static let longestName = 64
     private static let largestFile = 262_144
-    /// Other entries of the folder: copies with other leap seconds, and the machine's own settings.
+    /// Entries of the folder that are not zones: copies with other leap seconds, and the machine's
+    /// own settings.
     private static let others: Set<Substring> = ["posix", "right", "posixrules", "localtime"]
 
     /// The cached result of a lookup; no rules if there is no such zone.

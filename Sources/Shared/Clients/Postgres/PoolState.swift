@@ -101,8 +101,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
 
     // MARK: Scheduling
 
-    /// Sends in order of arrival: the head goes before everything behind it, unless it must leave
-    /// the last connection to shorter calls.
+    /// Sends waiting calls in order of arrival, but leaves the last connection to shorter calls.
     private func dispatch() {
         while let index = self.nextIndex() {
             guard let connection = self.connection(for: self.waiting[index].lease) else { break }
@@ -180,8 +179,8 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         let now = self.clock.now
         for connection in self.connections.values {
             guard connection.isStalled(now, limit: self.configuration.timeout) else {
-                // None is of a transaction, whose connection carries one segment at a time and so
-                // stalls at its deadline.
+                // None belongs to a transaction: its connection carries one segment at a time, so
+                // it counts as stalled at the deadline.
                 for segment in connection.expireOverdue(now) {
                     self.fail(segment, PostgresError(.timeout, "no answer in time"))
                 }

@@ -5,8 +5,8 @@ import CLibpq
 
 /// The failure of a PostgreSQL call.
 ///
-/// Carries the SQLSTATE and the names of what was violated. The server's message, its detail and
-/// the parameters are left out: they repeat values.
+/// Carries the SQLSTATE and the names of the constraint, table and column. The server's message,
+/// its detail and the parameters are left out: they repeat values.
 package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kind of failure, which also tells whether the statements may have run.
     package enum Code: String, Sendable {
@@ -73,8 +73,8 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     /// Whether the data is at fault, so that a retry is useless.
     ///
     /// SQLSTATE classes 21 (cardinality), 22 (data), 23 (integrity) and 54 (program limit). Class
-    /// 42 (syntax or access) is not one: the statements are constant, so it is the schema or a
-    /// right that is missing.
+    /// 42 (syntax or access) is not one: the statements are constant, so the schema or a right is
+    /// missing.
     package var isRefusal: Bool {
         guard self.code == .server, let sqlState else { return false }
         return ["21", "22", "23", "54"].contains(sqlState.prefix(2))

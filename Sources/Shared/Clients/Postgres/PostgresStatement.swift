@@ -67,7 +67,7 @@ package enum PostgresValue: Sendable {
         }
     }
 
-    /// About the number of bytes of the binary form.
+    /// The approximate number of bytes of the binary form.
     fileprivate var size: Int {
         switch self {
         case .text(let value): value.utf8.count

@@ -39,7 +39,7 @@ final class ServerConnection {
     private var headHasResult = false
     /// The names of the statements that the server has prepared, by text.
     private var prepared: [String: String] = [:]
-    /// Those that it has not confirmed, with the segment that prepares them.
+    /// The statements that the server has not confirmed, with the segment that prepares them.
     private var preparing: [String: (name: String, segment: UInt64)] = [:]
     private var preparedCount = 0
     private var parameterBytes: [UInt8] = []
@@ -68,7 +68,7 @@ final class ServerConnection {
 
     var inFlight: Int { self.flights.count }
 
-    /// Whether its segment wants no others behind it.
+    /// Whether its segment must have no others behind it.
     var isTakenAlone: Bool {
         self.flights.first?.segment.lease.isAlone ?? false
     }
@@ -242,8 +242,8 @@ final class ServerConnection {
 enum ConnectionInput {
     /// Reads what has arrived, without blocking; false if the connection is broken.
     ///
-    /// OpenSSL keeps the rest of a TLS record that is larger than libpq's buffer. The socket is
-    /// silent about it, so it is read here.
+    /// OpenSSL keeps the rest of a TLS record that is larger than libpq's buffer. The socket does
+    /// not signal it, so it is read here.
     static func read(_ connection: OpaquePointer) -> Bool {
         repeat {
             guard PQconsumeInput(connection) == 1 else { return false }
@@ -258,7 +258,7 @@ enum ConnectionInput {
     }
 }
 
-/// Asks the server to cancel what a connection runs.
+/// Asks the server to cancel the running statement of a connection.
 ///
 /// `@unchecked Sendable` is sound: libpq documents that another thread may use a cancel object; it
 /// is used once and freed in `deinit`.

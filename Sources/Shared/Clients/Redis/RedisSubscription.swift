@@ -28,9 +28,9 @@ package actor RedisSubscription {
         var isSubscribed = false
     }
 
-    /// How often the map of a cluster is looked at; servers also tell when a slot has moved.
+    /// How often a cluster's map is checked; servers also signal a slot that has moved.
     private static let checkInterval: TimeAmount = .seconds(15)
-    /// How often it is looked at while a channel is not subscribed.
+    /// How often the map is checked while a channel is not subscribed.
     private static let watchInterval: Duration = .milliseconds(250)
 
     private let eventLoop: any EventLoop
@@ -65,7 +65,7 @@ package actor RedisSubscription {
         logger: Logger,
         handle: @escaping @Sendable (Event) -> Void
     ) throws(RedisError) {
-        // Finds what a connection could not be made of.
+        // Fails early if the configuration is unusable.
         _ = try RedisConnector(configuration)
         self.eventLoop = eventLoop
         self.configuration = configuration
@@ -144,7 +144,7 @@ package actor RedisSubscription {
         self.judge(reason, hasResumed: isSubscribed)
     }
 
-    /// Tells when the subscription has become whole, and when it is no more.
+    /// Reports when all channels are subscribed, and when they no longer are.
     ///
     /// - Parameter hasResumed: whether a connection has just been subscribed.
     private func judge(_ reason: String, hasResumed: Bool = false) {

@@ -12,7 +12,8 @@ actor SubscriptionConnection {
     enum Event: Sendable {
         /// Every channel is subscribed.
         case subscribed
-        /// No channel is subscribed, and an attempt to subscribe has failed or is over.
+        /// The connection was lost, or an attempt to subscribe has failed: no channel is
+        /// subscribed.
         case lost(String)
         case message(channel: String, payload: ArraySlice<UInt8>)
     }
@@ -96,7 +97,7 @@ actor SubscriptionConnection {
     }
 
     private func start() {
-        // The server answers a probe as soon as any command.
+        // A probe has the time limit of a command.
         let interval = TimeAmount(self.configuration.commandTimeout)
         self.probe = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
             self?.assumeIsolated { $0.checkLife() }

@@ -7,7 +7,7 @@ import COpenSSL
 enum CryptoLibrary {
     /// Initializes OpenSSL once a process, without its exit handler; call it before each first use.
     ///
-    /// The handler would free what a thread uses that still connects to PostgreSQL while the
+    /// The handler would free objects of a thread that still connects to PostgreSQL while the
     /// process ends. Source: OPENSSL_init_crypto(3), OPENSSL_INIT_NO_ATEXIT.
     static let isReady = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
 }

@@ -110,12 +110,12 @@ final class EasyHandle {
     /// Only a request that the server did not process may: an HTTP/2 stream that was refused or
     /// that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl 7.88 sets an error text for
     /// other losses of a stream, except at ``AmbiguousOrigins``. All other requests fail, so that
-    /// the caller decides about the retry and records it. One that the server did not process, but
-    /// that may no longer start, ends as `fenced`.
+    /// the caller decides about the retry and records it. A request that the server did not
+    /// process, but that may no longer start, ends as `fenced`.
     ///
-    /// Two resets look like a refusal all the same, and the request is repeated: of a stream just
-    /// before the server ends the connection, and of one beside an origin's first long answer if
-    /// the origin has another open connection.
+    /// Two kinds of reset still look like a refusal, so that the request is repeated: of a stream
+    /// just before the server ends the connection, and of a stream during an origin's first long
+    /// answer, if the origin has another open connection.
     func rewindBody() -> Bool {
         guard let ticket = self.ticket, ticket.origin.hasPrefix("https://"),
             !self.ambiguousOrigins.contains(ticket.origin), self.errorText[0] == 0
@@ -167,7 +167,7 @@ final class EasyHandle {
     func receive(body part: UnsafeRawBufferPointer) -> Bool {
         let isWithin = self.response.append(body: part)
         let received = self.response.headers.count + self.response.body.count
-        // Such an answer begins with a full buffer.
+        // An answer longer than libcurl's buffer begins with a full buffer.
         if !isWithin || received >= Int(CURL_MAX_WRITE_SIZE), let ticket { self.ambiguousOrigins.insert(ticket.origin) }
         return isWithin
     }
@@ -223,7 +223,7 @@ final class EasyHandle {
     }
 }
 
-/// Origins where a lost request tells nothing about whether the server processed it.
+/// Origins at which the loss of a request does not show whether the server processed it.
 ///
 /// These are the origins that have answered over HTTP/1, and those that have sent an answer longer
 /// than libcurl's buffer: while such an answer is read, libcurl 7.88 reports a stream that the

@@ -37,7 +37,7 @@ struct FairQueue<Element>: ~Copyable {
         var count = 0
     }
 
-    /// The narrow hosts that are remembered; at this limit all are forgotten and found again.
+    /// The most narrow hosts remembered; at this limit all are forgotten, and found again.
     private static var narrowOriginsBound: Int { 1_024 }
 
     private let share: Int
@@ -137,7 +137,7 @@ struct FairQueue<Element>: ~Copyable {
             var count = 0
             for host in self.rotations[rank].hosts {
                 var kept: Deque<Element> = []
-                // Once for each element, as a request may be cancelled between two looks at it.
+                // Tests each element once, because a request may be cancelled between two tests.
                 for element in host.lines[rank] {
                     if predicate(element) { removed.append(element) } else { kept.append(element) }
                 }

@@ -6,8 +6,8 @@ import Glibc
 
 /// The sockets of libcurl's connections; confined to the transfer thread.
 ///
-/// libcurl writes the head and the body of each request apart. What a turn writes while the sockets
-/// are corked (tcp(7)) leaves in full packets.
+/// libcurl writes the head and the body of each request separately. While the sockets are corked
+/// (tcp(7)), the data of one turn leaves in full packets.
 final class OpenSockets {
     /// With more sockets, each gets so few requests that corking costs more than it saves.
     private static let most = 16
@@ -15,7 +15,7 @@ final class OpenSockets {
     /// Each with its inode, which tells it from a later one with the same descriptor.
     private var sockets: [(descriptor: CInt, inode: ino_t)] = []
 
-    /// Runs `body` while the sockets gather what is written.
+    /// Runs `body` while the sockets gather the data that it writes.
     func corked<Result>(_ body: () -> Result) -> Result {
         guard self.sockets.count <= Self.most else { return body() }
         self.removeClosed()
@@ -39,7 +39,7 @@ final class OpenSockets {
 
     /// Forgets closed sockets, whose descriptors may belong to others now.
     ///
-    /// `CURLOPT_CLOSESOCKETFUNCTION` does not tell of all: libcurl 7.88 closes a socket that was
+    /// `CURLOPT_CLOSESOCKETFUNCTION` does not report all: libcurl 7.88 closes a socket that was
     /// still connecting without it.
     private func removeClosed() {
         self.sockets.removeAll { Self.inode(of: $0.descriptor) != $0.inode }
@@ -52,7 +52,7 @@ final class OpenSockets {
 }
 
 extension EasyHandle {
-    /// Lets `sockets` know the sockets of the connections that this handle opens.
+    /// Registers the sockets of this handle's connections in `sockets`.
     ///
     /// `sockets` must outlive the handle.
     func track(_ sockets: OpenSockets) -> Bool {

@@ -11,8 +11,7 @@ package struct TransferConfiguration: Sendable {
     /// means the system's bundle only.
     package var caFile: String?
     var userAgent = "carillon"
-    /// The URL of a proxy for all hosts; empty means none, nil what the environment says
-    /// (`HTTPS_PROXY`).
+    /// The URL of a proxy for all hosts; empty means none, nil the environment's (`HTTPS_PROXY`).
     var proxy: String?
     /// The connections to one host, 2 to 8.
     ///
@@ -147,7 +146,7 @@ package final class TransferClient: Sendable {
                 if let failure = self.mailbox.submit(ticket, isReserved: isReserved) {
                     ticket.finish(.unanswered(failure))
                 }
-                // A signal before the thread had the ticket did nothing.
+                // A cancellation before the thread had the ticket had no effect, so repeat it.
                 if ticket.isCancelled { self.mailbox.noteCancellation() }
             }
         } onCancel: {

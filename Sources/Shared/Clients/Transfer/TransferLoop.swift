@@ -17,7 +17,7 @@ final class TransferLoop {
     /// A longer time between two turns means that the process stalled; a turn polls for a second at
     /// most.
     private static let stall: Duration = .seconds(2)
-    /// The time to read what arrived during a stall.
+    /// The time to read answers that arrived during a stall.
     private static let catchUp: Duration = .seconds(1)
 
     private let configuration: TransferConfiguration

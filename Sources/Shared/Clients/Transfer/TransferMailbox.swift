@@ -12,7 +12,7 @@ final class Ticket<Request: Sendable, Outcome: Sendable>: Sendable {
     let request: Request
     /// The host that takes turns with others in the queue; empty for mail, which has one relay.
     let origin: String
-    /// The latest start: what waits in our queue for longer has too little time left for a call.
+    /// The latest start: a request that waits in our queue for longer has too little time left.
     let turnDeadline: ContinuousClock.Instant
     let deadline: ContinuousClock.Instant
     private let cancelled = Atomic(false)

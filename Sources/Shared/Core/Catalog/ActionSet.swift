@@ -8,7 +8,7 @@ package struct ActionSet: Sendable {
     /// A button of a notification.
     package struct Button: Sendable, Equatable {
         package let id: String
-        /// Without one, the id is shown.
+        /// The button's label; if empty, clients show the id.
         package var title = LocalizedText()
         /// Whether it opens the app.
         package var isForeground = false
@@ -33,7 +33,7 @@ package struct ActionSet: Sendable {
 
     package let name: String
     private var byState: [String: Rule] = [:]
-    /// The rule for all other states, and for none.
+    /// The rule for all other states, and for notifications without a state.
     private var fallback: Rule?
 
     init(name: String) {

@@ -7,13 +7,13 @@
 package final class Catalog: Sendable {
     private static let mostTypes = 10_000
 
-    /// Keyed by exact name, as tokens and the database compare types by their bytes.
+    /// Keyed by exact name, because tokens and the database compare types by their bytes.
     private let types: [ExactText: TypeEntry]
     /// All types, sorted by name.
     package let all: [NotificationType]
     /// The categories of the types that have one.
     package let categories: [(type: String, category: String)]
-    /// How users see the types; apart from ``types``, which each job looks up.
+    /// How users see the types; kept apart from ``types``, because every job looks up its type.
     private let presentations: [String: Presentation]
     private let categoryPresentations: [String: Presentation]
     private let topics: TopicRules
@@ -68,12 +68,12 @@ package final class Catalog: Sendable {
 
     package subscript(_ name: String) -> NotificationType? { self.types[ExactText(name)]?.type }
 
-    /// The words and pictures of a type.
+    /// How users see a type.
     package func presentation(ofType name: String) -> Presentation {
         self.presentations[name] ?? Presentation()
     }
 
-    /// The words and pictures of a category.
+    /// How users see a category.
     package func presentation(ofCategory name: String) -> Presentation {
         self.categoryPresentations[name] ?? Presentation()
     }
@@ -98,11 +98,11 @@ package final class Catalog: Sendable {
         self.types[ExactText(type)]?.actions.flatMap { self.actions[$0.value] }
     }
 
-    /// The category that selects the app's buttons: the job's own, or the one of the rule for the
-    /// state.
+    /// Returns the category that selects the app's buttons: the job's own, or that of the state's
+    /// rule.
     ///
-    /// The type's category selects buttons only if a rule applies that names none. A notification
-    /// whose data has no buttons on purpose, an empty `actions`, gets no rule.
+    /// The type's category applies only if the matching rule names none. An empty `actions` array
+    /// in the notification's data turns the rules off.
     package func buttonCategory(of notification: Notification) -> String? {
         guard let type = self[notification.type], notification.category == type.category else {
             return notification.category
@@ -110,7 +110,7 @@ package final class Catalog: Sendable {
         guard let rule = self.actions(of: type.name)?.rule(for: notification.extras.state),
             let category = rule.category ?? type.category
         else { return nil }
-        // Validated when the job was taken, maybe by earlier limits.
+        // Validated on arrival, but perhaps under older limits.
         let data = notification.data.flatMap { try? JSONParser.parse(stored: $0) }
         let buttons = data?.object?.first { ExactText($0.key) == ExactText("actions") }?.value
         return buttons?.array?.isEmpty == true ? nil : category
@@ -192,7 +192,7 @@ extension Catalog {
         return MessageRenderer(templates, default: self.defaultLocale, variables: variables)
     }
 
-    /// Returns the variables that a job lacks for the texts of any locale.
+    /// Returns the faults of a job's variables in any locale: missing or unsuitable ones.
     package func variableFaults(_ content: JobContent) -> [JobFault] {
         self.renderer(content)?.faults() ?? []
     }
@@ -202,7 +202,7 @@ extension Catalog {
         return content.variables == nil ? nil : self.templates(of: content.type)
     }
 
-    /// Returns fields that exclude each other or that are not in the catalog.
+    /// Returns the faults of `template` and `vars`: combined with texts, or not in the catalog.
     private func faults(_ content: JobContent) -> [JobFault] {
         let field = content.template == nil ? "vars" : "template"
         guard content.template != nil || content.variables != nil, self[content.type] != nil else { return [] }

@@ -3,7 +3,7 @@
 
 /// Advice on a valid catalog.
 package enum CatalogAdvice {
-    /// Returns a line for each thing that users or operators may miss, by type.
+    /// Returns one line per likely oversight: first by type, then by category.
     package static func lines(for catalog: Catalog) -> [String] {
         var lines: [String] = []
         let locales = catalog.all.reduce(into: Set<String>()) { locales, type in

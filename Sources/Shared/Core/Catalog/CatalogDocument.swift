@@ -76,7 +76,7 @@ extension CatalogDocument {
         }
     }
 
-    /// Applies the file's defaults to its types; their faults are noted once.
+    /// Reads the types with the file's defaults, and reports faults in the defaults once.
     private mutating func readTypes(_ node: Node, defaults: Node?, _ reader: NodeReader) {
         let defaults = defaults.flatMap { TypeReader.check(defaults: $0, reader) ? $0 : nil }
         for entry in reader.entries(node, "`types:` with an entry for each type") {

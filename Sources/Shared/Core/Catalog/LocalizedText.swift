@@ -35,7 +35,7 @@ package struct LocalizedText: Sendable, Equatable {
     /// Returns the text of the first wanted locale that has one, else of the default, else the
     /// first; nil if there is none.
     ///
-    /// A locale without a text has its parent's: `de-AT` that of `de`.
+    /// A locale without a text uses its parent's: `de-AT` falls back to `de`.
     package func text(for wanted: [String], default fallback: LocaleTag) -> String? {
         guard !self.locales.isEmpty else { return nil }
         for tag in wanted.compactMap({ LocaleTag(ofUser: $0) }) + [fallback] {

@@ -23,10 +23,10 @@ struct NodeReader {
         self.log.add(self.owner.isEmpty ? "\(place): \(reason)" : "\(place): \(self.owner): \(reason)")
     }
 
-    /// Notes a setting that does not exist, and the one that a typing error probably means.
+    /// Reports an unknown setting, and suggests the known one that is closest.
     ///
     /// - Parameters:
-    ///   - shown: the setting as the fault shows it, if not by its name alone.
+    ///   - shown: the setting as the fault shows it; nil for its name alone.
     ///   - known: the names of the settings that exist.
     func unknown(_ key: Node, _ shown: String? = nil, among known: [String]) {
         let name = key.string ?? "?"
@@ -34,7 +34,7 @@ struct NodeReader {
         self.fault(key, "unknown setting \(shown ?? name)\(hint)")
     }
 
-    /// Notes an error of the YAML parser; its own description has several lines.
+    /// Reports an error of the YAML parser in one line; its own description takes several.
     func syntaxFault(_ error: any Error) {
         switch error as? YamlError {
         case .scanner(let context, let problem, let mark, _)?, .parser(let context, let problem, let mark, _)?,
@@ -92,7 +92,7 @@ struct NodeReader {
         return nil
     }
 
-    /// Reads a link as a job's `url`: a path of the app, or a URL that leads somewhere.
+    /// Reads a link by the rule for a job's `url`: a path in the app, or a URL to open.
     func link(_ node: Node, _ key: String) -> String? {
         guard let text = self.text(node, key) else { return nil }
         let length = text.unicodeScalars.count
@@ -109,7 +109,7 @@ struct NodeReader {
         return nil
     }
 
-    /// Reads `true` for the count, `false` for none, or a fixed number.
+    /// Reads a badge: `true` for the unseen count, `false` for none, or a fixed number.
     func badge(_ node: Node, _ key: String) -> BadgeRule? {
         if let hasCount = node.bool { return hasCount ? .unseen : .absent }
         if let number = node.wholeNumber, (0...JobLimits.badge).contains(number) { return .number(Int64(number)) }
@@ -180,7 +180,7 @@ struct NodeReader {
 extension Node {
     /// The node as a whole number; nil for other values.
     ///
-    /// In YAML 1.1, a colon makes a number of base 60, and Yams does not check it for overflow.
+    /// YAML 1.1 reads digits with colons in base 60, and Yams does not check that for overflow.
     package var wholeNumber: Int? {
         guard let text = self.scalar?.string, !text.contains(":") else { return nil }
         return self.int

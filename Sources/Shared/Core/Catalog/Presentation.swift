@@ -3,14 +3,14 @@
 
 import Yams
 
-/// The words and pictures with which a type or a category appears to users.
+/// How users see a type or a category: its title, description, icon and image.
 package struct Presentation: Sendable, Equatable {
-    /// Its name; empty if clients should derive one from its key.
+    /// The displayed name; if empty, clients derive one from the key.
     package var title = LocalizedText()
     package var description = LocalizedText()
     /// One of ``icons``, an emoji, or the URL of a picture.
     package var icon: String?
-    /// The URL of the picture of notifications that have none of their own.
+    /// The URL of the picture for notifications without one of their own.
     package var image: String?
     /// The member of a notification's `data` that holds the person or thing behind it, as
     /// `{"name": …, "image": …}`.
@@ -40,7 +40,7 @@ struct PresentationReader {
 
     /// Reads one setting.
     ///
-    /// - Returns: false if it is none of a presentation.
+    /// - Returns: false if the setting does not belong to a presentation.
     func read(_ name: String, _ value: Node, into presentation: inout Presentation) -> Bool {
         switch name {
         case "title": presentation.title = self.reader.localized(value, name, longest: Self.longestTitle)

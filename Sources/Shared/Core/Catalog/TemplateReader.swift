@@ -71,7 +71,7 @@ struct TemplateReader {
             return try TemplateText(source, form)
         } catch {
             let place = self.reader.place(node)
-            // Only a literal block keeps its lines; it begins on the line after its mark.
+            // Only a literal block keeps its line breaks; its text begins on the line after `|`.
             let isLiteral = node.scalar?.style == .literal
             let line = isLiteral ? place.line.map { $0 + error.line } : place.line
             self.reader.fault(at: CatalogPlace(file: place.file, line: line), "\(key): \(error.reason)")

@@ -33,8 +33,9 @@ struct TopicRules: Sendable {
         return self.patterns.first { Self.matches(Array($0.pattern.utf8)[...], name[...]) }
     }
 
-    /// Matches bytes, backtracking only to the last star: linear in the pattern for each byte of
-    /// the name.
+    /// Matches bytes.
+    ///
+    /// Backtracks only to the last star, so the time is at most pattern length × name length.
     private static func matches(_ pattern: ArraySlice<UInt8>, _ name: ArraySlice<UInt8>) -> Bool {
         var pattern = pattern
         var name = name

@@ -33,7 +33,7 @@ struct TypeReader {
         self.defaults = defaults
     }
 
-    /// Reads the valid part of the entry, and how users see the type.
+    /// Reads the entry's valid settings and its presentation.
     func read() -> (entry: TypeEntry, presentation: Presentation) {
         var entry = TypeEntry(type: NotificationType(name: self.name))
         var presentation = Presentation()
@@ -43,7 +43,7 @@ struct TypeReader {
         return (entry, presentation)
     }
 
-    /// Whether settings are valid as defaults of types; notes their faults once.
+    /// Whether a file's defaults are valid; reports their faults once, not for each type.
     static func check(defaults: Node, _ reader: NodeReader) -> Bool {
         let known = reader.log.faults.count
         var entry = TypeEntry(type: NotificationType(name: ""))
@@ -104,7 +104,7 @@ struct TypeReader {
         return true
     }
 
-    /// Notes settings that exclude each other, at the setting to remove.
+    /// Reports settings that contradict each other, at the one to remove.
     private func check(_ type: NotificationType) {
         func node(_ setting: String) -> Node { self.entry.mapping?[setting] ?? self.entry }
         if type.quietHours == .ignore, type.severity != .alert {

@@ -4,13 +4,13 @@
 /// How long a socket has to prove receipt before the push goes out.
 let proofDeadline: Duration = .seconds(5)
 
-/// The `sent_via` of a notification that was handed to sockets, none of which proved receipt.
+/// The `sent_via` of a notification that went to sockets without a proof of receipt.
 package let socketWay = "socket"
 
 /// One thing to do about a notification.
 package enum Step: Sendable, Equatable {
     case store(Storing)
-    /// Send it to the user's sockets; a silent one does not interrupt.
+    /// Send it to the user's sockets; if silent, clients do not alert the user.
     case publish(isSilent: Bool)
     /// Fall back to push unless a socket proves receipt in time.
     case awaitProof(within: Duration)
@@ -24,7 +24,7 @@ package enum Step: Sendable, Equatable {
     case note(Reason)
     /// Record the final status.
     case settle(status: NotificationStatus, reason: Reason, via: String?)
-    /// Leave it as it is; the sweeper finds it again.
+    /// Do nothing now; the sweeper picks it up again.
     case wait(Reason)
 }
 
@@ -54,7 +54,7 @@ package enum Reason: String, Sendable, CaseIterable {
     case cappedByCategory = "capped_by_category"
     /// Handed to sockets that cannot prove receipt, or did not.
     case unproven
-    /// Its type goes to the devices of connected users too.
+    /// Its type is pushed to connected users too.
     case pushWhenOnline = "push_when_online"
 
     init(_ scope: CapScope) {
@@ -66,10 +66,10 @@ package enum Reason: String, Sendable, CaseIterable {
     }
 }
 
-/// Why a notification or attempt is as it is, if neither ``Reason`` nor ``GateRefusal`` says so;
-/// the raw value is stored and shown.
+/// Other reasons that are recorded with a notification or an attempt, besides ``Reason`` and
+/// ``GateRefusal``; the raw value is stored and shown.
 package enum RecordedReason: String, Sendable, CaseIterable {
-    /// A provider's stream has its delivery.
+    /// Its delivery is in a provider's stream.
     case queued
     /// It was cancelled while a provider may have had it.
     case inFlight = "in_flight"
@@ -83,7 +83,7 @@ package enum RecordedReason: String, Sendable, CaseIterable {
     case noProvider = "no_provider"
     case noAddress = "no_address"
     case dispatchersDied = "dispatchers_died"
-    /// A breaker, a rate or our own queue holds its delivery back.
+    /// Its delivery is held back: by an open circuit breaker, a rate limit, or no free call.
     case outOfUse = "out_of_use"
     case rate
     case noTurn = "no_turn"
@@ -106,7 +106,7 @@ package func decide(_ facts: DecisionFacts) -> [Step] {
 
 // MARK: Storing
 
-/// Why a channel is not used, whatever else is so.
+/// Why a channel is ruled out, regardless of presence, devices and time.
 enum Exclusion: String, Sendable, CaseIterable {
     case notOfType = "not_of_type"
     case notOfJob = "not_of_job"
@@ -128,7 +128,7 @@ extension DecisionFacts {
         guard !self.type.isRequired else { return nil }
         let preference = self.preference(for: channel)
         if preference == false { return .refused }
-        // A user asks for e-mail, unless the type is on by default there.
+        // E-mail is opt-in, unless the type is on by default for e-mail.
         if preference == nil, channel == .email, !self.type.isEmailOnByDefault { return .notAskedFor }
         return preference == nil && !self.type.isOnByDefault ? .notAskedFor : nil
     }
@@ -187,19 +187,19 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
     let mail = emailing(facts)
     guard case .online(let connections) = facts.presence, channels.contains(.inApp) else {
-        // With unknown presence, push: one too many is better than none.
+        // With unknown presence, push: a duplicate is better than a miss.
         if facts.presence == .unknown, !channels.contains(.push) { return [.wait(.presenceUnknown)] }
         return pushing(facts) + mail
     }
     let quietEnd = facts.quietEnd
     let publish = Step.publish(isSilent: quietEnd != nil)
     guard channels.contains(.push) else {
-        // A proof settles it with one write. If none can come, settle here, or the sweeper finds it
-        // again and again. If it has mail, settle here too, or the sweeper repeats the mail.
+        // A proof settles it with one write. Settle it here if no proof can come, or the sweeper
+        // would retry it forever; and if it has mail, or the sweeper would repeat the mail.
         let isOver = facts.isRepeat || !facts.mayBeProven || channels.contains(.email)
         return [publish] + (isOver ? [onSockets(.unproven)] : []) + mail
     }
-    // Settled now: a later look would push it as soon as the cap has room or quiet hours are over.
+    // Settle now: deciding again later would push it once the cap has room or quiet hours end.
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason), onSockets(reason)] + mail }
     var steps = [publish, .awaitProof(within: proofDeadline)]
     // In quiet hours an idle user is left alone; an unproven notification is released at their end.
@@ -212,7 +212,7 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     return steps
 }
 
-/// Settles a notification that sockets have; a late proof still makes it delivered.
+/// Settles a notification that went to sockets; a late proof still makes it delivered.
 private func onSockets(_ reason: Reason) -> Step { .settle(status: .sent, reason: reason, via: socketWay) }
 
 private func pushing(_ facts: DecisionFacts) -> [Step] {
@@ -221,8 +221,7 @@ private func pushing(_ facts: DecisionFacts) -> [Step] {
     func rest(_ reason: Reason) -> [Step] {
         if channels.contains(.inApp) { return [.settle(status: .sent, reason: reason, via: "inbox")] }
         guard channels.contains(.email) else { return [.settle(status: .failed, reason: reason, via: nil)] }
-        // Pending mail settles a notification without other channels; it does not settle a deferred
-        // one.
+        // Sent mail settles a notification that has no other channel, unless it is deferred.
         return facts.notification.status == .deferred ? [.settle(status: .sent, reason: reason, via: "email")] : []
     }
     guard channels.contains(.push) else { return rest(.offline) }
@@ -251,11 +250,11 @@ private func emailing(_ facts: DecisionFacts) -> [Step] {
 
 /// Why the push channel is not used now; nil if it is.
 private func heldBack(_ facts: DecisionFacts, quietEnd: Timestamp?) -> Reason? {
-    // Nothing interrupts in quiet hours, so a cap is checked at the release.
+    // Quiet hours prevent interruptions anyway; their release checks the cap.
     if quietEnd != nil { return facts.type.quietHours.isFinal ? .quietHours : nil }
     guard let cap = facts.cap, facts.notification.severity != .alert else { return nil }
     return Reason(cap)
 }
 
-/// Whether it may not go out any more, or is no longer kept.
+/// Whether it has expired, or its `keep_until` has passed.
 private func isExpired(_ facts: DecisionFacts) -> Bool { facts.isExpired(at: facts.now) }

@@ -66,10 +66,9 @@ package struct DecisionFacts: Sendable {
     /// devices and cap.
     ///
     /// - Parameters:
-    ///   - type: nil for one that has left the catalog; its notifications keep what they were
-    ///     stored with.
-    ///   - zone: returns the rules of the user's zone. It is called only if quiet hours make the
-    ///     time of day matter.
+    ///   - type: nil if the catalog no longer has it; its notifications keep their stored values.
+    ///   - zone: returns the rules of the user's zone; called only if quiet hours may apply to the
+    ///     notification.
     package init(
         _ notification: Notification,
         type: NotificationType?,
@@ -87,7 +86,7 @@ package struct DecisionFacts: Sendable {
         if self.hasQuietHours { self.zone = zone(settings.zone) }
     }
 
-    /// Whether the notification may no longer go out at `moment`, or is no longer kept.
+    /// Whether the notification has expired at `moment`, or its `keep_until` has passed.
     package func isExpired(at moment: Timestamp) -> Bool {
         self.notification.endsAt.map { $0 <= moment } ?? false
     }
@@ -115,7 +114,8 @@ package struct DecisionFacts: Sendable {
     /// The quiet hours that apply to this notification; nil for none.
     private var quietHours: QuietHours? {
         if self.type.quietHours == .ignore, self.notification.severity == .alert { return nil }
-        // Quiet hours for this type may predate its becoming required, and cannot be removed.
+        // Ignore hours set for this type before it became required: users can no longer remove
+        // them.
         if self.type.isRequired { return self.settings.quietHours }
         switch self.preference.quietHours {
         case .some(QuietOverride.none): return nil
@@ -137,15 +137,15 @@ package struct DecisionFacts: Sendable {
 
     /// When quiet hours that end at `end` release the notification.
     ///
-    /// It goes out some time after their end, by ``ReleaseSpread``; or at their end if the
-    /// notification would expire meanwhile, or other quiet hours would have begun.
+    /// Adds the delay of ``ReleaseSpread``, unless the notification would expire or other quiet
+    /// hours would begin in that time.
     func release(after end: Timestamp) -> Timestamp {
         let later =
             end + ReleaseSpread.delay(user: self.notification.user, end: end, lane: self.notification.lane)
         if self.isExpired(at: later) { return end }
         guard let hours = self.quietHours else { return later }
         let calendar = QuietCalendar(hours, zone: self.zone)
-        // The cheap check first: looking at the calendar costs as much as all the rest.
+        // The cheap check first: searching the calendar costs as much as the rest of the decision.
         return calendar.leavesFree(minutes: ReleaseSpread.mostMinutes) || calendar.end(at: later) == nil ? later : end
     }
 }

@@ -19,7 +19,7 @@ package struct GateFacts: Sendable {
     package var status: NotificationStatus
     var isRead: Bool
     var isDeleted: Bool
-    /// The `keep_until` of a deleted notification; nil if it was deleted before that.
+    /// The `keep_until` at which retention deletes the notification; nil if it was deleted earlier.
     var keptUntil: Timestamp?
     var isReplaced: Bool
     var expiresAt: Timestamp?
@@ -33,7 +33,7 @@ package struct GateFacts: Sendable {
     package var wasAccepted: Bool
     /// When the quiet hours that hold now release it; nil if none do, or they do not apply.
     package var releaseAt: Timestamp?
-    /// Whether quiet hours hold it back for good.
+    /// Whether quiet hours drop its push instead of deferring it.
     var isQuietFinal = false
 }
 
@@ -69,8 +69,8 @@ extension GateFacts {
             wasAccepted: false
         )
         self.purpose = purpose
-        // Retention deletes at `keep_until` or later. An archived notification has this time too,
-        // ahead of it.
+        // Retention sets `deletedAt` to `keep_until` or later; archiving may set that time in
+        // advance.
         if let keepUntil = notification.keepUntil, let deletedAt = notification.deletedAt, deletedAt >= keepUntil {
             self.keptUntil = keepUntil
         }
@@ -79,7 +79,7 @@ extension GateFacts {
     }
 }
 
-/// Why the gate stays shut; the raw value is recorded with the attempt.
+/// Why the gate refuses a delivery; the raw value is recorded with the attempt.
 package enum GateRefusal: String, Sendable, CaseIterable {
     case cancelled, read, deleted, replaced, expired
     /// A retraction of a notification that is unread again.
@@ -93,7 +93,7 @@ package enum GateRefusal: String, Sendable, CaseIterable {
     case underWay = "under_way"
     /// Quiet hours have begun; it is postponed until they end.
     case quietHours = "quiet_hours"
-    /// Quiet hours have begun, in which its type's pushes are held back for good.
+    /// Quiet hours have begun, and its type drops pushes during them.
     case notInQuietHours = "not_in_quiet_hours"
 }
 

@@ -51,8 +51,7 @@ struct QuietCalendar: Sendable {
     }
 }
 
-/// The delay between the end of quiet hours and a release, so that not all users of a zone are due
-/// at one moment.
+/// Spreads the releases after quiet hours, so that a zone's users are not all due at once.
 ///
 /// The same user, end and lane always give the same delay. All of a user's notifications of a lane
 /// are released together, and may become one summary.

@@ -1,7 +1,7 @@
 // Carillon · Simulation.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The steps that the rules give for a notification from its arrival on.
+/// A dry run of the decision rules for one notification, from its arrival on.
 package struct Simulation: Sendable {
     /// A step and its moment.
     package struct Event: Sendable, Equatable {
@@ -9,7 +9,7 @@ package struct Simulation: Sendable {
         package let step: Step
     }
 
-    /// Ends a simulation whose notification is postponed again and again.
+    /// The most events; ends a run that postpones the notification again and again.
     private static let mostEvents = 64
 
     private let facts: DecisionFacts
@@ -17,8 +17,8 @@ package struct Simulation: Sendable {
     private let mailObstacle: String?
 
     /// - Parameters:
-    ///   - facts: those of the notification's arrival; their progress is ignored.
-    ///   - isProven: whether sockets that can prove receipt do.
+    ///   - facts: the facts at the notification's arrival; their progress is ignored.
+    ///   - isProven: whether the sockets that can prove receipt do so.
     ///   - mailObstacle: why no mail can be sent, as routing records it; nil if it can.
     package init(_ facts: DecisionFacts, isProven: Bool, mailObstacle: String? = nil) {
         self.facts = facts
@@ -26,7 +26,7 @@ package struct Simulation: Sendable {
         self.mailObstacle = mailObstacle
     }
 
-    /// Returns the steps in order of time, if the notification stays unread.
+    /// Returns the steps in order of time, assuming that the notification stays unread.
     package func run() -> [Event] {
         var facts = self.facts
         let stored = storing(facts)
@@ -102,7 +102,7 @@ package struct Simulation: Sendable {
             case .postpone(_, _, let reason): postponed = reason.rawValue
             }
         }
-        // Only the lack of a device leaves no step.
+        // Only a user without a device gets no step for push.
         return fate ?? ChannelFate(.push, isUsed: false, reason: postponed ?? Reason.noDevice.rawValue)
     }
 
@@ -115,7 +115,7 @@ package struct Simulation: Sendable {
             default: break
             }
         }
-        // Only an expiry ends the wait of mail that can go out.
+        // Mail that can go out is dropped only if the notification expires first.
         return ChannelFate(.email, isUsed: false, reason: postponed == nil ? "not_needed" : Reason.expired.rawValue)
     }
 }
@@ -124,7 +124,7 @@ package struct Simulation: Sendable {
 package struct ChannelFate: Sendable, Equatable {
     package let channel: DeliveryChannel
     package let isUsed: Bool
-    /// An ``Exclusion``, a ``Reason``, or a word of its own.
+    /// An ``Exclusion``, a ``Reason``, or one of the simulation's own, such as `due`.
     package let reason: String
     /// When it is used.
     package let at: Timestamp?

@@ -8,13 +8,14 @@
 /// takes too much time or memory: long runs of combining marks, and more than 500,000 values.
 package struct JSONParser {
     private static let maximumDepth = 64
-    /// More than in a batch of 16 MB that names its users by UUIDs.
+    /// More than a batch of 16 MB needs that names its users by UUIDs.
     ///
     /// A value may take thirty times the memory of its text.
     private static let maximumValues = 500_000
-    /// The largest of a double, as most clients read numbers; PostgreSQL writes out all digits.
+    /// A double's largest: most clients read numbers as doubles, and PostgreSQL writes out all
+    /// digits.
     private static let maximumExponent = 308
-    /// Up to this many members, names are compared one by one; from there on, with a set.
+    /// Up to this many members, names are compared one by one; beyond it, in a set.
     private static let fewMembers = 16
 
     // Valid only during the call of `withUnsafeBufferPointer` in `parse`, which outlives the
@@ -61,11 +62,11 @@ package struct JSONParser {
         }
     }
 
-    /// Parses what Carillon stored, maybe before it had today's limits: the number of values, marks
-    /// and the range of numbers are not limited.
+    /// Parses JSON that Carillon stored, perhaps before today's limits applied: it does not limit
+    /// the number of values, marks and the range of numbers.
     ///
-    /// Do not compare the keys or strings of unknown text in it except as ``ExactText``: with many
-    /// marks, comparing them as `String` takes time quadratic in their length.
+    /// Compare its keys and strings only as ``ExactText``: with many marks, comparing a `String`
+    /// takes time quadratic in its length.
     ///
     /// - Throws: ``JSONFault`` with the first fault and its offset.
     package static func parse(stored bytes: [UInt8]) throws(JSONFault) -> JSONValue {
@@ -169,8 +170,8 @@ package struct JSONParser {
             self.skipSpace()
             let member = JSONMember(key, try self.value(depth: depth + 1))
             let hasMore = try self.continues(before: UInt8(ascii: "}"))
-            // Most objects have few members; this spares them two allocations. A lone one gets no
-            // room for others.
+            // Most objects have a few members; this saves two allocations. A lone member gets no
+            // spare room.
             if hasMore, members.isEmpty { members.reserveCapacity(4) }
             members.append(member)
             guard hasMore else { return .object(members) }
@@ -317,7 +318,7 @@ package struct JSONParser {
     }
 }
 
-/// Why a text is not JSON that can be stored and sent on.
+/// Why a text was refused as JSON.
 package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
     package enum Kind: String, Sendable {
         case invalid = "not valid JSON"
@@ -328,7 +329,7 @@ package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
         case nul = "JSON with the character U+0000"
         case tooDeep = "JSON nested too deeply"
         case exponent = "JSON with an exponent beyond 308"
-        /// Most clients read numbers as doubles: it would be infinite, or 0 without being 0.
+        /// Most clients read numbers as doubles, which would turn this one into infinity or 0.
         case range = "JSON with a number beyond the range of a double"
         /// PostgreSQL stores all digits.
         case length = "JSON that is too long with its exponents written out"

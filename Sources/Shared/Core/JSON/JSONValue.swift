@@ -92,8 +92,7 @@ extension JSONValue {
 }
 
 extension JSONValue {
-    /// Whether PostgreSQL's `jsonb` takes both for the same: members in any order, and numbers by
-    /// their value.
+    /// Whether PostgreSQL's `jsonb` considers both equal: members in any order, numbers by value.
     package func isSameData(as other: JSONValue) -> Bool {
         switch (self, other) {
         case (.null, .null): return true
@@ -115,13 +114,14 @@ extension JSONValue {
         }
     }
 
-    /// A number as its digits without outer zeros, and the power of ten of the last one.
+    /// A number as its digits without leading and trailing zeros, and the last digit's power of
+    /// ten.
     private struct DecimalValue: Equatable {
         private var isNegative: Bool
         private var digits: [Character]
         private var exponent: Int
 
-        /// - Parameter text: a JSON number; nil if its exponent is out of range.
+        /// - Parameter text: a JSON number; the result is nil if its exponent is out of range.
         init?(_ text: String) {
             let parts = text.split(whereSeparator: { $0 == "e" || $0 == "E" })
             guard let mantissa = parts.first, let power = parts.count > 1 ? Int(parts[1]) : 0,
@@ -144,8 +144,8 @@ extension JSONValue {
 /// Text that equals only the same code points.
 ///
 /// `String` compares canonically, so "é" in one scalar equals "é" in two. JSON names (RFC 8259
-/// section 8.3) and opaque identifiers must not. For long runs of combining marks, `String` also
-/// takes quadratic time, so compare names of fields from outside like this.
+/// section 8.3) and opaque identifiers must not. `String` also takes quadratic time for long runs
+/// of combining marks, so compare field names from outside as `ExactText`.
 package struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
     package let text: String
 
@@ -179,8 +179,7 @@ package struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLit
         }
     }
 
-    /// Loops over buffers, because tables of users compare texts all the time and iterators are
-    /// slower.
+    /// Loops over buffers: tables keyed by user compare texts constantly, and iterators are slower.
     private static func withUTF8(
         _ left: ExactText,
         _ right: ExactText,

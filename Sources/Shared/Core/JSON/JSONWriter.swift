@@ -183,7 +183,7 @@ package struct JSONWriter: Sendable {
         return self.bytes
     }
 
-    /// The length of a UTF-8 byte within a JSON string, in bytes.
+    /// The number of bytes that one byte of UTF-8 takes inside a JSON string.
     package static func length(of byte: UInt8) -> Int {
         switch byte {
         case UInt8(ascii: "\""), UInt8(ascii: "\\"), 0x0A, 0x0D, 0x09: 2

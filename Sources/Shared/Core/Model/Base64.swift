@@ -46,7 +46,7 @@ package struct Base64: Sendable {
         }
         guard bits > 0 else { return }
         text.append(self.alphabet[Int(gathered << (6 - bits) & 0x3F)])
-        // Two bits are left of one byte, four of two.
+        // Two bits are left over from one byte, four from two.
         if self.isPadded { text += [UInt8](repeating: Self.padding, count: bits == 2 ? 2 : 1) }
     }
 
@@ -58,7 +58,7 @@ package struct Base64: Sendable {
         return bits < 6 && rest == 0 ? bytes : nil
     }
 
-    /// Decodes padded text without line breaks, whatever its unused bits.
+    /// Decodes padded text without line breaks, ignoring unused bits.
     ///
     /// - Returns: Nil for a foreign character or an impossible length.
     package func decodePadded(_ text: some Collection<UInt8>) -> [UInt8]? {
@@ -68,8 +68,8 @@ package struct Base64: Sendable {
         return self.bytes(text.dropLast(padding))?.bytes
     }
 
-    /// Decodes text as clients write it: with or without padding and line breaks, whatever its
-    /// unused bits.
+    /// Decodes text as clients write it: with or without padding and line breaks, ignoring unused
+    /// bits.
     ///
     /// - Returns: Nil for a foreign character or an impossible length.
     package func decodeLeniently(_ text: ArraySlice<UInt8>) -> [UInt8]? {
@@ -81,8 +81,8 @@ package struct Base64: Sendable {
 
     /// Returns the bytes, the number of unused bits, and those bits.
     ///
-    /// Not generic, unlike its callers: other modules run those unspecialised, and a loop over the
-    /// text would allocate for each byte.
+    /// Not generic, unlike its callers, which other modules run unspecialised: a generic loop would
+    /// allocate for each byte.
     private func bytes(_ text: ArraySlice<UInt8>) -> (bytes: [UInt8], bits: UInt32, rest: UInt32)? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)

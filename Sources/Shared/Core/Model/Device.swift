@@ -95,8 +95,8 @@ package struct DeviceLimits: Sendable {
     private let ofApps: [String: Int]
 
     /// - Parameters:
-    ///   - standard: the limit of apps that set none.
-    ///   - ofApps: the limits of apps that set one, by app.
+    ///   - standard: the limit for apps without their own.
+    ///   - ofApps: the limits of apps with their own, by app.
     package init(standard: Int = 20, ofApps: [String: Int] = [:]) {
         self.standard = standard
         self.ofApps = ofApps
@@ -123,7 +123,8 @@ package struct Provider: RawRepresentable, Hashable, Sendable, CustomStringConve
 
     package let rawValue: String
 
-    /// Nil unless the name has 1 to 15 of `a` to `z` and `0` to `9` and starts with a letter.
+    /// Nil unless the name is 1 to 15 characters out of `a` to `z` and `0` to `9`, beginning with a
+    /// letter.
     package init?(rawValue: String) {
         let bytes = rawValue.utf8
         guard Self.lengths.contains(bytes.count), bytes.first.map(Self.isLetter) == true,
@@ -157,7 +158,7 @@ package enum Platform: String, Sendable, CaseIterable {
     /// A program that is called over HTTP.
     case webhook
 
-    /// The provider of a device that names none.
+    /// The default provider for the platform's devices.
     package var provider: Provider {
         switch self {
         case .ios: .apns

@@ -86,9 +86,9 @@ package enum Audience: Sendable, Equatable {
 
 /// A fault of a job: the field, and the rule that it breaks.
 package struct JobFault: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The reason of a type or a template without a definition.
+    /// The reason for a type or a template that the catalog does not define.
     static let notInCatalog = "is not in the catalog"
-    /// The reason of variables that no text uses.
+    /// The reason for `vars` without a template.
     static let lacksTemplate = "needs a template, as the type has none of its own"
 
     package let field: String
@@ -112,7 +112,7 @@ package struct JobFaults: Error, Sendable, Equatable, CustomStringConvertible {
 
     package var description: String { self.faults.map(\.description).joined(separator: "; ") }
 
-    /// Whether the catalog lacks a name that the job gives; a newer one may have it.
+    /// Whether a fault is a name that this catalog lacks; a newer catalog may have it.
     package var areOfCatalog: Bool {
         self.faults.contains { $0.reason == JobFault.notInCatalog || $0.reason == JobFault.lacksTemplate }
     }

@@ -347,7 +347,8 @@ package enum JobLimits {
     package static let url = 2_048
     package static let badge = 99_999
     package static let json = 16_384
-    /// The nesting of JSON; less than a parser takes, because other JSON wraps it later.
+    /// The deepest nesting of JSON; below the parser's own limit, because other JSON wraps it
+    /// later.
     static let depth = 56
     static let usersJSON = 1_048_576
 }

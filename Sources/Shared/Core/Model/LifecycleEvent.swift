@@ -9,7 +9,7 @@ package struct LifecycleEvent: Sendable, Equatable {
         /// A client proved that it received it.
         case delivered
         case opened, read, failed, suppressed, expired, cancelled
-        /// Its user pressed a button, whose id is the reason.
+        /// The user pressed a button; the reason is the button's id.
         case acted
         /// Its push waits for the end of quiet hours, or it waits for its digest.
         case deferred

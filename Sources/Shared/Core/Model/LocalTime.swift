@@ -42,7 +42,7 @@ package struct LocalTime: Sendable, Hashable, Comparable, CustomStringConvertibl
 
 /// A time on a wall clock in any zone: a time of day, and optionally the day.
 package struct WallTime: Sendable, Hashable, CustomStringConvertible {
-    /// Days after 1970-01-01; nil for the next day that reaches the time.
+    /// Days after 1970-01-01; nil for the next time that the clock shows `time`.
     package let day: Int?
     package let time: LocalTime
 

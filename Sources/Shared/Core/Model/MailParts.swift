@@ -1,27 +1,26 @@
 // Carillon · MailParts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The parts of an e-mail: those that the job or its template gives, or else the notification's own
-/// texts.
+/// The parts of an e-mail, from the job or its template, or else from the notification's texts.
 package struct MailParts: Sendable {
     private static let longestSubject = 200
 
     package let subject: String
     /// The plain text.
     package let text: String
-    /// The HTML; nil for the plain page.
+    /// The job's HTML; nil for Carillon's own layout.
     package let html: String?
     package let replyTo: EmailAddress?
-    /// The body of the plain page.
+    /// The body in Carillon's own layout.
     package let body: String
     /// The notification's URL if a mail program can open it.
     package let link: String?
 
     /// - Parameters:
-    ///   - title: plain text, as is `body`.
+    ///   - title: plain text, like `body`.
     ///   - platform: the job's overrides, completed by its template.
     package init(type: String, title: String, body: String, url: String?, platform: [UInt8]?) {
-        // Validated as JSON when the job was taken, maybe by earlier limits.
+        // Validated as JSON on arrival, but perhaps under older limits.
         let given = platform.flatMap { try? JSONParser.parse(stored: $0) }?["email"]
         let heading = title.oneLine
         let line = heading.isEmpty ? body.oneLine : heading

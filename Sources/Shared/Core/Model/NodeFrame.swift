@@ -23,14 +23,14 @@ package struct NodeFrame: Sendable, Equatable {
     package var version: Int64
     /// The unread count after this change.
     package var unread: Int32
-    /// The lane of the wait that a proof of receipt ends; nil if nothing waits.
+    /// The lane of the push that a proof of receipt prevents; nil if no push waits for a proof.
     package var awaitingLane: Lane?
     /// The notification's id; zero for the other kinds.
     package var id: NotificationID
     package var body: [UInt8]
     /// The notification in camelCase, if the user's connections need it; empty otherwise.
     package var camelCaseBody: [UInt8]
-    /// The users who do not get an event for everyone; nil if the frame is for `user`.
+    /// The users excluded from an event for everyone; nil if the frame is for `user`.
     package var everyoneBut: Set<ExactText>?
 
     /// Returns the frame of notifications that were read or deleted together.

@@ -54,21 +54,21 @@ package struct Notification: Sendable, Equatable {
     /// Whether it appears in the inbox.
     package var isListed: Bool { self.channels.contains(.inApp) && self.status != .suppressed }
 
-    /// Whether a client that receives it still has to prove that.
+    /// Whether a client that receives the notification must still prove receipt.
     ///
-    /// Awaits proof while it is pending or unproven, was held back from a push, or failed on one
-    /// device while others may still be tried. A SignalR client that starts gets everything that
-    /// awaits proof, so the last two do not count there.
+    /// It must while it is pending or unproven, was held back from a push, or failed on one device
+    /// while others may still be tried. The last two do not count when a SignalR client starts,
+    /// because it gets everything that awaits proof.
     ///
-    /// - Parameter isStart: whether the client has nothing of the inbox yet.
+    /// - Parameter isStart: whether the client has loaded nothing of the inbox yet.
     package func awaitsProof(in shape: NotificationShape, isStart: Bool, now: Timestamp) -> Bool {
         switch self.status {
         case .pending: true
         case .sent where self.statusReason == Reason.unproven.rawValue: true
         case _ where isStart && shape == .camelCase: false
-        // A cap, for one, held it back.
+        // It was held back, such as by a cap.
         case .sent: self.decision != nil && self.statusReason == self.decision
-        // Without an expiry, tries end after two days.
+        // Without an expiry, retries end after two days.
         case .failed: self.expiresAt.map { $0 > now } ?? (self.createdAt > now - .seconds(2 * 86_400))
         case .delivered, .expired, .suppressed, .deferred, .cancelled: false
         }

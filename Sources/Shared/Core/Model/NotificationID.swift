@@ -11,7 +11,7 @@ import Crypto
 ///
 /// The hash covers the stream entry and the user, so taking an entry twice gives the same ids.
 package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
-    /// The ends of the order, where pages begin.
+    /// The ends of the sort order, where paging begins.
     package static let least = NotificationID(high: 0, low: 0)
     package static let greatest = NotificationID(high: .max, low: .max)
 
@@ -153,7 +153,7 @@ package struct EntryDigest: Sendable {
     ///   - entry: the entry's id, `milliseconds-sequence`.
     ///   - fields: its fields in their order.
     ///   - isOfMillisecond: whether the sequence counts the entries of the millisecond. Any other
-    ///     number is clamped to 12 bits, as it tells nothing about time.
+    ///     number is clamped to 12 bits, because it says nothing about time.
     package init(
         stream: String,
         entry: String,

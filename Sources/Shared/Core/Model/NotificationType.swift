@@ -25,7 +25,9 @@ package struct NotificationType: Sendable, Equatable {
     package var attentionDelay: Duration = .seconds(60)
     /// Whether it is also pushed to users with an active connection.
     package var isPushedWhenOnline = false
-    /// How long it stays unread before an e-mail goes out; nil for no e-mail.
+    /// How long it stays unread before an e-mail goes out; nil to send mail at once.
+    ///
+    /// Without it, mail is mostly opt-in: see ``isEmailOnByDefault``.
     package var emailDelay: Duration?
     /// The limit on notifications that interrupt a user; nil for no limit.
     package var cap: FrequencyCap?

@@ -3,7 +3,7 @@
 
 /// The members that a job's `platform` may have, by provider.
 ///
-/// The dispatcher reads the same names, so a member without effect is refused.
+/// The dispatcher reads exactly these names; a member that would have no effect is refused.
 package enum PlatformFields {
     /// Names under `apns` for members of `aps`, which Apple writes with hyphens.
     package static let aps: Set = [
@@ -88,10 +88,10 @@ package enum PlatformFields {
         }
     }
 
-    /// More faults would only repeat the first ones.
+    /// The most faults reported; more would only repeat the first ones.
     private static let mostFaults = 16
 
-    /// Returns the first ``mostFaults`` members that no provider would read, by path.
+    /// Returns the first ``mostFaults`` faults by path: unknown members and unsuitable values.
     ///
     /// - Parameter platform: a JSON object.
     static func faults(_ platform: JSONValue) -> [JobFault] {
@@ -135,10 +135,10 @@ extension JSONValue {
 
 /// The rules for texts that clients use as a link or an image.
 enum LinkRule {
-    /// Schemes whose link runs or shows its own content instead of leading somewhere.
+    /// Schemes that run code or show embedded or local content instead of opening a page or an app.
     private static let refusedSchemes: Set = ["javascript", "vbscript", "data", "blob", "file"]
 
-    /// Returns why a text is not a link (a path of the app, or a URL that leads somewhere), or nil.
+    /// Returns why a text is not a link (a path in the app, or a URL to open); nil if it is.
     static func fault(ofLink text: String) -> String? {
         if text.first == " " || text.last == " " || !self.isPrintable(text) {
             return "must be a URL without control characters, and without blanks at its ends"
@@ -149,7 +149,7 @@ enum LinkRule {
         return nil
     }
 
-    /// Returns why a text is not an image address that a device can fetch, or nil.
+    /// Returns why a text is not an image address that a device can fetch; nil if it is.
     static func fault(ofImage text: String) -> String? {
         let head = text.prefix(8).lowercased()
         let rest =

@@ -8,7 +8,8 @@ package struct TypePreference: Sendable, Equatable {
     package var email: Bool?
     /// Replaces the user's quiet hours; nil if not set.
     package var quietHours: QuietOverride?
-    /// The channels that a change returns to the default; its other channels without a value stay.
+    /// The channels that a change resets to the default; other channels without a value do not
+    /// change.
     package var cleared: Channels = []
 
     package init(inApp: Bool? = nil, push: Bool? = nil, email: Bool? = nil, quietHours: QuietOverride? = nil) {
@@ -18,7 +19,7 @@ package struct TypePreference: Sendable, Equatable {
         self.quietHours = quietHours
     }
 
-    /// Returns this preference with its open channels taken from another.
+    /// Returns this preference with undecided settings taken from another.
     func filled(from other: TypePreference) -> TypePreference {
         TypePreference(
             inApp: self.inApp ?? other.inApp,
@@ -84,7 +85,7 @@ package enum PreferenceKey {
 }
 
 extension [String: TypePreference] {
-    /// Returns the user's preference for a type, filled up with the one for its category.
+    /// Returns the user's preference for a type, completed by the one for its category.
     ///
     /// Channels that neither sets follow the type's defaults.
     package func preference(for type: NotificationType) -> TypePreference {

@@ -57,7 +57,7 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         while !self.offer(element) {
             if self.isFinished { return }
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
-                // Unsafe continuations are sound here: each has one owner, which resumes it when it
+                // Unsafe continuations are sound here: each is in one deque, and is resumed when it
                 // is removed.
                 let mustWait = self.state.withLock { state in
                     guard !state.isFinished, state.elements.count >= self.capacity else { return false }

@@ -88,7 +88,7 @@ extension CronExpression {
     private func nextTime(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
         let local = rules.local(at: moment)
         var date = local.date
-        // Times before the clock's are past.
+        // Skip today's times that have passed.
         var start = local.seconds / 60
         let end = date.adding(days: Self.reach)
         while date <= end {
@@ -155,7 +155,7 @@ struct CronField: Sendable, Equatable {
     struct Kind {
         let name: String
         let range: ClosedRange<Int>
-        /// Names of the numbers, from the first of the range.
+        /// The names of the numbers, from the lower bound of `range` on.
         var names: [String] = []
 
         static let minute = Kind(name: "minute", range: 0...59)
@@ -174,7 +174,10 @@ struct CronField: Sendable, Equatable {
 
     /// One bit for each number.
     let bits: UInt64
-    /// Whether it begins with `*`: then the other day field decides, or the expression is a rate.
+    /// Whether the field begins with `*`.
+    ///
+    /// The other day field then decides alone; a minute or an hour with `*` makes the expression a
+    /// rate.
     let isStarred: Bool
 
     init(_ text: Substring, _ kind: Kind) throws(CronFault) {

@@ -23,8 +23,7 @@ package struct LocalDelivery: Sendable {
     ///   - users: users with their zones; nil for no zone.
     ///   - wall: the local time; without a day, today, or tomorrow where it has passed.
     ///   - defaultZone: the zone of users without a known one.
-    ///   - lateness: how long ago the time may have passed; nil for any length, which is due at
-    ///     once.
+    ///   - lateness: how long ago the time may have passed; nil for no limit.
     ///   - rules: looks up the rules of a zone.
     package init(
         _ users: [(user: String, zone: String?)],

@@ -17,10 +17,11 @@ package struct Recurrence: Sendable {
 
     /// Occurrences missed longer ago than this are skipped.
     package static let missedLimit: Duration = .seconds(3_600)
-    /// How far ahead a schedule in the recipients' zones is split by zone; no zone is 15 h ahead of
-    /// UTC.
+    /// How long before its time in UTC an occurrence in the recipients' zones is split by zone.
+    ///
+    /// Every zone is less than 15 h ahead of UTC.
     static let lead: Duration = .seconds(15 * 3_600)
-    /// More than any change of a zone's rules moves its clock.
+    /// An upper bound on how far a change of its rules moves a zone's clock.
     private static let largestShift: Duration = .seconds(24 * 3_600)
     /// No zone is further behind UTC.
     private static let longestWest: Duration = .seconds(12 * 3_600)
@@ -59,11 +60,10 @@ package struct Recurrence: Sendable {
         return Occurrence(at: next - lead, wall: WallTime(next))
     }
 
-    /// Returns the occurrence to fire now, for one that may have come due long ago.
+    /// Returns the occurrence to fire now and the next one, given one that may be long overdue.
     ///
-    /// In one zone, all missed occurrences fire once, as the last of them, if it is within
-    /// ``missedLimit``. In the recipients' zones, every occurrence is split that is not too late
-    /// for all zones.
+    /// In one zone, only the last missed occurrence fires, if it is within ``missedLimit``. In the
+    /// recipients' zones, every occurrence that is not yet too late in all zones is split.
     ///
     /// - Parameter wall: the result of ``wall(of:)`` for `due` under the rules that it was computed
     ///   with; nil if unknown. If `due` fires, occurrences that show the same local time again
@@ -97,7 +97,7 @@ package struct Recurrence: Sendable {
 
     /// Returns the local time of an occurrence, which identifies it when the zone's rules change.
     ///
-    /// - Returns: nil for a rate, which follows the clock as it is.
+    /// - Returns: nil for a rate, which has no fixed local time.
     package func wall(of occurrence: Occurrence) -> WallTime? {
         guard let rules = self.rules else { return occurrence.wall }
         guard self.cron.isFixed else { return nil }

@@ -14,7 +14,8 @@ package enum CanonicalShape {
     /// Returns the JSON object.
     ///
     /// - Parameters:
-    ///   - isSilent: whether the client must not ring, as its user has quiet hours or knows it.
+    ///   - isSilent: whether the client must not alert the user: in quiet hours, or because the
+    ///     frame repeats one.
     ///   - isAgain: whether its user has seen it before.
     package static func encode(
         _ notification: Notification,
@@ -39,7 +40,7 @@ package enum CanonicalShape {
             writer.key(key)
             try notification.write(field, to: &writer)
         }
-        // Only frames in quiet hours have this member.
+        // Only frames have these members.
         if isSilent {
             writer.member("silent", true)
         }
@@ -55,7 +56,8 @@ package enum InboxChangeShape {
     /// The notifications that changed.
     package enum Subject: Sendable {
         case ids([NotificationID])
-        /// All notifications up to a version; the text names the member that says so.
+        /// All notifications up to a version; the text is the name of the JSON member, such as
+        /// `all`.
         case all(StaticString, upTo: Int64)
     }
 

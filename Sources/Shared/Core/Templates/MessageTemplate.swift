@@ -22,7 +22,7 @@ package struct MessageTemplate: Sendable {
         message.body = try text(self.body, limit: JobLimits.body) ?? ""
         message.emailSubject = try text(self.emailSubject, limit: JobLimits.title)
         message.emailText = try text(self.emailText, limit: RenderedMessage.longestEmail)
-        // Cut HTML would break the markup, so a long one is a fault.
+        // Cutting would break the markup, so HTML that is too long is a fault.
         message.emailHTML = try self.emailHTML?.render(variables)
         if let html = message.emailHTML, html.utf8.count > RenderedMessage.longestEmail {
             let reason = "make an e-mail of more than \(RenderedMessage.longestEmail) bytes"

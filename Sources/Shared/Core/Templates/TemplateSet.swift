@@ -34,15 +34,15 @@ package struct LocaleTag: Sendable, Hashable {
     /// The default without any other setting.
     static let english = LocaleTag(key: "en")
 
-    /// The most bytes of a tag and what follows it.
+    /// The most bytes of a tag with its extensions.
     ///
-    /// The extensions of a phone that has regional preferences take about 50.
+    /// Those of a phone with regional preferences take about 50.
     package static let longest = 128
 
     /// Lower case, with hyphens.
     package let key: String
 
-    /// The codes that Android still uses for Hebrew, Indonesian and Yiddish, with today's.
+    /// The former codes of Hebrew, Indonesian and Yiddish, which Android still uses, with today's.
     private static let renamed = ["iw": "he", "in": "id", "ji": "yi"]
 
     /// Parses a tag; `_` counts as `-`, as in POSIX names, and a former language code as today's.
@@ -61,7 +61,7 @@ package struct LocaleTag: Sendable, Hashable {
         self.key = key
     }
 
-    /// Parses the tag in what a phone names as its locale.
+    /// Parses the tag in a locale as phones report it, such as `th_TH@calendar=gregorian`.
     init?(ofUser text: String) {
         self.init(String(Self.tag(in: text)))
     }
@@ -72,7 +72,7 @@ package struct LocaleTag: Sendable, Hashable {
 
     /// Returns the text up to the first `@` or `#`, without the separators before that.
     ///
-    /// Phones write what is no part of the tag there: `th_TH@calendar=gregorian`, `zh_CN_#Hans`.
+    /// Phones append other settings there: `th_TH@calendar=gregorian`, `zh_CN_#Hans`.
     package static func tag(in text: String) -> Substring {
         guard let end = text.utf8.firstIndex(where: { $0 == UInt8(ascii: "@") || $0 == UInt8(ascii: "#") }) else {
             return text[...]

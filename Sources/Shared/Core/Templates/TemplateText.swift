@@ -52,7 +52,7 @@ struct TemplateText: Sendable {
         let lookup = TemplateLookup()
         let text = template.render(ScopeValue(variables.members, lookup: lookup, isRoot: true))
         if let fault = lookup.fault { throw fault }
-        // Variables that follow each other may have as many together.
+        // Adjacent variables may exceed the limit together.
         guard !CombiningMarks.areTooMany(in: text) else {
             throw TemplateVariableFault(name: "", reason: "make a text that \(CombiningMarks.fault)")
         }
@@ -84,8 +84,7 @@ private struct EscapedHTML: MustacheContentType {
 extension StringProtocol {
     /// The text for HTML content and quoted attributes.
     ///
-    /// Compares Unicode scalars, because `<` is markup even where a mark makes it part of another
-    /// character.
+    /// Compares Unicode scalars, because `<` is markup even if a combining mark follows it.
     package var htmlEscaped: String {
         var escaped = ""
         for scalar in self.unicodeScalars {
@@ -126,20 +125,22 @@ struct TemplateVariableFault: Error, Sendable, Equatable {
 /// The tags of a template, checked before it is compiled.
 struct TemplateTags {
     static let badName = "a tag is not closed, or its name has characters other than letters, digits and . - _ ?"
-    /// Stands before each part of a name that follows a dot; the renderer takes it, a catalog may
-    /// not use it.
+    /// Marks each part of a name that follows a dot.
+    ///
+    /// The renderer accepts it in names; catalogs may not use it.
     private static let memberMark: Character = "*"
     private static let functions = [
         "capitalized", "count", "empty", "equalzero", "even", "first", "index", "last", "lowercased", "minusone", "odd",
         "plusone", "reversed", "uppercased",
     ]
-    /// May have no variable, as in `index()`: the place of an element in its list.
+    /// Functions that need no variable, such as `index()`: they take an element's place in its
+    /// list.
     private static let placeFunctions: Set = ["even", "first", "index", "last", "odd"]
-    /// Return a boolean, which no function takes.
+    /// Functions that return a boolean, which no other function takes.
     private static let booleanFunctions: Set = ["empty", "equalzero", "even", "odd"]
 
     private(set) var isEmpty = true
-    /// The source with its marks, by which values tell `a.b` from `b`.
+    /// The source with ``memberMark``s, by which values tell `a.b` from `b`.
     private(set) var marked = ""
 
     /// - Throws: ``TemplateSyntaxFault`` for unsupported tags: partials, blocks, other delimiters,

@@ -17,7 +17,7 @@ final class TemplateLookup {
 
     /// Returns the stand-in for a member that a value lacks.
     ///
-    /// After a dot it is missing. Otherwise it is nil, so that the renderer searches the outer
+    /// A name after a dot is missing. For other names, nil makes the renderer search the outer
     /// scopes.
     func missingMember(_ name: String, of path: String) -> MissingValue? {
         TemplateTags.member(name).map { MissingValue(path: "\(path).\($0)", lookup: self) }
@@ -32,7 +32,7 @@ final class TemplateLookup {
         case nil:
             self.note(path, TemplateVariableFault.unsuitable(for: function))
             return nil
-        // A section of a boolean leaves the current element of a list as it is.
+        // A section for a boolean does not change the current list element.
         case let flag as Bool: return flag
         case let number as Int: return PlainValue("\(number)", isNull: false, call, self, number: number)
         case let text?: return self.value(.string("\(text)"), path: call)
@@ -96,7 +96,7 @@ struct ScopeValue: MustacheParent, MustacheTransformable, MustacheCustomRenderab
     var isNull: Bool { false }
 }
 
-/// A text, number or boolean; a section takes an empty text for false.
+/// A text, number or boolean; in a section, empty text counts as false.
 struct PlainValue: MustacheParent, MustacheTransformable, MustacheCustomRenderable {
     let renderText: String
     let isNull: Bool
@@ -104,8 +104,8 @@ struct PlainValue: MustacheParent, MustacheTransformable, MustacheCustomRenderab
     private let lookup: TemplateLookup
     private let number: Int?
 
-    /// - Parameter number: the text as a number if a function returned it, which takes other
-    ///   functions than a text.
+    /// - Parameter number: the number that a function returned; nil for text. Numbers and texts
+    ///   take different functions.
     init(_ text: String, isNull: Bool, _ path: String, _ lookup: TemplateLookup, number: Int? = nil) {
         self.renderText = text
         self.isNull = isNull

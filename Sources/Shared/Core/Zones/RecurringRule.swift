@@ -5,7 +5,7 @@
 ///
 /// POSIX syntax with RFC 9636's extension that a change may be up to a week off its day.
 struct RecurringRule: Sendable, Equatable {
-    /// A yearly change of the offset, by the wall clock before it.
+    /// A yearly change of the offset, in wall-clock time before the change.
     struct Change: Sendable, Equatable {
         enum Day: Sendable, Equatable {
             /// `Jn`: 1 to 365; 29 February is not counted.

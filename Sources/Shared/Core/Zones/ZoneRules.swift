@@ -3,9 +3,9 @@
 
 /// The offsets of a zone's clocks from UTC.
 package struct ZoneRules: Sendable {
-    /// More than any offset: a wall time's moment is this close to the same reading in UTC.
+    /// Seconds, more than any offset: a wall time is at most this far from the same reading in UTC.
     private static let reach = 100_000
-    /// The range of days that a moment can hold, either way.
+    /// Days on either side of 1970-01-01 that fit a `Timestamp`.
     private static let mostDays = 100_000_000
 
     private let transitions: [Int64]

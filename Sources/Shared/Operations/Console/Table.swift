@@ -3,8 +3,8 @@
 
 /// Rows with aligned columns, for people.
 ///
-/// On a terminal, the widest column that may shrink does so until the rows fit. Elsewhere nothing
-/// is cut or wrapped, and the output is plain text and spaces.
+/// On a terminal, the widest shrinkable column shrinks until the rows fit. Elsewhere nothing is cut
+/// or wrapped, and the output is plain text and spaces.
 package struct Table: Sendable {
     /// A column's title, alignment and width.
     package struct Column: Sendable {
@@ -16,7 +16,7 @@ package struct Table: Sendable {
         fileprivate let title: String
         fileprivate let isNumber: Bool
         fileprivate let fit: Fit
-        /// For tables whose rows are printed before all are known.
+        /// The least width, for tables that print rows before all are known.
         fileprivate let leastWidth: Int
 
         /// Left-aligned text.
@@ -176,7 +176,7 @@ package enum DisplayText {
         return self.wide.contains { $0.contains(scalar.value) } ? 2 : 1
     }
 
-    /// Returns a text on one line without control sequences, because it may come from a stranger.
+    /// Returns a text on one line without control sequences, because it may come from outside.
     package static func line(_ text: some StringProtocol) -> String {
         var shown = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {

@@ -15,7 +15,7 @@ package enum Terminal {
     /// Prints a line on standard output, unbuffered.
     package static func line(_ text: String) { Self.text(text + "\n") }
 
-    /// Prints that a service is ready, with its URL; it runs on if nothing reads that.
+    /// Prints that a service is ready, with its URL; the service continues if nothing reads it.
     package static func ready(_ scheme: String, host: String, port: Int) {
         let host = host.contains(":") ? "[\(host)]" : host
         FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data("ready \(scheme)://\(host):\(port)\n".utf8))
@@ -23,8 +23,8 @@ package enum Terminal {
 
     /// Prints text on standard output without a newline.
     ///
-    /// Ends the program if it cannot be written: quietly if its reader has ended, as `head` does,
-    /// because SIGPIPE is ignored; with the error otherwise, as on a full disk.
+    /// Exits if the text cannot be written: silently if its reader has exited, such as `head`
+    /// (SIGPIPE itself is ignored), otherwise with the error, such as a full disk.
     static func text(_ text: String) {
         guard let fault = FileDescriptorOutput(descriptor: STDOUT_FILENO).writeAll(Data(text.utf8)) else { return }
         if fault == EPIPE { _exit(Self.brokenPipe) }

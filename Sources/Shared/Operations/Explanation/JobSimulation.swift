@@ -104,7 +104,7 @@ package struct JobSimulation: Sendable {
             if moment > arrival {
                 holds.append(SimulatedHold(kind: .schedule, at: arrival, until: moment, what: field))
             }
-            // A local time on a past day is the job's time all the same.
+            // A local time on a past day still counts as the job's time.
             facts = try await self.facts(question, type, devices, createdAt: moment, now: max(moment, arrival))
         }
         if let hold = try await self.gathering(question, type, facts) {
@@ -159,8 +159,8 @@ package struct JobSimulation: Sendable {
         }
     }
 
-    /// Returns the moment of the scheduled delivery, which comes before all other rules, and the
-    /// field that sets it.
+    /// Returns the moment of the scheduled delivery and the field that sets it; schedules apply
+    /// before all other rules.
     private func scheduling(_ content: JobContent, _ facts: DecisionFacts) -> (moment: Timestamp, field: String)? {
         if let wall = content.deliverLocal {
             let delivery = LocalDelivery(

@@ -69,7 +69,8 @@ package struct NotificationTrace: Sendable {
                 steps.append(Step(summary.storedAt, "summarised", [("summary", summary.id.description)]))
             }
         } else {
-            // One that ended later has the channels that it was stored with.
+            // A notification that ended later keeps its channels, so none means a refusal when it
+            // arrived.
             let wasRefused =
                 [.suppressed, .expired].contains(notification.status) && notification.channels.isEmpty
             steps.append(
@@ -102,7 +103,7 @@ package struct NotificationTrace: Sendable {
             )
         }
         if let decision = notification.decision {
-            // Its moment is not on record; it follows any deferral.
+            // The time of the decision is not recorded; it follows any deferral.
             let deferral = record.attempts.last {
                 $0.kind == AuditStep.kind && $0.outcome == AuditStep.deferred.rawValue
             }
@@ -110,11 +111,11 @@ package struct NotificationTrace: Sendable {
         }
         let moments = [
             ("delivered", notification.deliveredAt), ("opened", notification.openedAt), ("read", notification.readAt),
-            // The row of an archived one says when the archive will let go of it.
+            // For an archived row, `deleted_at` is the end of its time in the archive.
             record.archivedAt.map { ("archived", $0) } ?? ("deleted", notification.deletedAt),
         ]
         for case (let event, let at?) in moments {
-            // A push or the inbox may have come first, and does not prove receipt.
+            // `sentVia` may be a push or the inbox, which do not prove receipt.
             let via = event == "delivered" && ["socket", "client"].contains(record.sentVia) ? record.sentVia : nil
             let other = event == "deleted" ? record.replacedBy?.description : nil
             steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))

@@ -4,7 +4,7 @@
 import Core
 import Storage
 
-/// A user with what decides about their notifications.
+/// A user's settings, preferences and devices.
 package struct PersonReport: Sendable {
     package let person: PeopleStore.Person
     package let settings: UserSettings
@@ -152,7 +152,7 @@ package enum OperatorNotification {
         writer.member("created_at", notification.createdAt.rfc3339)
         for (name, moment): (StaticString, Timestamp?) in [
             ("delivered_at", notification.deliveredAt), ("opened_at", notification.openedAt),
-            // The row of an archived one says when the archive will let go of it.
+            // For an archived row, `deleted_at` is the end of its time in the archive.
             ("read_at", notification.readAt), ("archived_at", item.archivedAt),
             ("deleted_at", item.archivedAt == nil ? notification.deletedAt : nil),
         ] {

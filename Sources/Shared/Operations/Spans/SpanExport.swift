@@ -49,7 +49,7 @@ package struct SpanExport: Service {
 
     package func run() async throws {
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
-            // The queue does not signal, so export every second. A shutdown ends the wait, but no
+            // The queue does not signal, so export every second. A shutdown ends the wait, not a
             // request.
             await cancelWhenGracefulShutdown { try? await Task.sleep(for: Self.interval) }
             await self.flush()
@@ -87,7 +87,7 @@ package struct SpanExport: Service {
                     self.logger.warning("collector did not answer; spans are lost", metadata: ["error": "\(failure)"])
                 }
                 hasWarned = true
-                // A collector out of reach must not delay the exit once for each batch.
+                // An unreachable collector must not delay the exit once for each batch.
                 if [.timeout, .connect, .resolve].contains(failure.reason), Task.isShuttingDownGracefully {
                     return self.lost.increment(by: self.queue.take(SpanQueue.capacity).count)
                 }

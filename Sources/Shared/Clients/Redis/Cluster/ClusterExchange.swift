@@ -16,7 +16,7 @@ struct ClusterShare: Sendable {
     func wanted(_ replies: [RedisReply]) -> [RedisReply] { zip(replies, self.isWanted).compactMap { $1 ? $0 : nil } }
 }
 
-/// A batch on its way through a cluster: who gets which command, and the replies so far.
+/// A batch on its way through a cluster: which server gets which command, and the replies so far.
 struct ClusterExchange {
     /// Lets a server run the next command although it does not own the slot yet.
     private static let asking: [UInt8] = Array("*1\r\n$6\r\nASKING\r\n".utf8)
@@ -26,7 +26,7 @@ struct ClusterExchange {
     private var replies: [RedisReply]
     /// The commands that no server has run yet, by position, in order.
     private(set) var rest: [Int]
-    /// The servers that take a command although they do not own its slot.
+    /// The servers that an ASK redirect names for a command, although they do not own its slot yet.
     private var askers: [Int: RedisAddress.Server] = [:]
     /// Whether a command must wait before it is sent again.
     private(set) var mustPause = false
@@ -111,9 +111,10 @@ struct ClusterExchange {
     ) {
         let answers = zip(share.positions, share.wanted(replies)).map { ($0, $1, redirect($1)) }
         let own = answers.filter { self.commands[$0.0].route != .everyServer }
-        // A server that ran none of the commands does not count for those that every server runs.
+        // The replies of a server that redirects all its commands do not count for commands of
+        // every server.
         let isLeft = !own.isEmpty && own.allSatisfy { $0.2 != nil }
-        // Nor does its answer about itself count, as it does not have the batch's first key.
+        // Nor does its answer about itself count, because it does not have the batch's first key.
         let hasNoKey = answers.first { self.hasKey($0.0) }.map { $0.2 != nil } ?? false
         for (position, reply, redirect) in answers
         where !isLeft || self.commands[position].route != .everyServer {
@@ -140,7 +141,7 @@ struct ClusterExchange {
         self.sendAgain([position])
     }
 
-    /// Hands out commands once more that certainly did not run.
+    /// Queues commands again that certainly did not run.
     mutating func sendAgain(_ positions: [Int]) {
         self.rest += positions
         // Every server that runs a command of the batch runs these, too.

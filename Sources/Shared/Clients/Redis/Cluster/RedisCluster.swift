@@ -13,7 +13,7 @@ import Synchronization
 final class RedisCluster: Sendable {
     private struct State {
         var connections: [RedisAddress.Server: RedisConnection] = [:]
-        /// The changes of session of connections that were closed.
+        /// The changes of session of closed connections.
         var pastLogins = 0
         var isWatching = false
         var isClosed = false
@@ -135,13 +135,13 @@ final class RedisCluster: Sendable {
 
     private var isClosed: Bool { self.state.withLock { $0.isClosed } }
 
-    /// Notes a redirect; nil for any other reply.
+    /// Records a redirect, and returns it; nil for any other reply.
     ///
-    /// An answer that a successor may have taken over makes the client ask for the map.
+    /// Asks for the map if the server may have a successor.
     private func redirect(_ reply: RedisReply, from server: RedisAddress.Server) -> RedisRedirect? {
         guard case .error(let error) = reply else { return nil }
         let redirect = RedisRedirect(error, from: server)
-        // A master that lost sight of the others answers so while its successor serves.
+        // A master that is cut off from the others answers CLUSTERDOWN while its successor serves.
         var mayBeReplaced = error.isOfDownCluster
         if case .moved(let slot, let owner) = redirect {
             self.configuration.topology.move(slot, to: owner)
@@ -240,8 +240,8 @@ final class RedisCluster: Sendable {
         for (server, connection) in gone {
             self.logger.notice(
                 "a server of the Redis cluster owns no slot any more", metadata: ["redis.address": "\(server)"])
-            // Commands that wait for it find its successor. A server that answers on keeps its
-            // connection until the last reply.
+            // Closing sends waiting commands to its successor. A server that still answers keeps
+            // its connection until the last reply.
             if !connection.isReady { await connection.close() }
         }
         return nil

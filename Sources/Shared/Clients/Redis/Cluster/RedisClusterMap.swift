@@ -71,7 +71,7 @@ struct RedisClusterMap: Sendable, Equatable {
     }
 }
 
-/// An answer of a server of a cluster that does not run the command itself.
+/// A redirect by a server of a cluster that does not run the command itself.
 enum RedisRedirect: Equatable {
     /// The slot belongs to another master.
     case moved(slot: Int, RedisAddress.Server)

@@ -32,7 +32,7 @@ actor RedisTopology {
     /// A number that grows when a slot turns out to have another owner.
     nonisolated var ownerChanges: Int { self.state.withLock { $0.ownerChanges } }
 
-    /// Records what a server said about a slot.
+    /// Records the owner of a slot that a server has named.
     nonisolated func move(_ slot: Int, to server: RedisAddress.Server) {
         self.state.withLock { state in
             if let owner = state.map?.owner(of: slot), owner != server { state.ownerChanges += 1 }
@@ -85,7 +85,7 @@ actor RedisTopology {
                 reasons.append("\(server): \(error.message ?? error.code.rawValue)")
             }
         }
-        // A part of it may serve on while the rest fails over.
+        // A part of the cluster may still serve while the rest fails over.
         if let doubtful { return doubtful }
         throw RedisError(.unavailable, "no server of the cluster answers: \(reasons.joined(separator: "; "))")
     }

@@ -17,9 +17,9 @@ struct WireCommand: Sendable {
     /// The command's place among the batch's bytes, counted from the first.
     let range: Range<Int>
     let route: Route
-    /// The place of its first key, as that of the command; nil if it has none.
+    /// The place of its first key among the batch's bytes; nil if it has none.
     let key: Range<Int>?
-    /// Whether it only asks a server about itself, so that another may answer it once more.
+    /// Whether it only asks a server about itself, so that it may be sent to another server, too.
     let asksServer: Bool
 
     /// Splits a batch into its commands.
