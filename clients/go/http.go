@@ -23,23 +23,24 @@ const mostJobs, mostBytes, mostValues = 1_000, 8 << 20, 400_000
 
 // HTTPProducer posts jobs to the gateway. Make it with NewHTTPProducer; goroutines may share it.
 //
-// It retries when the gateway asks for it (429, 503), when a proxy has no gateway (502, 504) and
-// when there is no answer, with exponential backoff and full jitter. The jobs' ids prevent
-// duplicates; an ephemeral event has no such memory and may arrive twice.
+// It retries 429, 503, a proxy's 502 and 504, and requests without an answer, with exponential
+// backoff and full jitter. The jobs' ids prevent duplicates. An ephemeral event is not stored, so a
+// retry may deliver it twice.
 type HTTPProducer struct {
 	// URL is the gateway's address, such as "https://notify.example.com".
 	URL string
 	// Token returns a token with the scope service. The producer calls it before each try.
 	Token  func(context.Context) (string, error)
 	Client *http.Client
-	// Timeout is for each try, Tries the most tries of a request.
+	// Timeout limits each try. Tries limits the tries of a request, the first included.
 	Timeout time.Duration
 	Tries   int
-	// LongestWait is for the time between two tries. If the gateway asks for more, the call fails.
+	// LongestWait limits the backoff and the Retry-After that the producer obeys. If the gateway
+	// asks for a longer wait, the call fails.
 	LongestWait time.Duration
 }
 
-// NewHTTPProducer returns a producer with 5 tries, of 10 s each, at most 30 s apart.
+// NewHTTPProducer returns a producer with 5 tries of 10 s each and a LongestWait of 30 s.
 func NewHTTPProducer(url, token string) *HTTPProducer {
 	getToken := func(context.Context) (string, error) { return token, nil }
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -49,27 +50,27 @@ func NewHTTPProducer(url, token string) *HTTPProducer {
 	return &HTTPProducer{url, getToken, client, 10 * time.Second, 5, 30 * time.Second}
 }
 
-// withoutHTTP2 returns a copy of a transport. Over HTTP/2, all tries may use one dead connection
-// (golang/go#36026).
+// withoutHTTP2 returns a copy of a transport that uses HTTP/1.1 only. Over HTTP/2, every try may
+// use the same dead connection (golang/go#36026).
 func withoutHTTP2(shared *http.Transport) *http.Transport {
 	transport := shared.Clone()
 	transport.ForceAttemptHTTP2 = false
 	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	// The copy would still offer h2.
+	// Otherwise the copy still offers h2.
 	if transport.TLSClientConfig != nil {
 		transport.TLSClientConfig.NextProtos = nil
 	}
 	return transport
 }
 
-// Accepted is a job that Redis has. Entry names its entry of a stream.
+// Accepted is a job that Redis has stored. Entry is the id of its stream entry.
 type Accepted struct {
 	ID    string `json:"id"`
 	Lane  Lane   `json:"lane"`
 	Entry string `json:"entry"`
 }
 
-// RefusedError is an answer that another try does not change, such as 401 or 403.
+// RefusedError is an answer that a retry does not change, such as 401 or 403.
 type RefusedError struct {
 	Status int
 	Detail string
@@ -79,9 +80,9 @@ func (err *RefusedError) Error() string {
 	return fmt.Sprintf("the gateway answered %d: %s", err.Status, err.Detail)
 }
 
-// UnavailableError says that the gateway did not take the jobs. Send them again later.
+// UnavailableError reports that the gateway did not accept the jobs. Send them again later.
 type UnavailableError struct {
-	Err        error         // The fault of the last try.
+	Err        error         // The error of the last try.
 	RetryAfter time.Duration // The wait that the gateway asked for, or 0.
 }
 
@@ -90,9 +91,9 @@ func (err *UnavailableError) Unwrap() error { return err.Err }
 
 // Send posts jobs in batches of up to 1,000, and returns once Redis has them all.
 //
-// The gateway takes all jobs of a batch or none; with an error, Send returns those of the batches
-// before. After an *InvalidJobError or a *RefusedError, change something. After an
-// *UnavailableError, send all jobs again later: their ids prevent duplicates.
+// The gateway accepts all jobs of a batch or none. On an error, Send also returns the jobs of the
+// batches that were accepted before. After an *InvalidJobError or a *RefusedError, fix the cause.
+// After an *UnavailableError, send all jobs again later: their ids prevent duplicates.
 func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted, error) {
 	texts, _, err := prepare(jobs)
 	accepted := make([]Accepted, 0, len(texts))
@@ -117,8 +118,8 @@ func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted
 	return accepted, err
 }
 
-// countValues returns the most values that a JSON text may have: each but the first follows a comma
-// or a bracket.
+// countValues returns an upper bound of the values in a JSON text: each but the first follows a
+// comma or an opening bracket.
 func countValues(text []byte) int {
 	count := 1
 	for _, sign := range []string{",", "[", "{"} {
@@ -127,8 +128,8 @@ func countValues(text []byte) int {
 	return count
 }
 
-// post sends a batch until the gateway has it or the tries are over. Its jobs begin at index first
-// of the call's jobs.
+// post sends a batch until the gateway accepts it or no tries are left. first is the index of its
+// first job in the call.
 func (producer *HTTPProducer) post(ctx context.Context, body []byte, first, jobs int) ([]Accepted, error) {
 	for try, backoff := 1, 200*time.Millisecond; ; try, backoff = try+1, 2*backoff {
 		accepted, err := producer.try(ctx, body, first, jobs)
@@ -155,7 +156,7 @@ func (producer *HTTPProducer) post(ctx context.Context, body []byte, first, jobs
 	}
 }
 
-// try sends a batch once. Its error is an *UnavailableError if another try may help.
+// try sends a batch once. It returns an *UnavailableError if a retry may help.
 func (producer *HTTPProducer) try(ctx context.Context, body []byte, first, jobs int) ([]Accepted, error) {
 	ctx, cancel := context.WithTimeout(ctx, producer.Timeout)
 	defer cancel()
@@ -214,7 +215,7 @@ func (producer *HTTPProducer) try(ctx context.Context, body []byte, first, jobs 
 	return nil, refused
 }
 
-// moved replaces the index of a batch's job, in a field at fault, by the job's index in the call.
+// moved rewrites the field of a fault: the job's index in the batch becomes its index in the call.
 func moved(field string, first, jobs int) string {
 	place, name, _ := strings.Cut(strings.TrimPrefix(field, "["), "].")
 	if number, err := strconv.Atoi(place); err == nil {
@@ -223,7 +224,7 @@ func moved(field string, first, jobs int) string {
 	return field
 }
 
-// retryAfter reads seconds or an HTTP date (RFC 9110, section 10.2.3); 0 if the header has neither.
+// retryAfter parses seconds or an HTTP date (RFC 9110, section 10.2.3); 0 for anything else.
 func retryAfter(header string) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

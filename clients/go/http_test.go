@@ -18,7 +18,7 @@ import (
 	"carillon"
 )
 
-// gateway answers the requests by turns, and the last answer again; nil resets the connection.
+// gateway gives its answers in order and repeats the last; nil resets the connection.
 type gateway struct {
 	answers  []http.HandlerFunc
 	requests [][]map[string]any

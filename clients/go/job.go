@@ -17,7 +17,7 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of the package, which is the server's.
+// Version is the version of the package and of the server that it comes with.
 const Version = "1.0.0-dev"
 
 type (
@@ -105,11 +105,11 @@ func (err *InvalidJobError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Fields returns a job's names and values by turns, as an entry of a stream has them: strings as
-// they are, and other values as JSON.
+// Fields returns the fields of a job's stream entry as alternating names and values: strings as
+// they are, other values as JSON.
 //
-// It returns an *InvalidJobError if the job breaks a rule. Carillon knows more rules, such as those
-// of your catalog.
+// It returns an *InvalidJobError if the job breaks a rule. Carillon checks more rules when it gets
+// the job, such as those of your catalog.
 func Fields(job Job) ([]string, error) {
 	_, fields, err := prepare([]Job{job})
 	if err != nil {
@@ -139,7 +139,7 @@ func prepare(jobs []Job) (texts [][]byte, entries [][]string, err error) {
 	return texts, entries, nil
 }
 
-// faults returns the rules that the job breaks and that need no catalog.
+// faults checks the rules that need no catalog.
 func (job Job) faults() (faults []Fault) {
 	require := func(holds bool, field, reason string) {
 		if !holds {
@@ -164,7 +164,7 @@ func (job Job) faults() (faults []Fault) {
 	return faults
 }
 
-// placed returns the name of a field of one of several jobs.
+// placed puts the index of the job before a field if the call has several jobs.
 func placed(field string, index, jobs int) string {
 	if jobs == 1 {
 		return field
@@ -172,7 +172,7 @@ func placed(field string, index, jobs int) string {
 	return fmt.Sprintf("[%d].%s", index, field)
 }
 
-// encode returns compact JSON, without the escapes for HTML that would count against the limits.
+// encode returns compact JSON without HTML escapes, which would count against the size limits.
 func encode(value any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
@@ -181,11 +181,11 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimRight(buffer.Bytes(), "\n"), err
 }
 
-// flat returns the members of a job's JSON by turns, without nulls: strings as they are, and others
-// as JSON. The faults are of texts that Carillon cannot store.
+// flat returns the members of a job's JSON as alternating names and values, without nulls: strings
+// as they are, others as JSON. It also returns a fault for each text that Carillon cannot store.
 func flat(object []byte) (fields []string, faults []Fault) {
 	decoder := json.NewDecoder(bytes.NewReader(object))
-	decoder.Token() // The brace.
+	decoder.Token() // The opening brace.
 	for decoder.More() {
 		name, _ := decoder.Token()
 		var value json.RawMessage
@@ -207,7 +207,7 @@ func flat(object []byte) (fields []string, faults []Fault) {
 	return fields, faults
 }
 
-// escapes finds the escapes of a JSON text. The group is the code of one that is no surrogate pair.
+// escapes matches the escapes in a JSON text. The group is the code of a \u escape outside a pair.
 var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u(....)|.)`)
 
 // textFault returns the reason why Carillon cannot store the texts of a field, or nothing.

@@ -9,13 +9,13 @@ import (
 	"hash/fnv"
 )
 
-// Appender appends an entry to a stream of Redis, by XADD with the entry id *. The fields are names
-// and values by turns.
+// Appender appends an entry to a Redis stream: XADD with the entry id *. The fields are alternating
+// names and values.
 type Appender interface {
 	Append(ctx context.Context, stream string, fields []string) error
 }
 
-// AppenderFunc is a function that is an Appender, such as a call of your Redis client.
+// AppenderFunc makes a function an Appender, such as one that calls your Redis client.
 type AppenderFunc func(ctx context.Context, stream string, fields []string) error
 
 // Append calls the function.
@@ -25,20 +25,20 @@ func (function AppenderFunc) Append(ctx context.Context, stream string, fields [
 
 // Producer appends jobs to Redis.
 //
-// A job goes to the stream of its Lane, or without one to carillon:jobs. Its type's lane counts
+// A job goes to the stream of its Lane; without one, to carillon:jobs. The lane of its type applies
 // only if it is more urgent, so set LaneBulk for jobs that can wait.
 type Producer struct {
 	Appender Appender
-	// Tags are the words in the key carillon:tags of a Redis Cluster, in their order. Jobs then go to
-	// their user's part, so that all masters share the load. nil is for one Redis, and for the plain
-	// streams.
+	// Tags are the words in the key carillon:tags of a Redis Cluster, in their order. With them, a
+	// job goes to its user's part, which spreads the load over all masters. nil is for one Redis, or
+	// for the plain streams.
 	Tags []string
 }
 
-// Send appends jobs, one after the other; none if one of them is invalid (*InvalidJobError).
+// Send appends jobs one by one. If any is invalid, it appends none (*InvalidJobError).
 //
-// After another error, send the same jobs again: their ids prevent duplicates, except of ephemeral
-// events.
+// After any other error, send the same jobs again: their ids prevent duplicates, except of
+// ephemeral events.
 func (producer Producer) Send(ctx context.Context, jobs ...Job) error {
 	_, entries, err := prepare(jobs)
 	if err != nil {
@@ -64,8 +64,8 @@ func (producer Producer) Stream(job Job) string {
 	return Part(user, producer.Tags) + ":jobs:" + string(job.Lane)
 }
 
-// Part returns the start of the names of a user's streams, such as "carillon:{agbr}". The tags are
-// the words in the key carillon:tags, in their order; none for one Redis.
+// Part returns the prefix of a user's streams, such as "carillon:{agbr}". The tags are the words in
+// the key carillon:tags, in their order; none for one Redis.
 func Part(user string, tags []string) string {
 	if len(tags) == 0 {
 		return "carillon"

@@ -12,7 +12,7 @@ import (
 	"carillon"
 )
 
-// recorder returns an Appender that fails from the entry at index `until`, and what it appended.
+// recorder returns an Appender that fails from the entry at index `until`, and the entries before.
 func recorder(until int) (carillon.Appender, *[]string) {
 	var appended []string
 	return carillon.AppenderFunc(func(_ context.Context, stream string, fields []string) error {

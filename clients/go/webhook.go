@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// SignatureTolerance is how far the time of a request may be from now.
+// SignatureTolerance is the largest difference between now and the time of a valid request.
 const SignatureTolerance = 5 * time.Minute
 
 var (
@@ -25,8 +25,9 @@ var (
 	ErrStaleSignature = fmt.Errorf("%w: its time is more than 5 minutes from now", ErrInvalidSignature)
 )
 
-// WebhookEvent says what became of a notification. docs/events.md explains the fields; one that
-// does not apply is empty. An event may come twice, with the same ID, and out of order: sort by At.
+// WebhookEvent is a step of a notification, such as "delivered". docs/events.md explains the
+// fields; a field that does not apply is empty. An event may come twice, with the same ID, and out
+// of order: sort by At.
 type WebhookEvent struct {
 	ID           string    `json:"id"`
 	Event        string    `json:"event"`
@@ -46,8 +47,8 @@ type WebhookEvent struct {
 
 // VerifyWebhook checks the signature of a webhook request and returns its events.
 //
-// The body is the raw body, and the header is Carillon-Signature. A request is valid with any of
-// the secrets; give two while you replace a webhook by another. Answer 400 to an error.
+// Pass the raw body and the header Carillon-Signature. One of the secrets must match; pass two
+// while you replace one webhook with another. Answer 400 if VerifyWebhook returns an error.
 func VerifyWebhook(body []byte, header string, secrets []string, now time.Time) ([]WebhookEvent, error) {
 	parts := map[string][]string{}
 	for _, part := range strings.Split(header, ",") {
@@ -59,7 +60,7 @@ func VerifyWebhook(body []byte, header string, secrets []string, now time.Time) 
 	}
 	isOurs := false
 	for _, secret := range secrets {
-		if secret == "" { // Anyone could sign.
+		if secret == "" { // Anyone can sign with it.
 			return nil, errors.New("secrets: a secret is empty")
 		}
 		code := hmac.New(sha256.New, []byte(secret))

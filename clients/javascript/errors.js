@@ -18,7 +18,7 @@ export class InvalidJobError extends CarillonError {
   }
 }
 
-/** An answer of the gateway that another try does not change, such as 401 or 403. */
+/** An answer of the gateway that a retry does not change, such as 401 or 403. */
 export class RefusedError extends CarillonError {
   constructor(status, detail) {
     super(`the gateway answered ${status}: ${detail}`);
@@ -27,7 +27,7 @@ export class RefusedError extends CarillonError {
 }
 
 /**
- * The gateway did not take the jobs. Send them again later: their ids prevent duplicates.
+ * The gateway did not accept the jobs. Send them again later: their ids prevent duplicates.
  *
  * `retryAfter` is the wait in milliseconds that the gateway asked for, or 0.
  */
@@ -38,7 +38,7 @@ export class UnavailableError extends CarillonError {
   }
 }
 
-/** A stream is too long to append more jobs. `sent` counts the jobs that the call appended. */
+/** A stream is too long for more jobs. `sent` counts the jobs that the call appended. */
 export class LaneFullError extends CarillonError {
   constructor(stream, length, sent) {
     super(`${stream}: holds ${length} jobs; ${sent} of this call were sent, send the rest later`);

@@ -1,7 +1,7 @@
 // Carillon · index.d.ts
 // SPDX-License-Identifier: Apache-2.0
 
-/** The version of the package, which is the server's. */
+/** The version of the package and of the server that it comes with. */
 export const version: string;
 
 // MARK: Jobs
@@ -12,12 +12,12 @@ export type Delivery = "push" | "in_app";
 export type PushPriority = "high" | "normal";
 export type Channel = "in_app" | "push" | "email";
 export type JSONObject = { readonly [name: string]: unknown };
-/** RFC 3339 as a string. */
+/** A time; as a string in the format of RFC 3339. */
 export type Moment = string | Date;
 
 type None<Name extends string> = { readonly [name in Name]?: null | undefined };
 
-/** The recipients: exactly one of these, and users left out. */
+/** The recipients: exactly one of `user`, `users`, `topic` and `all`; `except` leaves users out. */
 export type Audience = (
   | ({ readonly user: string } & None<"users" | "topic" | "all">)
   /** Up to 1,000 users. */
@@ -31,7 +31,7 @@ export interface Notice {
   /** A type of the catalog. */
   readonly type: string;
   /**
-   * Follows from the event that the job reports, such as `payment:9317`. Then you can send the job
+   * Derived from the event that the job reports, such as `payment:9317`. You can then send the job
    * again after a timeout or a crash, and each user is notified once.
    */
   readonly id: string;
@@ -64,7 +64,7 @@ export interface Notice {
   readonly expires_at?: Moment | null;
   readonly keep_until?: Moment | null;
   readonly deliver_at?: Moment | null;
-  /** `HH:MM` or `YYYY-MM-DDTHH:MM` on each recipient's clock; excludes `deliver_at`. */
+  /** `HH:MM` or `YYYY-MM-DDTHH:MM` on each recipient's clock; not together with `deliver_at`. */
   readonly deliver_local?: string | null;
 
   readonly event?: null | undefined;
@@ -84,7 +84,7 @@ export interface EphemeralEvent {
 export type Job = Audience & (Notice | EphemeralEvent);
 
 /**
- * Returns the fields of a job for an entry of a stream: strings as they are, other values as JSON.
+ * Returns the fields of a job's stream entry: strings as they are, other values as JSON.
  *
  * @throws {InvalidJobError} the job breaks a rule that needs no catalog.
  */
@@ -93,7 +93,7 @@ export function fields(job: Job): Record<string, string>;
 // MARK: Redis
 
 /**
- * Returns the start of the names of a user's streams, such as `carillon:{agbr}`.
+ * Returns the prefix of a user's streams, such as `carillon:{agbr}`.
  *
  * @param tags the words in the key `carillon:tags`, in their order; none for one Redis.
  */
@@ -118,7 +118,7 @@ export class Producer {
   constructor(
     redis: NodeRedis | IORedis,
     options?: {
-      /** Appends to the streams of the user's part: all masters of a cluster share the load. */
+      /** Appends to the user's part, which spreads the load over all masters of a cluster. */
       spread?: boolean;
       /** How many jobs may wait in a lane before `sendMany` stops; 1,000,000 by default. */
       mostWaiting?: number;
@@ -135,16 +135,16 @@ export class Producer {
   /**
    * Appends jobs in batches of 500 and returns their number.
    *
-   * @throws {InvalidJobError} before it appends any.
-   * @throws {LaneFullError} a lane of the next batch was full after an earlier batch, of this call
-   *   or another, and still is.
+   * @throws {InvalidJobError} a job is invalid; the call appended none.
+   * @throws {LaneFullError} a stream of the next batch was full after an earlier batch of this
+   *   producer, and still is.
    */
   sendMany(jobs: Iterable<Job>): Promise<number>;
 }
 
 // MARK: HTTP
 
-/** A job that Redis has. `entry` names its stream entry. */
+/** A job that Redis has stored. `entry` is the id of its stream entry. */
 export interface Accepted {
   readonly id: string;
   readonly lane: Lane;
@@ -159,13 +159,13 @@ export class HTTPProducer {
     /** A token with the scope `service`, or a function that returns one for each try. */
     token: string | (() => string | Promise<string>),
     options?: {
-      /** Milliseconds for each try; 10,000 by default. */
+      /** The time limit of each try in milliseconds; 10,000 by default. */
       timeout?: number;
       /** The most tries of a request; 5 by default. */
       tries?: number;
       /**
-       * The longest wait between two tries in milliseconds; 30,000 by default. If the gateway asks
-       * for more, the call fails.
+       * The longest backoff, and the longest `Retry-After` that the producer obeys, in
+       * milliseconds; 30,000 by default. If the gateway asks for a longer wait, the call fails.
        */
       longestWait?: number;
       fetch?: typeof globalThis.fetch;
@@ -176,15 +176,15 @@ export class HTTPProducer {
    * Posts a job, and returns once Redis has it.
    *
    * @throws {InvalidJobError} the job has faults, such as a type that is not in the catalog.
-   * @throws {RefusedError} another try does not help.
+   * @throws {RefusedError} a retry does not help.
    * @throws {UnavailableError} send the job again later.
    */
   send(job: Job, options?: { signal?: AbortSignal }): Promise<Accepted>;
 
   /**
-   * Posts jobs in batches of up to 1,000. The gateway takes all jobs of a batch or none.
+   * Posts jobs in batches of up to 1,000. The gateway accepts all jobs of a batch or none.
    *
-   * @throws the same as `send`. Then the batches before are sent; you may send all jobs again.
+   * @throws the same as `send`. Earlier batches were accepted; you may send all jobs again.
    */
   sendMany(jobs: Iterable<Job>, options?: { signal?: AbortSignal }): Promise<Accepted[]>;
 }
@@ -192,8 +192,9 @@ export class HTTPProducer {
 // MARK: Webhooks
 
 /**
- * Tells what became of a notification. docs/events.md explains the fields; one that does not apply
- * is null. An event may come twice, with the same `id`, and out of order: sort by `at`.
+ * A step of a notification, such as `delivered`. docs/events.md explains the fields; a field that
+ * does not apply is null. An event may come twice, with the same `id`, and out of order: sort by
+ * `at`.
  */
 export interface WebhookEvent {
   readonly id: string;
@@ -219,7 +220,7 @@ export interface WebhookEvent {
  *
  * @param body the raw body, before anything has parsed it.
  * @param header the header `Carillon-Signature`.
- * @param secrets the webhook's secret, or several while you replace a webhook by another.
+ * @param secrets the webhook's secret, or several while you replace one webhook with another.
  * @throws {StaleSignatureError} only the time is wrong. Answer 400.
  * @throws {InvalidSignatureError} anything else is wrong. Answer 400.
  */
@@ -229,7 +230,7 @@ export function verifyWebhook(
   secrets: string | readonly string[],
   options?: {
     now?: Date;
-    /** How many seconds the signature's time may be away from now; 300 by default. */
+    /** The most seconds between now and the signature's time; 300 by default. */
     tolerance?: number;
   },
 ): Promise<WebhookEvent[]>;
@@ -251,21 +252,21 @@ export class InvalidJobError extends CarillonError {
   readonly faults: readonly Fault[];
 }
 
-/** An answer of the gateway that another try does not change, such as 401 or 403. */
+/** An answer of the gateway that a retry does not change, such as 401 or 403. */
 export class RefusedError extends CarillonError {
   constructor(status: number, detail: string);
   readonly status: number;
   readonly detail: string;
 }
 
-/** The gateway did not take the jobs. Send them again later. */
+/** The gateway did not accept the jobs. Send them again later. */
 export class UnavailableError extends CarillonError {
   constructor(reason: string, options?: { retryAfter?: number; cause?: unknown });
   /** The wait in milliseconds that the gateway asked for, or 0. */
   readonly retryAfter: number;
 }
 
-/** A stream is too long to append more jobs. */
+/** A stream is too long for more jobs. */
 export class LaneFullError extends CarillonError {
   constructor(stream: string, length: number, sent: number);
   readonly stream: string;

@@ -7,22 +7,22 @@ import {
 
 export * from "./errors.js";
 
-/** The version of the package, which is the server's. */
+/** The version of the package and of the server that it comes with. */
 export const version = "1.0.0-dev";
 
 const encoder = new TextEncoder();
 
 /**
- * Returns the fields of a job for an entry of a stream: strings as they are, other values as JSON.
+ * Returns the fields of a job's stream entry: strings as they are, other values as JSON.
  *
- * Throws an InvalidJobError if the job breaks a rule. Carillon knows more rules, such as those of
- * your catalog.
+ * Throws an InvalidJobError if the job breaks a rule. Carillon checks more rules when it gets the
+ * job, such as those of your catalog.
  */
 export function fields(job) {
   return prepare([job])[0].fields;
 }
 
-/** Returns the JSON and the fields of jobs, or throws the faults of all of them. */
+/** Returns the JSON and the fields of jobs. Throws an InvalidJobError with the faults of all. */
 function prepare(jobs) {
   const faults = [];
   const prepared = jobs.map((job, index) => {
@@ -43,7 +43,7 @@ function prepare(jobs) {
   return prepared;
 }
 
-/** Returns a value's JSON, or the reason why it has none that Carillon takes. */
+/** Returns a value's JSON, or the reason why Carillon would refuse it. */
 function written(value) {
   let reason;
   try {
@@ -69,7 +69,7 @@ function reasonOf(text) {
   return found === "\0" ? "holds the character U+0000" : "holds half of a surrogate pair";
 }
 
-/** Fields that are left out if they are false or empty. Carillon checks the others as they are. */
+/** Fields to omit if they are false or empty. Carillon checks the others even if they are empty. */
 const mayBeEmpty = new Set(["user", "users", "topic", "all", "except", "type", "event", "id", "lane"]);
 
 function isGiven(name, value) {
@@ -77,7 +77,7 @@ function isGiven(name, value) {
   return !mayBeEmpty.has(name) || (value !== false && value.length !== 0);
 }
 
-/** Returns the rules that a job breaks and that need no catalog. */
+/** Returns the faults of a job, by the rules that need no catalog. */
 function faultsOf(job) {
   const faults = [];
   const check = (holds, field, reason) => holds || faults.push({ field, reason });
@@ -93,11 +93,11 @@ function faultsOf(job) {
   return faults;
 }
 
-/** Returns the name of a field of one of several jobs. */
+/** Puts the index of the job before a field if the call has several jobs. */
 const placed = (field, index, jobs) => (jobs === 1 ? field : `[${index}].${field}`);
 
 /**
- * Returns the start of the names of a user's streams, such as `carillon:{agbr}`.
+ * Returns the prefix of a user's streams, such as `carillon:{agbr}`.
  *
  * `tags` are the words in the key `carillon:tags`, in their order; none for one Redis.
  */
@@ -114,8 +114,8 @@ export function part(user, tags) {
  * You own the Redis client, and its errors pass through. After an error, send the same jobs again:
  * their ids prevent duplicates, except of ephemeral events.
  *
- * A job goes to the stream of its `lane`, or without one to `carillon:jobs`. Its type's lane counts
- * only if it is more urgent, so give `lane: "bulk"` to jobs that can wait.
+ * A job goes to the stream of its `lane`; without one, to `carillon:jobs`. The lane of its type
+ * applies only if it is more urgent, so set `lane: "bulk"` for jobs that can wait.
  */
 export class Producer {
   static batch = 500;
@@ -124,7 +124,7 @@ export class Producer {
   #mostWaiting;
   /** The tags of the parts; undefined until they are read. */
   #tags;
-  /** The streams that were full when the producer last looked. */
+  /** The streams that were full at their last check. */
   #full = new Set();
 
   constructor(redis, { spread = false, mostWaiting = 1_000_000 } = {}) {
@@ -143,8 +143,8 @@ export class Producer {
   /**
    * Appends jobs in batches of 500 and returns their number.
    *
-   * Throws an InvalidJobError before it appends any, and a LaneFullError if a lane of the next
-   * batch was full after an earlier batch, of this call or another, and still is.
+   * Throws an InvalidJobError before it appends any job. Throws a LaneFullError if a stream of the
+   * next batch was full after an earlier batch of this producer, and still is.
    */
   async sendMany(jobs) {
     const prepared = prepare([...jobs]);
@@ -156,11 +156,11 @@ export class Producer {
         const length = await this.#look(stream);
         if (this.#full.has(stream)) throw new LaneFullError(stream, length, sent);
       }
-      // Clients pipeline commands that nothing awaits in between.
+      // Send all commands before awaiting any, so that the client pipelines them.
       const appended = batch.map((one) => this.#append(one));
       const looks = streams.map((stream) => this.#look(stream));
       const results = await Promise.allSettled([...appended, ...looks]);
-      // A look that fails says nothing about the jobs.
+      // A failed XLEN does not mean that the jobs failed.
       const failure = results.slice(0, batch.length).find(({ status }) => status === "rejected");
       if (failure) throw failure.reason;
     }
@@ -180,7 +180,7 @@ export class Producer {
     return !lane || lane === "normal" ? `${start}:jobs` : `${start}:jobs:${lane}`;
   }
 
-  /** Returns the length of a stream, and keeps whether it is full. */
+  /** Returns the length of a stream, and remembers whether it is full. */
   async #look(stream) {
     const length = await (this.#redis.xLen ? this.#redis.xLen(stream) : this.#redis.xlen(stream));
     if (length >= this.#mostWaiting / Math.max(1, this.#tags.length)) this.#full.add(stream);
@@ -196,9 +196,9 @@ export class Producer {
 /**
  * Posts jobs to the gateway.
  *
- * It retries when the gateway asks for it (429, 503), when a proxy has no gateway (502, 504) and
- * when there is no answer, with exponential backoff and full jitter. The jobs' ids prevent
- * duplicates; an ephemeral event has no such memory and may arrive twice.
+ * It retries 429, 503, a proxy's 502 and 504, and requests without an answer, with exponential
+ * backoff and full jitter. The jobs' ids prevent duplicates. An ephemeral event is not stored, so a
+ * retry may deliver it twice.
  */
 export class HTTPProducer {
   /** The limits of a request. The gateway takes 1,000 jobs, 16 MB and 500,000 JSON values. */
@@ -226,8 +226,8 @@ export class HTTPProducer {
   /**
    * Posts jobs in batches of up to 1,000, and returns what `send` returns for each.
    *
-   * The gateway takes all jobs of a batch or none. After an InvalidJobError or a RefusedError,
-   * change something. After an UnavailableError, send all jobs again later.
+   * The gateway accepts all jobs of a batch or none. After an InvalidJobError or a RefusedError,
+   * fix the cause. After an UnavailableError, send all jobs again later.
    */
   async sendMany(jobs, { signal } = {}) {
     const rest = prepare([...jobs]).map(({ text }) => text);
@@ -247,7 +247,7 @@ export class HTTPProducer {
     return accepted;
   }
 
-  /** Sends a batch until the gateway has it or the tries are over. */
+  /** Sends a batch until the gateway accepts it or no tries are left. */
   async #post(batch, first, count, signal) {
     const { tries, longestWait } = this.#options;
     for (let attempt = 1; ; attempt++) {
@@ -261,10 +261,10 @@ export class HTTPProducer {
     }
   }
 
-  /** Sends a batch once. Throws an UnavailableError if another try may help. */
+  /** Sends a batch once. Throws an UnavailableError if a retry may help. */
   async #try(batch, first, count, signal) {
     const token = String((typeof this.#token === "function" ? await this.#token() : this.#token) ?? "").trim();
-    // Otherwise fetch would throw an error that holds the token.
+    // The error of fetch would show such a token.
     if (!/^[!-~]+$/.test(token)) throw new TypeError("token: must be printable ASCII without spaces");
     const { status, retryAfter, text } = await this.#exchange(token, `[${batch.join(",")}]`, signal);
     const { jobs, detail, errors = [] } = parsed(text);
@@ -312,7 +312,7 @@ function placeOfJobs(address) {
   try {
     url = new URL(address);
   } catch {
-    // Its error would show the address.
+    // The error would show the address.
   }
   if (!/^https?:$/.test(url?.protocol)) throw new TypeError("url: must be the http or https address of a gateway");
   if (url.username || url.password || url.search || url.hash) {
@@ -330,7 +330,7 @@ function parsed(text) {
   }
 }
 
-/** Reads `Retry-After`: seconds or an HTTP date (RFC 9110, section 10.2.3). */
+/** Returns `Retry-After` in milliseconds: seconds or an HTTP date (RFC 9110, section 10.2.3). */
 function milliseconds(header) {
   const value = /^\d+$/.test(header ?? "") ? 1_000 * Number(header) : Date.parse(header) - Date.now();
   return Math.max(0, value || 0);
@@ -352,8 +352,8 @@ function sleep(delay, signal) {
 /**
  * Checks the signature of a webhook request and returns its events.
  *
- * `body` is the raw body, `header` is `Carillon-Signature`. A request is valid with any of the
- * secrets; give two while you replace a webhook by another. `tolerance` is in seconds.
+ * Pass the raw body and the header `Carillon-Signature`. One of the secrets must match; pass two
+ * while you replace one webhook with another. `tolerance` is in seconds.
  *
  * Throws a StaleSignatureError if only the time is wrong, and otherwise an InvalidSignatureError.
  * Answer 400 to both.

@@ -1,9 +1,9 @@
 // Carillon · stack.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tries the package against a running Carillon, and prints a line for each step.
+// Tests the package against a running Carillon, and prints a line for each step.
 //
-// Reads GATEWAY_URL, SERVICE_TOKEN and REDIS_URL, as `deploy/up` writes them to its file env. The
+// Reads GATEWAY_URL, SERVICE_TOKEN and REDIS_URL, which `deploy/up` writes to .local/env. The
 // gateway needs WEBHOOKS_PRIVATE=on for the last step; without it the program skips the step.
 
 import assert from "node:assert/strict";
@@ -37,7 +37,7 @@ async function call(method, path, body) {
   return { ...(text && JSON.parse(text)), code: answer.status };
 }
 
-/** Waits until a job is done, and checks how many notifications it has. */
+/** Waits until a job is done, and checks how many notifications it stored. */
 async function requireStored(id, count, query = "") {
   let answer;
   for (const end = Date.now() + 30_000; Date.now() < end; await sleep(100)) {
@@ -61,7 +61,7 @@ async function bytes(request) {
   return Buffer.concat(chunks);
 }
 
-/** Has the commands of node-redis that a Producer uses; enough for this program. */
+/** A minimal Redis client with the commands of node-redis that a Producer uses. */
 class Redis {
   #socket;
   #waiting = [];
@@ -145,7 +145,7 @@ await step("a job arrives once after 503, a lost connection and a lost answer", 
     if (count === 1) return response.writeHead(503, { "retry-after": "2" }).end("{}");
     const { authorization } = request.headers;
     const forward = () => fetch(GATEWAY_URL + request.url, { method: "POST", body, headers: { authorization } });
-    // The gateway accepts the job of the third request, and its answer gets lost.
+    // The gateway accepts the job of the third request, but the client never gets the answer.
     if (count === 3) await forward();
     if (count < 4) return request.socket.resetAndDestroy();
     const answer = await forward();

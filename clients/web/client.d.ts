@@ -8,7 +8,7 @@ export class CallError extends Error {
   readonly kind: "signedOut" | "unreachable" | "refused";
   /** The HTTP status if the call was refused, else 0. */
   readonly status: number;
-  /** Seconds to wait that the gateway asked for. */
+  /** The wait in seconds that the gateway asked for, or null. */
   readonly retryAfter: number | null;
   readonly faults: readonly { readonly field: string; readonly reason: string }[];
 }
@@ -26,14 +26,14 @@ export interface Client {
   call<Answer = unknown>(method: string, path: string, body?: unknown, keepalive?: boolean): Promise<Answer>;
 }
 
-/** Those of a category, of an organisation, of both, or all. */
+/** Notifications of a category, of an organisation, of both, or all. */
 export interface Feed {
-  /** The empty name has those without a category. */
+  /** The empty name selects notifications without a category. */
   readonly category?: string | null;
   readonly org?: string | null;
 }
 
-/** Chooses a list: a feed, or only what is unread of it. */
+/** Chooses a list: a feed, or only its unread notifications. */
 export interface Filter extends Feed {
   readonly isUnread?: boolean;
 }
@@ -43,30 +43,30 @@ export type ConnectionState = "online" | "connecting" | "offline" | "signedOut" 
 
 export interface InboxEvents {
   change: CustomEvent<null>;
-  /** The user's first page is there. */
+  /** The user's first page has loaded. */
   loaded: CustomEvent<null>;
-  /** The token names another user: the inbox is empty until that user's first page is there. */
+  /** The token names another user: the inbox is empty until that user's first page has loaded. */
   user: CustomEvent<null>;
   /** A notification has just arrived, or came during a lost connection. */
   arrival: CustomEvent<Notification>;
   state: CustomEvent<ConnectionState>;
   /** An app sent an ephemeral event. */
   event: CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
-  /** The names of types and categories are known. */
+  /** The names of types and categories have loaded. */
   words: CustomEvent<null>;
-  /** A change could not be saved, and is undone; or older notifications could not be loaded. */
+  /** A change could not be saved and was undone, or older notifications could not be loaded. */
   fault: CustomEvent<"notSaved" | "refused" | "failedTitle">;
   signedOut: CustomEvent<null>;
 }
 
-/** The copy of an inbox that this page has. */
+/** This page's copy of an inbox. */
 export interface InboxStore {
   readonly isLoaded: boolean;
   readonly version: number | null;
   readonly unread: number;
   readonly total: number;
   find(id: string): Notification | undefined;
-  /** Returns the notifications of a list, newest first, as far as they are loaded. */
+  /** Returns the loaded notifications of a list, newest first. */
   list(filter?: Filter): Notification[];
   /** Returns the cursor of the next page, or null at the end. */
   cursor(filter?: Filter): string | null;
@@ -86,7 +86,7 @@ export interface Words {
 export class Inbox extends EventTarget {
   /**
    * @param url the gateway; in a page it may be relative.
-   * @param getToken called again when the gateway refused the last token, or that expires soon.
+   * @param getToken called again when the last token was refused or expires soon.
    * @param locale the language of the names of types and categories.
    */
   constructor(url: string | URL, getToken: TokenProvider, locale: string);
@@ -103,24 +103,24 @@ export class Inbox extends EventTarget {
   /** The archive as far as it is loaded; null before `loadArchive()`. */
   readonly archive: { readonly items: readonly Notification[]; readonly cursor: string | null } | null;
 
-  /** Loads the inbox and connects. Returns whether it did: not without a token, or once closed. */
+  /** Loads the inbox and connects. Returns false without a token, or if the inbox is closed. */
   open(): Promise<boolean>;
   /** Ends the inbox; make a new one for another user. */
   close(): void;
   /** Disconnects until `resume()`, such as while an app is in the background. */
   pause(): void;
-  /** Connects again; what came meanwhile arrives. Without `pause()`, does nothing. */
+  /** Reconnects after `pause()` and catches up. Otherwise does nothing. */
   resume(): void;
   /** Reconnects and reloads at once, when the user asks for it. */
   retry(): void;
   load(): Promise<void>;
-  /** Loads the next page of a list; for the empty category, that of the list of everything. */
+  /** Loads the next page of a list; for the empty category, the next page of all notifications. */
   loadMore(filter: Filter): Promise<void>;
   /** Loads the archive's first page, or the next. */
   loadArchive(isFirst: boolean): Promise<void>;
   /**
-   * Counts the unread by category again, of an organisation or of all, for `unread()`; the event
-   * `change` says when that is done.
+   * Counts unread notifications by category again for `unread()`, of one organisation or of all.
+   * Fires `change` when the counts are known.
    */
   countCategories(org?: string | null): void;
   /** Returns the unread count of a feed; null before `countCategories()`. */
@@ -128,23 +128,23 @@ export class Inbox extends EventTarget {
 
   /** Returns a notification, from the gateway if it is not loaded; null if there is none. */
   find(id: string): Promise<Notification | null>;
-  /** Returns undefined if it is read or archived already; else whether the gateway took it. */
+  /** Returns undefined if it is already read or archived, else whether the gateway saved it. */
   markRead(id: string): Promise<boolean> | undefined;
   markAllRead(): Promise<boolean>;
   markUnread(id: string): Promise<boolean>;
   remove(id: string): Promise<boolean>;
-  /** Deletes all that is read. */
+  /** Deletes all read notifications. */
   removeRead(): Promise<boolean>;
   moveToArchive(id: string): Promise<boolean>;
   snooze(id: string, until: Date): Promise<boolean>;
-  /** Brings back what was deleted, archived or snoozed. */
+  /** Brings back a deleted, archived or snoozed notification. */
   restore(id: string): Promise<boolean>;
   /** Reports that the user opened a notification, and marks it read. */
   opened(id: string): Promise<boolean> | undefined;
   /** Reports that the user pressed a button of a notification, and marks it read. */
   acted(id: string, action: string): Promise<boolean> | undefined;
   /**
-   * Asks the gateway's service worker for the clicks on pushes that it keeps. Each comes as a
+   * Asks the gateway's service worker for the clicks on pushes that it has stored. Each comes as a
    * message with the `kind` `carillon-clicked`, an `id` and, for a button, an `action`.
    */
   takeClicks(): void;
@@ -176,7 +176,7 @@ export class Push {
 
   readonly isSupported: boolean;
   state(): Promise<PushState>;
-  /** Registers the worker, and the device again if that is due. Call it at each start. */
+  /** Registers the worker, and renews the device if that is due. Call it at each start. */
   start(): Promise<void>;
   /** Asks for permission and registers the device; call it when the user presses a button. */
   switchOn(): Promise<PushState>;

@@ -5,7 +5,7 @@ import type { Texts } from "./texts.js";
 
 export type { Texts };
 
-/** The version of the package, which is the server's. */
+/** The version of the package and of the server that it comes with. */
 export const version: string;
 
 /** The words of the inbox in English. */
@@ -16,11 +16,11 @@ export const en: Texts;
 export type Severity = "alert" | "warning" | "info";
 export type Delivery = "push" | "in_app";
 
-/** A button of a notification. A click on a push has its `id` only. */
+/** A button of a notification. For a click on a push, only `id` is known. */
 export interface Action {
   readonly id: string;
   readonly title?: string;
-  /** Where it leads; without one, to the notification's own link. */
+  /** The link that it opens; by default the notification's own. */
   readonly url?: string;
   readonly foreground?: boolean;
   readonly destructive?: boolean;
@@ -45,16 +45,16 @@ export interface Notification {
   readonly url: string | null;
   readonly image: string | null;
   readonly collapse_key: string | null;
-  /** The version of the inbox that the notification was last changed in. */
+  /** The inbox version of its last change. */
   readonly version: number;
   readonly created_at: string;
   readonly read_at: string | null;
   readonly expires_at: string | null;
-  /** Why the delivery was reduced, such as `capped_by_type`. */
+  /** The reason why the delivery was reduced, such as `capped_by_type`. */
   readonly held_back: string | null;
-  /** True if the app should not ring, as in quiet hours. */
+  /** True if the app should not ring, such as in quiet hours. */
   readonly silent?: true;
-  /** True after the user's own undo. */
+  /** True if the user marked it unread or brought it back, so it is not new. */
   readonly again?: true;
 }
 
@@ -63,7 +63,7 @@ export interface Notification {
 /**
  * Returns a token of the user, or null if none is signed in.
  *
- * @param isRefused whether a fresh token is needed: the last was refused, or expires soon.
+ * @param isRefused whether a fresh token is needed, because the last was refused or expires soon.
  */
 export type TokenProvider = (isRefused: boolean) => string | null | undefined | Promise<string | null | undefined>;
 
@@ -97,15 +97,15 @@ export interface CarillonAttributes {
   worker?: string;
 }
 
-/** The events of the element. They bubble, and leave shadow trees. */
+/** The events of the element. They bubble and cross shadow roots. */
 export interface CarillonEvents {
   /** The unread count is known, or has changed. */
   "carillon-unread": CustomEvent<{ readonly unread: number }>;
   /** A notification has just arrived, or came during a lost connection. */
   "carillon-arrival": CustomEvent<Notification>;
-  /** The user clicked a notification. `preventDefault()` keeps the element off the link. */
+  /** The user clicked a notification. `preventDefault()` keeps the link from opening. */
   "carillon-open": CustomEvent<{ readonly notification: Notification; readonly url: string | null }>;
-  /** The user pressed a button. `preventDefault()` says that the page handles it. */
+  /** The user pressed a button. `preventDefault()` means that the page handles it. */
   "carillon-action": CustomEvent<{ readonly notification: Notification; readonly action: Action }>;
   /** An app sent an ephemeral event. */
   "carillon-event": CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
@@ -136,11 +136,11 @@ export class CarillonInbox extends HTMLElement {
   /** The URL of the gateway that the element uses. */
   get gateway(): string;
 
-  /** Opens or closes the panel; without an argument, the other of the two. */
+  /** Opens or closes the panel; without an argument, toggles it. */
   toggle(isOpen?: boolean): void;
 
   /**
-   * Ends the pushes to this browser, for a logout: call it while the token is still valid. Rejects
+   * Ends the pushes to this browser. At a logout, call it while the token is still valid. Rejects
    * if the browser may still get pushes.
    */
   switchPushOff(): Promise<void>;

@@ -1,8 +1,8 @@
 // Carillon · pack.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies the modules of the element to `dist`, with the paths that the gateway serves them at.
-// npm runs it before it packs.
+// Copies the modules of the element to `dist`, with the same paths as on the gateway. npm runs this
+// before it packs.
 
 import { realpathSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
@@ -15,7 +15,7 @@ const sources = join(folder, "../../Sources/Gateway/HTTP/Web/Resources");
 /** Returns a script without its comments. */
 export function code(text) { return text.replace(/^\s*(?:\/\/|\/?\*).*$/gm, ""); }
 
-/** Returns the modules that a script imports, also those that it loads later. */
+/** Returns the modules that a script imports, including dynamic imports. */
 export function imports(text) {
   const computed = code(text).match(/\bimport\(\s*[^"\s].*/);
   if (computed) throw new Error(`cannot follow ${computed[0]}: write the name of the module`);
@@ -39,7 +39,7 @@ export async function pack(target = join(folder, "dist")) {
   return [...found].sort();
 }
 
-/** Writes a file if it changes, and at once: others may read the folder meanwhile. */
+/** Writes a file atomically, if it changes, because others may read the folder meanwhile. */
 async function write(path, text) {
   if (await readFile(path, "utf8").catch(() => null) === text) return;
   const draft = `${path}.${process.pid}.new`;

@@ -9,15 +9,15 @@ import type {
 type Attributes = Omit<HTMLAttributes<Element>, keyof CarillonAttributes>;
 type Handler<Name extends keyof CarillonEvents> = (event: CarillonEvents[Name]) => void;
 
-/** Props besides those of any element, such as `className`, `style` and children for the slots. */
+/** The props of the inbox and of any element, such as `style` and the children for the slots. */
 export interface CarillonInboxProps extends Attributes, Omit<CarillonAttributes, "url"> {
   /** The gateway, such as `https://notify.example.com`; `/` if it has the page's own origin. */
   url: string;
-  /** Gives tokens instead of `token`. Keep it the same between renders: a new one reconnects. */
+  /** Gives tokens instead of `token`. Keep it stable between renders: a new one reconnects. */
   tokenProvider?: TokenProvider;
-  /** Words that replace those of the inbox. Keep functions in it the same between renders. */
+  /** Words that replace those of the inbox. Keep functions in it stable between renders. */
   texts?: Partial<Texts>;
-  /** May be inline. A later function draws only entries that change. */
+  /** Draws entries; may be inline. A new function draws only new and changed entries. */
   renderItem?: RenderItem;
   onUnread?: Handler<"carillon-unread">;
   onArrival?: Handler<"carillon-arrival">;

@@ -12,7 +12,7 @@ const events = {
   onAction: "carillon-action", onEvent: "carillon-event", onSignedOut: "carillon-signed-out",
 };
 const own = new Set([...attributes, ...Object.keys(events), "tokenProvider", "texts", "renderItem", "className"]);
-/** The number of changes of `tokenProvider` that suggests an inline function. */
+/** Warn about an inline function after this many changes of `tokenProvider`. */
 const mostProviders = 5;
 const warning = "carillon: tokenProvider changes often, and the inbox reconnects each time; "
   + "keep it outside of the component or in useCallback";
@@ -69,8 +69,8 @@ function unread(feed) {
 }
 
 /**
- * Sets the attributes here, as React 18 and 19 differ in how they do it for custom elements, and 19
- * writes a `lang` that is gone as "undefined".
+ * Sets the attributes, because React 18 and 19 set those of custom elements differently, and React
+ * 19 writes a removed `lang` as "undefined".
  */
 function setAttributes(element, props) {
   for (const name of attributes) {
@@ -80,7 +80,7 @@ function setAttributes(element, props) {
   }
 }
 
-/** Sets a property if it changes, because the element restarts. Returns whether it did. */
+/** Sets a property if it differs, because each set restarts the element. Returns whether it did. */
 function setProperty(element, name, value) {
   // Until its module has loaded, the element has no properties.
   if ((element[name] ?? null) === value) return false;
@@ -102,7 +102,7 @@ function listen(element, latest) {
   return () => listeners.forEach(([name, listener]) => element.removeEventListener(name, listener));
 }
 
-/** Loads the element late, because servers have no elements. */
+/** Loads the element in the browser only, because servers have no custom elements. */
 function load() {
   import("./index.js").catch((error) => console.warn("carillon:", error.message));
 }

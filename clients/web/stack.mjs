@@ -1,13 +1,13 @@
 // Carillon · stack.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tries the package in a browser against a running Carillon, and prints a line for each step.
+// Tests the package in a browser against a running Carillon, and prints a line for each step.
 //
-// Reads GATEWAY_URL, SERVICE_TOKEN and CARILLON_BIN, as `deploy/up` writes them to its file env,
-// and REACT (a folder with react@18.3.1.js and react-dom@18.3.1.js, such as the one in the Python
-// package dash) and VUE (the file vue.esm-browser.js). Skips the steps of those that are not set.
-// The gateway needs ALLOWED_ORIGINS=*. With the name of a page, it only opens that page of the
-// current folder, and prints its title once a notification has come.
+// Reads GATEWAY_URL, SERVICE_TOKEN and CARILLON_BIN, which `deploy/up` writes to .local/env. Also
+// reads REACT (a folder with react@18.3.1.js and react-dom@18.3.1.js, such as the one in the Python
+// package dash) and VUE (the file vue.esm-browser.js), and skips their steps if they are not set.
+// The gateway needs ALLOWED_ORIGINS=*. With the name of a page as an argument, only opens that page
+// of the current folder, and prints its title after a notification has come.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -38,7 +38,7 @@ async function notify(user, title) {
   assert.ok(answer.ok, `${answer.status}: ${await answer.text()}`);
 }
 
-/** The pages of the README, with the addresses of this run. */
+/** Returns the pages of the README, with the addresses of this run. */
 async function readmePages() {
   const text = await readFile(join(folder, "README.md"), "utf8");
   return [...text.matchAll(/^```html\n([^]*?)^```$/gm)].map((match) => here(match[1]));
@@ -56,7 +56,7 @@ async function title(browser, address, user) {
   return browser.run("return document.title");
 }
 
-/** Errors and warnings of the page, except for sockets that the inbox closes while they open. */
+/** Returns the page's errors and warnings, without those about sockets closed while opening. */
 async function complaintsOf(browser) {
   const lines = (await browser.log()).filter((line) => /SEVERE|WARNING|Warning:/.test(line));
   return lines.filter((line) => !line.includes("closed before the connection is established"));
@@ -94,7 +94,7 @@ const reactPage = `<!doctype html>
 <script type="module" src="/node_modules/carillon-web/tests/react.page.js"></script>
 `;
 
-/** A module that exports what a classic script has left in a global. */
+/** Returns a module that exports the members of a classic script's global. */
 async function module(name, text) {
   const names = [...new Set([...text.matchAll(/\bexports\.(\w+) =/g)].map((match) => match[1]))];
   return `export const { ${names.join(", ")} } = globalThis.${name};\n`;
@@ -166,7 +166,7 @@ async function main() {
     await pack();
     for (const [name, step, needed] of [["page", html, true], ["React", react, REACT], ["Vue", vue, VUE]]) {
       if (needed) await step(browser);
-      console.log(needed ? `ok: ${name}` : `skipped: ${name} is not there`);
+      console.log(needed ? `ok: ${name}` : `skipped: set ${name.toUpperCase()} to test ${name}`);
     }
   } finally {
     await browser.quit();

@@ -1,7 +1,7 @@
 // Carillon · texts.d.ts
 // SPDX-License-Identifier: Apache-2.0
 
-/** The words of the inbox. Functions get the part that varies. */
+/** The words of the inbox. Functions insert the argument into the text. */
 export interface Texts {
   readonly notifications: string;
   readonly bell: (unread: number) => string;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Carillon · demo.py
 # SPDX-License-Identifier: Apache-2.0
-"""Sends three notifications and prints each step of their way.
+"""Sends three notifications and prints each step of their delivery.
 
 Reads the variables of DATA/env; needs only Python.
 """

@@ -23,7 +23,7 @@ class Anchors:
         self.taken = set()
 
     def claim(self, text):
-        """Returns the anchor of a heading; the second one of a name ends in `-1`, and so on."""
+        """Returns the anchor of a heading; repeats of a name end in `-1`, `-2` and so on."""
         name = slug(text.strip())
         unique, copy = name, 0
         while unique in self.taken:

@@ -80,7 +80,7 @@ class Site:
         return AsyncAPI(document)
 
     def place(self, messages, apis):
-        """Puts the rendered pages into groups behind the reference."""
+        """Puts the rendered pages into groups after the reference."""
         rendered = [Group(api.name, pages=api.all_pages()) for api in apis]
         rendered.insert(1, Group("Messages", pages=list(messages.pages.values())))
         insert_after(self.groups, messages.overview, *rendered)
@@ -142,7 +142,7 @@ class Site:
             sys.exit(1)
 
     def report(self):
-        """Prints what was made."""
+        """Prints the size of the site."""
         pages, links = site_check.check(self.out, self.faults)
         self.stop_if_faulty()
         total = sum(file.stat().st_size for file in self.out.rglob("*") if file.is_file())

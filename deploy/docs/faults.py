@@ -1,6 +1,6 @@
 # Carillon · faults.py
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what is wrong with the pages, so that one run names every fault."""
+"""Collects the faults of pages, so that one run reports all of them."""
 
 
 class Faults:
@@ -10,7 +10,7 @@ class Faults:
         self.found = []
 
     def add(self, place, text):
-        """Notes a fault. `place` is a path from the root, with a line if one is known."""
+        """Adds a fault. `place` is a path from the root, with a line if one is known."""
         message = f"{place}: {text}"
         if message not in self.found:
             self.found.append(message)

@@ -16,7 +16,7 @@ FORMATTER = HtmlFormatter(nowrap=True, classprefix="t-")
 
 
 def is_known(language):
-    """Whether there are colours for a language; code without one is fine too."""
+    """Whether code in this language can be coloured; true for code without a language."""
     return not language or lexer_of(language) is not None
 
 

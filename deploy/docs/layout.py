@@ -51,7 +51,7 @@ class Layout:
             tag("title", name),
             tag("link", rel="icon", type="image/svg+xml", href=here("assets/icon.svg")),
             [tag("link", rel="stylesheet", href=here(f"assets/{each}")) for each in STYLES],
-            # Before the body, so that no page flashes in the other theme.
+            # Before the body, so that the page does not flash in the wrong theme.
             tag("script", src=here("assets/theme.js")),
             [tag("script", src=here(f"assets/{each}"), defer=True) for each in SCRIPTS],
         )
@@ -65,7 +65,7 @@ class Layout:
         home = relative(page.target, "index.html")
         icon = tag("img", src=relative(page.target, "assets/icon.svg"), alt="", width=28, height=28)
         brand = tag("a", icon, tag("span", "Carillon"), tag("small", self.version), href=home, class_="brand")
-        # A link, so that it opens the navigation without a script too.
+        # A link, so that it also opens the navigation without a script.
         menu = tag("a", "Menu", href="#menu", class_="menu-button")
         return tag("header", brand, self.search(), tag("div", self.theme_button(), menu, class_="tools"),
                    class_="masthead")

@@ -71,11 +71,11 @@ class Resolver:
         return None
 
     def to(self, page, values, target, fragment=""):
-        """Returns a link's attributes with another file of the site as its goal."""
+        """Returns the attributes of a link to another file of the site."""
         return {**values, "href": relative(page.target, target) + (f"#{fragment}" if fragment else "")}
 
     def check_fragments(self):
-        """Notes every link whose page has no such heading."""
+        """Reports links to headings that their page does not have."""
         for page, target, fragment in self.fragments:
             if fragment not in target.anchors:
                 self.faults.add(page.place, f"the link to #{fragment} matches no heading of {target.place}")
@@ -106,7 +106,7 @@ class Resolver:
     # Descriptions of the API.
 
     def mention(self, page, text):
-        """Returns HTML text in which each page that a description names is a link to it."""
+        """Returns the HTML of a description, with links to the pages that it names."""
 
         def replace(match):
             source = f"docs/{match[1]}.md"

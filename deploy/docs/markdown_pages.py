@@ -18,7 +18,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\s*$")
 ITEM = re.compile(r"^(?P<indent> *)(?:[-*+]|\d+[.)]) ")
 # On GitHub, an ordered list ends a paragraph only if it begins with 1.
 FIRST_ITEM = re.compile(r"^ *(?:[-*+]|1[.)]) ")
-# A comment that fills lines of its own.
+# A comment on its own lines.
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
 
 
@@ -56,7 +56,7 @@ def convert(text):
 
 
 def check(source, text, faults):
-    """Notes lines that Python-Markdown and GitHub would read differently."""
+    """Reports lines that Python-Markdown and GitHub parse differently."""
     in_code, before = False, ""
     for number, line in enumerate(text.split("\n"), 1):
         place = f"{source}:{number}"
@@ -75,7 +75,7 @@ def check(source, text, faults):
 
 
 def check_line(place, line, before, faults):
-    """Notes what is wrong with a line of prose that follows the line `before`."""
+    """Reports the faults of a line of prose after the line `before`."""
     item = ITEM.match(line)
     follows_text = before.strip() and not before.startswith(("#", "<!--", "```"))
     if item and len(item["indent"]) % 4:

@@ -35,7 +35,7 @@ class OpenAPI:
         self.schemas = Page(target=f"{folder}/schemas.html", label="Schemas", title="Schemas", kind="api")
 
     def described(self, name):
-        """Returns the words for a tag: its description's first sentence, or its name."""
+        """Returns the label of a tag: the first sentence of its description, or its name."""
         found = next(each for each in self.document["tags"] if each["name"] == name)
         return found.get("description", name).rstrip(".")
 
@@ -72,7 +72,7 @@ class OpenAPI:
 
 
 def title(words):
-    """Returns words with a capital."""
+    """Returns words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
@@ -188,7 +188,7 @@ class TagPage:
         return [f"-d {shlex.quote(f'{name}={value}')}" for name, value in body.items()]
 
     def validate(self, operation, body, schema):
-        """Notes every way in which an example breaks its own schema."""
+        """Reports how an example breaks its own schema."""
         whole = {**schema, "components": self.api.document["components"]}
         for fault in Draft202012Validator(whole).iter_errors(body):
             self.api.faults.add("deploy/docs/examples.yaml", f"{operation}: {fault.message}")
@@ -274,7 +274,7 @@ class SchemaPage:
 
 
 def part(name, *children, level=3):
-    """Returns a part of a call or a message, with a small title that is in no list of contents."""
+    """Returns a part of a call or a message, with a small title that contents leave out."""
     return join(tag(f"h{level}", name, class_="part", data_quiet=True), children)
 
 

@@ -20,7 +20,7 @@ WORD = re.compile(r"\w[\w.:/{}-]*\w|\w")
 
 
 class Heading:
-    """A heading whose end has not come yet."""
+    """A heading that is still open."""
 
     def __init__(self, values, place):
         self.values = values
@@ -88,7 +88,7 @@ class Reader(HTMLParser):
         self.out.append(f"<{name}{attributes(pair for pair in values if pair[0] != 'data-quiet')}>")
 
     def note_silence(self, name, values):
-        """Counts how deep the search's silence is."""
+        """Tracks the nesting of elements that the search skips."""
         if self.silence[1]:
             self.silence[1] += name == self.silence[0]
         elif name not in VOID and ("data-quiet" in values or values.get("class") in UNSEARCHED):

@@ -10,7 +10,7 @@ from markup import Markup, join, tag
 
 # Objects nested deeper than this are links to their schema, or plain.
 DEEPEST = 5
-# A limit beyond this one says only that there is some limit.
+# Hide greater limits, which only state that there is one.
 TELLING = 1_000_000_000
 # The keywords that this file shows.
 KEYWORDS = frozenset([
@@ -49,14 +49,14 @@ class Schemas:
     # References.
 
     def at(self, pointer):
-        """Returns what a local reference such as `#/components/schemas/Job` names."""
+        """Returns the target of a local reference such as `#/components/schemas/Job`."""
         value = self.document
         for part in pointer.removeprefix("#/").split("/"):
             value = value[part.replace("~1", "/").replace("~0", "~")]
         return value
 
     def resolve(self, schema):
-        """Returns a schema without its reference, and the name of the last one that it had."""
+        """Returns a schema with its references resolved, and the name of the last one."""
         name = None
         while isinstance(schema, dict) and "$ref" in schema:
             pointer = schema["$ref"]

@@ -1,6 +1,6 @@
 # Carillon · search_index.py
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the index of the search as a script, because a page from a file cannot fetch."""
+"""Writes the search index as a script, because pages opened from files cannot fetch."""
 
 import json
 

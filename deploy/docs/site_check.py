@@ -36,7 +36,7 @@ class PageCheck(HTMLParser):
 
 
 def check(out, faults):
-    """Notes every fault of the site in a folder."""
+    """Reports every fault of the site in a folder."""
     pages = {}
     for file in sorted(out.rglob("*.html")):
         path = file.relative_to(out).as_posix()

@@ -5,7 +5,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-# Pages of the root that are not about a folder, and where they go.
+# Pages of the root that are not about a folder, with their paths in the site.
 ROOT_PAGES = {
     "README.md": "index.html",
     "CONTRIBUTING.md": "project/contributing.html",

@@ -20,7 +20,7 @@ install_clients() {
             warn "SKIPPED: cannot install the clients of $list; skipping the tests that need them"
             return 0
         fi
-        # Last, so that an incomplete environment is rebuilt.
+        # Write this last, so that an incomplete environment is rebuilt.
         cp "$list" "$folder/requirements.txt"
     fi
     export CARILLON_TEST_PYTHON=$folder/bin/python

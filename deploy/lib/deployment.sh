@@ -43,7 +43,7 @@ check_proxies() {
     fi
 }
 
-# check_units FOLDER: checks the units, with an installed program in place of ours.
+# check_units FOLDER: checks the units, with another installed program in place of ours.
 check_units() {
     local folder=$1 service
     has_checker systemd-analyze deploy/systemd || return 0
@@ -56,7 +56,7 @@ check_units() {
         cp "$folder/carillon-${service%@*}@.service" "$folder/carillon-$service.service"
         quietly "deploy/systemd/carillon-${service%@*}@.service" systemd-analyze verify --man=no \
             "$folder/carillon-$service.service"
-        # The exposure of the unit: at most 2.0 on systemd's scale from 0 to 10.
+        # The unit's exposure must be at most 2.0 on systemd's scale from 0 to 10.
         quietly "exposure of $service" systemd-analyze security --offline=true --threshold=20 --no-pager \
             "$folder/carillon-$service.service"
     done
@@ -97,7 +97,7 @@ check_deployment() {
         done
     fi
     check_chart
-    # Only the client reads the file; this needs no engine.
+    # `docker compose config` needs no running engine.
     if docker compose version >/dev/null 2>&1; then
         quietly deploy/compose.yaml env AUTH_JWT_SECRET=x POSTGRES_PASSWORD=x \
             docker compose -f deploy/compose.yaml config --quiet

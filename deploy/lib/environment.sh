@@ -17,7 +17,7 @@ ENVIRONMENT_NAMES='
     no_proxy NO_PROXY
     CARILLON_DEFAULTS
 '
-# The variables of providers; the caller's replace the sandbox's.
+# The variables of providers. Those of the caller replace those of the sandbox.
 PROVIDER_NAMES='
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
@@ -77,7 +77,7 @@ choose_ports() {
     local REDIS='' POSTGRES='' SANDBOX='' CONTROL='' SMTP='' METRICS=9091
     # shellcheck disable=SC1091
     [[ ! -e $DATA/ports ]] || source "$DATA/ports"
-    # A start that found the first Redis's port taken saved a substitute.
+    # An earlier start may have saved another port because that of the first Redis was taken.
     [[ ! -e $DATA/redis.ports ]] || read -r REDIS _ <"$DATA/redis.ports"
     if [[ $PORT == 0 ]]; then
         free_port GATEWAY_PORT
@@ -112,7 +112,7 @@ create_database() {
 # apns_fact MEMBER: prints a member of the sandbox's apns.json.
 apns_fact() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" "$DATA/sandbox/apns.json"; }
 
-# given NAME: whether the caller set it.
+# given NAME: whether the caller set the variable.
 given() { [[ -n ${!1:-} ]]; }
 
 # set_environment: exports the variables of the services. The caller's own providers replace the
@@ -153,13 +153,13 @@ set_environment() {
         export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
         export SMTP_FROM=${SMTP_FROM:-Carillon <notices@example.com>}
     fi
-    # Links in mail lead there.
+    # The start of links in mail.
     export PUBLIC_URL=${PUBLIC_URL:-http://127.0.0.1:$GATEWAY_PORT}
     # The sandbox's CA together with the CAs of the real providers.
     cat "${PROVIDER_CA:-/etc/ssl/certs/ca-certificates.crt}" "$DATA/sandbox/ca.pem" >"$DATA/authorities.pem" 2>/dev/null || true
     export PROVIDER_CA=$DATA/authorities.pem
-    # A proxy of the caller cannot reach this machine's stack. "*" alone exempts every host, and in
-    # a list none.
+    # The caller's proxy cannot reach the stack on this machine. "*" exempts every host if it stands
+    # alone, but no host in a list.
     no_proxy=${no_proxy:-${NO_PROXY:-}}
     [[ $no_proxy == '*' || ,$no_proxy, == *,127.0.0.1,* ]] || no_proxy=127.0.0.1${no_proxy:+,$no_proxy}
     export no_proxy NO_PROXY=$no_proxy
@@ -179,7 +179,7 @@ write_environment() {
     SERVICE_TOKEN=$("$BIN/gateway" token --user upstream --scope service --ttl 30d)
     local name quote="'\\''"
     for name in $ENVIRONMENT_NAMES; do
-        # Some are unset, such as those of the sandbox if the caller has a provider of their own.
+        # Some are unset, such as the sandbox's if the caller uses a real provider.
         [[ -z ${!name+set} ]] || printf "export %s='%s'\n" "$name" "${!name//\'/$quote}"
     done >"$DATA/env.new"
     chmod 600 "$DATA/env.new"

@@ -1,7 +1,7 @@
 # Carillon · install.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs missing packages and starts none of their services, and builds. Source after messages.sh.
+# Installs missing packages without starting their services, and builds. Source after messages.sh.
 
 # Each line of these lists: a Debian package and evidence that it is installed.
 
@@ -41,7 +41,7 @@ RUNNING_PACKAGES='
     openssl               command:openssl
     curl                  command:curl
 '
-# The lists that install_missing goes through. Scripts that build nothing set it to others.
+# The lists for install_missing. Scripts that build nothing set others.
 NEEDED_PACKAGES=$BUILDING_PACKAGES$RUNNING_PACKAGES
 
 # is_present EVIDENCE: whether the evidence of a line of the lists exists.
@@ -66,7 +66,7 @@ install_missing() {
     for evidence in "$@"; do
         is_present "${evidence#*:}" || missing+=("${evidence%%:*}")
     done
-    # A run that was killed left the policy, which this one removes.
+    # If a killed run left its policy, go on, to remove it.
     [[ ${#missing[@]} -gt 0 ]] || grep -qs "Made by carillon" /usr/sbin/policy-rc.d || return 0
 
     heading "Installing ${missing[*]}"
@@ -100,7 +100,7 @@ restore() {
     [[ -z $made_policy ]] || rm -f "$policy"
     [[ ! -e $original ]] || mv -f "$original" "$cluster"
 }
-# One at a time; a run that was killed leaves both files to the next.
+# One run at a time. The next run removes both files if this one is killed.
 exec 8>/run/carillon-install.lock
 flock 8
 trap restore EXIT
@@ -140,11 +140,11 @@ check_swift() {
     say "Swift $version"
 }
 
-# The time of a release build from nothing, in minutes of one core.
+# The time of a clean release build, in minutes of one core.
 BUILD_CORE_MINUTES=18
 
-# build_programs CONFIGURATION: builds the programs of $ROOT in one go, so that no core waits for
-# another program, and shows progress. A first build also gets an estimate. CARILLON_BUILD=programs
+# build_programs CONFIGURATION: builds all programs of $ROOT in one command, which keeps all cores
+# busy, and shows progress. For a first build it also estimates the time. CARILLON_BUILD=programs
 # leaves out benchmarks and tests.
 build_programs() {
     local began=$SECONDS shown=$SECONDS total=0 left line

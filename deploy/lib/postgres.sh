@@ -3,8 +3,8 @@
 #
 # A private PostgreSQL cluster on loopback, without a socket file. Source after processes.sh.
 
-# find_postgres_programs [CLUSTER]: prints the folder of the newest server, or of the one that made
-# the cluster in the folder CLUSTER; Debian keeps it out of PATH.
+# find_postgres_programs [CLUSTER]: prints the folder with the programs of the newest PostgreSQL, or
+# of the one that made the cluster in folder CLUSTER. Debian keeps that folder out of PATH.
 find_postgres_programs() {
     local folder wanted=''
     [[ ! -e ${1:-}/PG_VERSION ]] || wanted=$(<"$1/PG_VERSION")
@@ -34,8 +34,8 @@ choose_postgres_user() {
     fail "PostgreSQL refuses to run as root; create a user postgres or nobody"
 }
 
-# The server's user may not be able to enter parent folders such as /root, so open the folder before
-# changing the user, and reach it by the descriptor.
+# The server's user may not be allowed to enter a parent folder such as /root. So open the folder
+# before changing the user, and use the descriptor.
 OPEN_FOLDER=(bash -c 'exec 8<"$0" && exec "$@"')
 OPENED_FOLDER=/proc/self/fd/8
 
@@ -67,7 +67,7 @@ start_postgres() {
     for setting in "listen_addresses=127.0.0.1" "port=$port" "unix_socket_directories=" "lc_messages=C" "$@"; do
         settings+=(-c "$setting")
     done
-    # The lock of a killed server blocks the next one if its id is now another process or a zombie.
+    # The lock file of a killed server blocks the next one if its id is a zombie or another process.
     local holder
     if holder=$(head -n 1 "$folder/postmaster.pid" 2>/dev/null) &&
         [[ $(cat "/proc/$holder/comm" 2>/dev/null) != postgres || $(process_state "$holder") == Z ]]; then
@@ -78,7 +78,7 @@ start_postgres() {
         start_process "$name" / "${OPEN_FOLDER[@]}" "$folder" "${AS_USER[@]}" "$programs/postgres" \
             -D "$OPENED_FOLDER" "${settings[@]}"
         ! wait_until_ready "$name" 'ready to accept connections' 120 || return 0
-        # Children of a killed server hold its shared memory for a moment.
+        # Child processes of a killed server keep its shared memory for a moment.
         grep -q 'shared memory block' "$DATA/logs/$name.log" || return 1
         sleep 1
     done

@@ -9,7 +9,7 @@ STARTED=()
 # Folder and command of each, quoted for the shell; the key is the name.
 declare -A COMMANDS=()
 
-# process_birth PID: prints its start in clock ticks since boot, which identifies a reused id.
+# process_birth PID: prints its start in clock ticks since boot, to tell apart reuses of an id.
 process_birth() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
@@ -25,7 +25,7 @@ process_state() {
     printf '%s' "${stat%% *}"
 }
 
-# is_running NAME: whether the process of its pid file still runs, and is the one that was started.
+# is_running NAME: whether the process in its pid file still runs, and is the one that we started.
 is_running() {
     local pid birth
     pid=$(cat "$DATA/pids/$1.pid" 2>/dev/null) && birth=$(cat "$DATA/pids/.$1.birth" 2>/dev/null) || return 1
@@ -67,7 +67,7 @@ keep_running() {
     local -A next=() since=() due=()
     for name in "${STARTED[@]}"; do since[$name]=$SECONDS; done
     while :; do
-        # Polled, because `wait -n` may report only one of two processes that end together.
+        # Poll, because `wait -n` may report only one of two processes that end together.
         sleep 1 9>&- &
         wait $! || true
         running=''
@@ -126,7 +126,7 @@ show_log() {
     tail -n 20 "$DATA/logs/$1.log" 2>/dev/null | sed 's/^/    /' >&2
 }
 
-# stop_processes SIGNAL SECONDS NAME...: signals all, waits, and kills those that still run.
+# stop_processes SIGNAL SECONDS NAME...: signals all, waits, and kills those that run after SECONDS.
 stop_processes() {
     local signal=$1 tries=$(($2 * 20)) name running
     shift 2
@@ -143,7 +143,7 @@ stop_processes() {
         sleep 0.05
     done
     for name in "$@"; do
-        # Reap it here, or the shell prints how it ended.
+        # Reap it here, or the shell prints its status.
         wait "$(cat "$DATA/pids/$name.pid" 2>/dev/null)" 2>/dev/null || true
         forget_process "$name"
     done

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Private Redis servers on loopback: append-only file, no eviction. Source after processes.sh and
-# ports.sh. Each keeps its settings in its folder, as Sentinels and clusters change them.
+# ports.sh. Each has a configuration file in its folder, because Sentinels and clusters change it.
 
 # start_redis NAME FOLDER PORT [SETTING=VALUE...]: starts it with its data in FOLDER and waits until
-# it is ready. The settings count at its first start.
+# it is ready. The settings apply only at its first start.
 start_redis() {
     local name=$1 folder=$2 port=$3 setting
     shift 3
@@ -13,7 +13,7 @@ start_redis() {
     if [[ ! -e $folder/redis.conf ]]; then
         {
             printf 'bind 127.0.0.1\nsave ""\nappendonly yes\nappendfsync everysec\n'
-            # At the usual 64 MB a busy server rewrites its file every few seconds.
+            # With the default of 64 MB, a busy server rewrites its file every few seconds.
             printf 'maxmemory-policy noeviction\nauto-aof-rewrite-min-size 512mb\n'
             for setting in "$@"; do printf '%s %s\n' "${setting%%=*}" "${setting#*=}"; done
         } >"$folder/redis.conf"
@@ -23,8 +23,8 @@ start_redis() {
     wait_until_ready "$name" 'Ready to accept connections' 60
 }
 
-# start_sentinels FOLDER PORT...: starts a Sentinel on each port, which watch the master on
-# REDIS_PORT as `carillon`.
+# start_sentinels FOLDER PORT...: starts a Sentinel on each port. They watch the master on
+# REDIS_PORT under the name `carillon`.
 start_sentinels() {
     local folder=$1 port number=0
     shift
@@ -43,9 +43,9 @@ start_sentinels() {
     done
 }
 
-# start_cluster PORT...: starts six servers on the first six ports, with the others for their bus,
-# and makes them a cluster. Without $DATA/env no start has finished, so an earlier one may have left
-# half a cluster.
+# start_cluster PORT...: starts six servers on the first six ports, with the other ports for their
+# bus, and makes them a cluster. Without $DATA/env no start has finished, so half a cluster may
+# exist.
 start_cluster() {
     local ports=("$@") number
     [[ -e $DATA/env ]] || rm -rf "$DATA"/redis-[1-6]

@@ -107,13 +107,13 @@ def loaded_libraries(programs):
         for name, path in re.findall(r"(\S+) (?:=> )?(/\S+) \(0x", output("ldd", str(file)).replace("\t", "")):
             if name in needed and Path(path).parent != programs:
                 paths.add(path)
-        # The loader has no arrow in ldd's output, and libc6 always has it.
+        # ldd prints no arrow for the loader, which always belongs to libc6.
     return paths
 
 
 def owner_of(path):
     """Returns the Debian package of a library."""
-    # dpkg may know a file of /usr/lib as one of /lib, and the other way round.
+    # dpkg may list a file of /usr/lib under /lib, and the other way round.
     for candidate in (path, f"/usr{path}", path.removeprefix("/usr")):
         found = subprocess.run(["dpkg-query", "--search", candidate], capture_output=True, text=True)
         if found.returncode == 0:

@@ -3,10 +3,10 @@
 #
 # Checks and unpacks tarballs of deploy/package. Source after messages.sh.
 
-# check_files FOLDER: whether its files are those of its SHA256SUMS; prints what differs.
+# check_files FOLDER: whether its files match its SHA256SUMS; prints the differences.
 check_files() (
     cd "$1" && [[ -e SHA256SUMS ]] || { echo "SHA256SUMS: missing" && exit 1; }
-    # Links and devices have no checksum.
+    # Refuse links and devices, which have no checksum.
     ! find . ! -type f ! -type d -printf '%P: neither a file nor a folder\n' | grep . || exit 1
     sha256sum --check --strict --quiet SHA256SUMS 2>&1 || exit 1
     ! LC_ALL=C comm -13 <(cut -c 67- SHA256SUMS | LC_ALL=C sort) \
@@ -31,7 +31,7 @@ check_tarball() {
         fail "$name does not match its checksum in $sums, so it is not used; download both again"
 }
 
-# unpack_tarball FILE FOLDER: unpacks FILE in FOLDER after checking it, unless that was done before.
+# unpack_tarball FILE FOLDER: checks FILE and unpacks it in FOLDER, unless an earlier start did.
 # Sets UNPACKED to the folder of the release.
 unpack_tarball() {
     local file=$1 folder=$2 name=${1##*/} temporary faults
@@ -43,7 +43,7 @@ unpack_tarball() {
         say "$name is unpacked"
         return 0
     fi
-    # A start that was killed left these.
+    # Left by a killed start.
     rm -rf "$folder"/.unpacking.*
     temporary=$(mktemp -d "$folder/.unpacking.XXXXXXXX")
     if ! tar -x -z --no-same-owner --no-same-permissions -C "$temporary" -f "$file"; then

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The steps of deploy/lib/upgrade-test that send notifications and compare inboxes.
 
-Reads the variables of the stack's `env`; needs only Python. The file that the steps share has what
-the previous release answered, and the titles that must arrive once.
+Reads the variables of the stack's `env`; needs only Python. The steps share a file with the answers
+of the previous release and the titles that must arrive once.
 """
 
 import json
@@ -88,7 +88,7 @@ class Stack:
         return [it["title"] for it in self.inbox(user)]
 
     def state(self):
-        """Returns what an upgrade must keep."""
+        """Returns the data that an upgrade must keep."""
         return {
             "ada's inbox": self.inbox(),
             "ada's archive": self.call("ada", "GET", "/v1/notifications/archived?limit=100")["notifications"],
@@ -137,7 +137,7 @@ def fill(file):
     due = datetime.now(timezone.utc) + LATER
     stack.enqueue("Scheduled before the upgrade", deliver_at=due.strftime("%Y-%m-%dT%H:%M:%SZ"))
     late = ["Scheduled before the upgrade"]
-    # The last ones are still in the stream, or half done, when the programs stop.
+    # The last jobs are still in the stream, or half done, when the programs stop.
     for number in range(1, 11):
         late.append(f"Last moment {number}")
         stack.enqueue(late[-1])
@@ -147,7 +147,7 @@ def fill(file):
 
 
 def difference(old, new, place):
-    """Returns how a new answer lacks what the old one had; a release may add fields."""
+    """Returns the differences of a new answer from the old one; a release may add fields."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name, value in old.items():
             if name not in UNSTABLE and (found := difference(value, new.get(name), f"{place}.{name}")):
@@ -212,7 +212,7 @@ def mixed(file, old_programs, old_gateway, old_metrics, new_dispatcher):
     deliver(old, new, "by the old release, at the new gateway")
     titles = [f"Mixed {number}" for number in range(1, 31)]
     before = jobs_of(old_metrics)
-    # With the new dispatcher suspended, the old one must work on what both read.
+    # Suspend the new dispatcher, so that the old one must read the jobs from both releases.
     os.kill(new_dispatcher, 19)
     try:
         for number, title in enumerate(titles):

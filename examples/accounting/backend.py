@@ -1,6 +1,6 @@
 # Carillon · backend.py
 # SPDX-License-Identifier: Apache-2.0
-"""The rest of the back-end's `send_notification`: Carillon stores, routes, emits and calls FCM."""
+"""What remains of the back-end's `send_notification`: Carillon stores, routes, emits and calls FCM."""
 
 import json
 

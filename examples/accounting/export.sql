@@ -5,8 +5,8 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- All tokens are FCM tokens. Exports the 20 devices that each user used last, the latest at the
--- end: of two tokens of one device, the import keeps the later.
+-- All tokens are FCM tokens. Exports each user's 20 most recently used devices. The newest comes
+-- last: of two tokens of one device, the import keeps the later.
 
 SELECT json_build_object(
     'user_id', u.id,

@@ -8,7 +8,7 @@
 SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
     'id', 'before:' || n.id, 'user', n.user_id, 'org', n.org_id, 'type', n.type, 'severity', n.severity,
     'title', n.title, 'body', n.body, 'channels', jsonb_build_array('in_app')))
-    -- Added last, since the data may contain nulls of its own.
+    -- Add the data after removing nulls, because it may contain nulls of its own.
     || CASE WHEN jsonb_typeof(n.data) <> 'null' THEN jsonb_build_object('data', n.data) ELSE '{}' END
     ORDER BY n.number)
 FROM (

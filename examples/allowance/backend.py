@@ -1,6 +1,6 @@
 # Carillon · backend.py
 # SPDX-License-Identifier: Apache-2.0
-"""The rest of `NotificationService.cs`: three ways to send. The catalog has the templates."""
+"""What remains of `NotificationService.cs`: three ways to send. The catalog has the templates."""
 
 
 class NotificationService:

@@ -5,8 +5,8 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Translates type codes to the catalog's names, and subscribes families to their topic. The device
--- used last comes last: of two tokens with one name, the import keeps the later.
+-- Translates type codes to the catalog's names, and subscribes families to their topic. The most
+-- recently used device comes last: of two tokens with one name, the import keeps the later.
 
 WITH types (code, name) AS (VALUES
     (1, 'BalanceAlert'), (2, 'LowBalanceWarning'), (3, 'TransactionCreated'), (10, 'AllowanceDeposit'),

@@ -6,8 +6,8 @@
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
 -- `environment` is that of the APNs tokens: production, or sandbox if APNS_PRODUCTION is false. The
--- newest device comes last: of two tokens of one device, the import keeps the later. An empty text
--- becomes null, and a number text, because the import takes neither.
+-- newest device comes last: of two tokens of one device, the import keeps the later. Empty texts
+-- become null and numbers become text, because the import refuses both.
 
 SELECT json_build_object(
     'user_id', u.id::text,

@@ -1,7 +1,7 @@
 -- Carillon · schema.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The app's tables today, with a few rows.
+-- The app's current tables, with a few rows.
 
 CREATE TABLE auth_user (id serial PRIMARY KEY, email text NOT NULL, timezone text);
 

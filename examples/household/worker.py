@@ -1,6 +1,6 @@
 # Carillon · worker.py
 # SPDX-License-Identifier: Apache-2.0
-"""The rest of the app's worker and its `NotificationService`: they choose messages and recipients.
+"""What remains of the app's worker and `NotificationService`: chooses messages and recipients.
 
 Carillon handles tokens, buttons, the limit of five, the summary, time zones and quiet hours.
 """
@@ -9,7 +9,7 @@ import json
 
 
 def task_job(user_id, type, title, task, *, id=None):
-    """`CreateAndSendTaskNotification`: the state selects the buttons, the type the limit."""
+    """`CreateAndSendTaskNotification`: `state` selects the buttons; `type` selects the limit."""
     job = {
         "user": str(user_id), "type": type, "title": title, "body": task["name"], "state": task["state"],
         "entity_type": "task", "entity_id": str(task["id"]), "data": json.dumps({"task_id": str(task["id"])}),
@@ -32,7 +32,7 @@ def handle_overdue_reminder(redis, tasks_by_user, day):
 
 
 def send_digest(redis, user_id, statistics, day):
-    """`HandleDailyDigest`: a job for each day, held until eleven o'clock where the user is."""
+    """`HandleDailyDigest`: one job a day, held until eleven o'clock in the user's time zone."""
     return redis.xadd("carillon:jobs", {
         "id": f"digest:{user_id}:{day}", "user": str(user_id), "type": "task_digest", "title": "Your day",
         "body": statistics, "deliver_local": "11:00",

@@ -22,11 +22,11 @@ sys.path.insert(0, str(ROOT / "deploy" / "demo"))
 
 
 class Failure(Exception):
-    """A step of the example did not do what it should."""
+    """A step of the example failed."""
 
 
 class Refusal(Exception):
-    """The answer to an HTTP call is an error."""
+    """An HTTP call got an error status."""
 
     def __init__(self, call, status, body):
         super().__init__(f"{call}: {status} {json.dumps(body, ensure_ascii=False)}")
@@ -80,7 +80,7 @@ class Stack:
     def __init__(self):
         self.variables = dict(os.environ)
         file = Path(os.environ.get("CARILLON_DATA", ROOT / ".local")) / "env"
-        # The shell may have loaded an earlier start's file.
+        # Override variables that the shell loaded from an earlier start.
         if file.exists():
             self.variables |= read_environment(file)
         elif "GATEWAY_URL" not in self.variables:
@@ -90,7 +90,7 @@ class Stack:
         catalog = self.variables["CATALOG"]
         if not Path(catalog, "reminders.yaml").exists():
             raise Failure(f"{catalog} is not the examples' catalog; start the stack as {START}")
-        # A proxy of the caller cannot reach this machine's stack.
+        # The caller's proxy cannot reach the stack on this machine.
         os.environ["no_proxy"] = self.variables.get("no_proxy", "127.0.0.1")
         self.gateway = self.variables["GATEWAY_URL"]
         self.redis_url = self.variables["REDIS_URL"]

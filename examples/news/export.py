@@ -16,7 +16,7 @@ def record(document):
     wishes = document.get("notification_preferences") or {}
     user = {
         "user_id": document["user_id"],
-        # The app has no inbox: a reader who refuses pushes of a type refuses the type.
+        # The app has no inbox, so refusing a type's pushes means refusing the type.
         "preferences": [{"type": name, "push": wish, "in_app": wish} for name, wish in wishes.items()],
         # Topics that readers can follow, such as "news/politics".
         "topics": document.get("topics") or [],
@@ -24,7 +24,7 @@ def record(document):
     if document.get("notifications_enabled") and document.get("fcm_token"):
         user["devices"] = [{
             "platform": document.get("platform") or "ios", "provider": "fcm", "token": document["fcm_token"],
-            # The name that /device-token/register uses: the next registration replaces this.
+            # The same name as that of /device-token/register, so the next registration replaces it.
             "name": "device-token", "app_version": (document.get("app_version") or "")[:64] or None,
         }]
     return user

@@ -14,7 +14,7 @@ class Feed:
     def __init__(self):
         self.stories = {}
         self.looks = 0
-        # Stories that may not be changed.
+        # Ids of stories that refuse changes.
         self.locked = set()
         self._lock = threading.Lock()
         feed = self

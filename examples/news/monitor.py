@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # Carillon · monitor.py
 # SPDX-License-Identifier: Apache-2.0
-"""The breaking-news monitor: polls the feed of stories and sends a notification for each new one.
+"""The breaking-news monitor: polls the feed and sends a notification for each new story.
 
     monitor.py --feed https://stories.example.com/stories [--every 300] [--verify-after 1800]
 
-Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token that can do only this, and
-restart the monitor with a new one before it expires: it exits with 1 when the gateway refuses it.
+Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token with these rights only, and
+restart the monitor with a new one before it expires. If the gateway refuses the token, the monitor
+exits with 1.
 
     gateway token --user news-monitor --scope service --types breaking_news,developing_stories \
         --audiences topic,all --ttl 30d
 
 The feed answers GET with `{"stories": [{"id", "title", "category", "status", "first_seen",
 "revision", "update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor keeps no state.
-A story always has the same job id, so each reader gets it once, even if the monitor crashes or runs
-twice at once. The title and the category of a story must not change.
+A story always has the same job id, so each reader gets it once, even if the monitor crashes or two
+monitors run. The title and the category of a story must not change.
 """
 
 import argparse
@@ -40,17 +41,17 @@ class Monitor:
         self.verify_after = verify_after
 
     def look(self, now):
-        """Sends every story that is not verified yet, and verifies older ones once sent."""
+        """Sends every unverified story, and verifies old ones after sending them."""
         stories = self._call("GET", self.feed)["stories"]
         for story in stories:
             try:
                 if story["status"] == "BREAKING":
                     self._handle(story, now)
             except (ValueError, KeyError, TypeError) as error:
-                # The fault is in this story; those behind it must not wait.
+                # This story is invalid; go on, so that the others do not wait.
                 say(f"skipped {story}: {type(error).__name__}: {error}")
             except urllib.error.HTTPError as error:
-                # The answer is about this story, unless a server is busy or refuses the token.
+                # Only this story failed, unless a server is busy or the token was refused.
                 if self.is_refused(error) or error.code == 429 or error.code >= 500:
                     raise
                 say(describe(error))
@@ -61,7 +62,7 @@ class Monitor:
 
     def _handle(self, story, now):
         age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
-        # An old story, too: this monitor may have been down while it was fresh.
+        # Send old stories too: the monitor may have been down when they were new.
         self._send(self.breaking(story))
         if story.get("revision"):
             self._send(self.developing(story))
@@ -73,8 +74,8 @@ class Monitor:
     def breaking(story):
         """A job for everyone who wants breaking news, once per story.
 
-        Leaves out what changes, such as the number of sources: a repeated id with other content
-        becomes a dead letter.
+        Leaves out fields that change, such as the number of sources: a repeated id with other
+        content becomes a dead letter.
         """
         return {
             "id": f"story:{story['id']}", "all": True, "type": "breaking_news",
@@ -87,7 +88,7 @@ class Monitor:
 
     @staticmethod
     def developing(story):
-        """A job for followers of the category; each revision replaces the last."""
+        """A job for followers of the category; each revision replaces the previous one."""
         return {
             "id": f"story:{story['id']}:{story['revision']}", "topic": f"news/{story['category']}",
             "type": "developing_stories", "title": story["title"][:LONGEST_TITLE], "body": story["update"],
@@ -118,7 +119,7 @@ def quoted(id):
 
 
 def seconds(text):
-    """Returns a Retry-After header in seconds; 0 if it is a date, as the next poll is soon enough."""
+    """Returns the seconds of a Retry-After header; 0 for a date, because the next poll retries."""
     return float(text) if text and text.isdecimal() else 0.0
 
 
@@ -145,7 +146,7 @@ def main():
         except urllib.error.HTTPError as error:
             if monitor.is_refused(error):
                 return f"{describe(error)}; start the monitor again with a new token"
-            # 429 and 503 say when to retry. The next poll retries.
+            # The next poll retries, after the Retry-After of a 429 or 503.
             say(describe(error))
             wait = max(wait, seconds(error.headers.get("Retry-After")))
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:

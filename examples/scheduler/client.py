@@ -29,7 +29,7 @@ class SupabaseClient:
         return self._call("DELETE", f"{TABLE}?token=eq.{token}")
 
     def tell(self, notification_id, event):
-        """Reports an event that the app sent to its analytics before: delivered or opened."""
+        """Reports `delivered` or `opened`, which the app sent to its own analytics before."""
         return self._call("POST", "/rest/v1/notification_events", {"notification_id": notification_id, "event": event})
 
     def _call(self, method, path, body=None, **headers):

@@ -5,8 +5,8 @@
 --
 --     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
 --
--- Exports the 20 tokens of each user that were seen last, however long ago: clients register only
--- at sign-in. The latest comes last: of two tokens of one device, the import keeps the later.
+-- Exports each user's 20 most recently seen tokens. Keeps old ones too, because clients register
+-- only at sign-in. The newest comes last: of two tokens of one device, the import keeps the later.
 -- `environment` is that of the APNs tokens: production, or sandbox if that is your
 -- APNS_ENVIRONMENT.
 

@@ -1,19 +1,19 @@
 -- Carillon · prepare.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- Prepares the app's table for schedule.sql. Run it once, when `schedule.ts` has stopped: reminders
--- from this moment on are Carillon's.
+-- Prepares the app's table for schedule.sql. Run it once, after you have stopped `schedule.ts`:
+-- Carillon sends the reminders from then on.
 
 SET search_path = example_scheduler, public;
 
 ALTER TABLE notification_settings
-    -- The reminders up to this moment are enqueued.
+    -- Reminders up to this time are enqueued.
     ADD COLUMN enqueued_until timestamptz NOT NULL DEFAULT now(),
-    -- The id of the last one's job.
+    -- The job id of the last reminder.
     ADD COLUMN job text;
 
--- A change takes the reminder back: the app's webhook cancels the job that leaves the row, and
--- schedule.sql enqueues the reminder again.
+-- A change of a row clears its job id. The app's webhook cancels that job, and schedule.sql
+-- enqueues the reminder again.
 CREATE FUNCTION reset_reminder() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.enqueued_until := now();

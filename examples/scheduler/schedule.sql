@@ -1,15 +1,15 @@
 -- Carillon · schedule.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The rest of the edge function `schedule.ts`. Run it every five minutes from pg_cron or another
--- cron. It enqueues each reminder at most ten minutes before its time in the row's time zone (UTC
--- if PostgreSQL does not know the zone). It marks and enqueues in one transaction, so a rollback
--- notifies no one, and a second run does nothing.
+-- Replaces the edge function `schedule.ts`. Run it every five minutes with pg_cron or another cron.
+-- It enqueues each reminder at most ten minutes before its time in the row's time zone (UTC if
+-- PostgreSQL does not know the zone). It marks the row and enqueues the job in one transaction, so
+-- a rollback sends nothing, and a second run does nothing.
 
 SET search_path = example_scheduler, public;
 
 WITH clocks AS (
-    -- After missed runs, the reminders of the last hour come late.
+    -- After missed runs, sends the reminders of the last hour late and skips older ones.
     SELECT s.user_id, s.category, s.at_time, s.timezone, coalesce(z.name, 'UTC') AS zone,
         greatest(s.enqueued_until, now() - interval '1 hour') AT TIME ZONE coalesce(z.name, 'UTC') AS clock
     FROM notification_settings s LEFT JOIN pg_timezone_names z ON z.name = s.timezone

@@ -1,8 +1,8 @@
 -- Carillon · schema.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The app's tables today, with a few rows. They are in a schema of Carillon's database, where a
--- transaction can call carillon.enqueue. In a separate database, install the outbox with
+-- The app's current tables, with a few rows. They are in a schema of Carillon's database, so that
+-- a transaction can call carillon.enqueue. For a separate database, install the outbox with
 -- `dispatcher outbox-sql`.
 
 DROP SCHEMA IF EXISTS example_scheduler CASCADE;

@@ -1,9 +1,9 @@
 // Carillon · main.go
 // SPDX-License-Identifier: Apache-2.0
 
-// The program stack tries the package against a running Carillon, and prints a line for each step.
+// Program stack tests the package against a running Carillon and prints a line for each step.
 //
-// It reads GATEWAY_URL, SERVICE_TOKEN and REDIS_URL, as `deploy/up` writes them to its file env.
+// It reads GATEWAY_URL, SERVICE_TOKEN and REDIS_URL, which `deploy/up` writes to .local/env.
 // The gateway needs WEBHOOKS_PRIVATE=on for the last step; without it the program skips the step.
 package main
 
@@ -143,7 +143,7 @@ func fails(want string, jobs ...carillon.Job) error {
 	return nil
 }
 
-// stored waits until a job is done, and checks how many notifications it has.
+// stored waits until a job is done, and checks how many notifications it stored.
 func stored(id string, count int, org ...string) error {
 	var answer struct {
 		Final bool
@@ -185,7 +185,7 @@ func call(method, path, body string, answer any) (int, error) {
 	return response.StatusCode, json.NewDecoder(response.Body).Decode(answer)
 }
 
-// retry sends through a proxy that answers 503, resets, swallows the gateway's answer, then works.
+// retry sends through a proxy that answers 503, resets, drops the gateway's answer, then works.
 func retry() error {
 	place, err := url.Parse(gateway)
 	if err != nil {
@@ -220,7 +220,7 @@ func retry() error {
 	return stored("retry", 1)
 }
 
-// redis is a connection that appends entries; enough for this program.
+// redis is a minimal Redis client that can only append entries.
 type redis struct {
 	net.Conn
 	answers *bufio.Reader

@@ -12,12 +12,12 @@ const payment = (id) => ({ id, user: "ada", type: "payment_received" });
 const accepted = (index) => ({ id: String(index), lane: "critical", entry: `1-${index}` });
 const accept = (count) => [202, { jobs: Array.from({ length: count }, (_, index) => accepted(index)) }];
 const busy = (after) => [503, { detail: "Redis is out of reach" }, after ? { "retry-after": after } : {}];
-/** Closes the connection instead of an answer. */
+/** Closes the connection without an answer. */
 const reset = null;
 /** Never answers. */
 const silence = undefined;
 
-/** Starts a gateway that gives the answers by turns, and the last one again. */
+/** Starts a gateway that gives its answers in order and repeats the last. */
 async function start(context, ...answers) {
   const requests = [];
   const server = createServer(async (request, response) => {

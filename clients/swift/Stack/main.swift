@@ -1,7 +1,7 @@
 // Carillon · main.swift
 // SPDX-License-Identifier: Apache-2.0
 
-// Exercises the library against a running stack, such as that of `deploy/up`.
+// Tests the library against a running stack, such as that of `deploy/up`.
 //
 // Needs `GATEWAY_URL`, `SERVICE_TOKEN` and `USER_TOKEN` in the environment, and the types
 // `payment_received` and `invoice_created` in the catalog. The user of `USER_TOKEN` should have no
@@ -28,7 +28,7 @@ func variable(_ name: String) throws -> String {
     return value
 }
 
-/// Prints a line at once, also into a pipe.
+/// Prints a line without buffering, even into a pipe.
 func say(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
@@ -48,7 +48,7 @@ struct Sender: Sendable {
     let url: URL
     let token: String
     let user: String
-    /// Makes the ids of each run its own.
+    /// The prefix of this run's ids, so that runs do not collide.
     let run = UUID().uuidString.prefix(8).lowercased()
 
     func send(_ jobs: [[String: JSONValue]]) async throws {
@@ -69,18 +69,18 @@ struct Sender: Sendable {
     }
 }
 
-/// Waits until a condition holds; a minute at most, so that only a failure ends it.
+/// Waits up to a minute until a condition holds; only a failure takes that long.
 @MainActor
 func until(_ step: String, _ condition: () -> Bool) async throws {
     let deadline = ContinuousClock.now + .seconds(60)
     while !condition() {
         try require(ContinuousClock.now < deadline, step)
-        // The model has no signal for each condition that a step waits for.
+        // Poll, because the model does not signal every condition.
         try await Task.sleep(for: .milliseconds(5))
     }
 }
 
-/// Takes arrivals until these titles came, and requires each once.
+/// Reads arrivals until all these titles came; fails if one comes twice.
 @MainActor
 func take(
     _ titles: Set<String>, from arrivals: AsyncThrowingStream<InboxNotification, any Error>

@@ -12,7 +12,7 @@ final class FakeGateway: SocketTransport, HTTPTransport {
         case refuse(Int)
         /// Opens the socket and sends these frames.
         case open([String])
-        /// Does so, then closes with a code.
+        /// Opens the socket, sends these frames, then closes with a code.
         case close(Int, [String])
     }
 
@@ -81,7 +81,7 @@ final class FakeGateway: SocketTransport, HTTPTransport {
     }
 }
 
-/// A socket that a test feeds.
+/// A socket whose frames come from a test.
 final class FakeSocket: Socket {
     private struct State {
         var frames: [String] = []
@@ -159,7 +159,7 @@ final class FakeSocket: Socket {
     func close() { self.end(.closed(code: 1006, reason: "closed here")) }
 }
 
-/// Time that a test controls: waits under a second end at once, others when the test says.
+/// A clock that a test controls: waits under a second end at once, longer ones by `pass`.
 final class FakeTime: Sendable {
     private struct Sleeper {
         let number: Int
@@ -175,7 +175,7 @@ final class FakeTime: Sendable {
 
     private let state = Mutex(State())
 
-    /// All waits under 20 s, which are those between connections.
+    /// All waits under 20 s, which are the backoffs between connections.
     var waits: [Duration] { self.state.withLock { $0.waits } }
 
     var timing: Timing {
@@ -222,12 +222,12 @@ final class FakeTime: Sendable {
 
 struct NeverHappened: Error {}
 
-/// Waits until a condition holds; a minute at most, so that only a failure ends it.
+/// Waits up to a minute until a condition holds; only a failure takes that long.
 func eventually(_ condition: () async throws -> Bool) async throws {
     let deadline = ContinuousClock.now + .seconds(60)
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw NeverHappened() }
-        // The fakes have no signal for each condition that a test waits for.
+        // Poll, because the fakes do not signal every condition.
         try await Task.sleep(for: .milliseconds(1))
     }
 }

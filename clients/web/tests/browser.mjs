@@ -63,7 +63,7 @@ export class Browser {
     throw new Error(`${what}: not within ${patience} ms; ${page}\n${(await this.log()).join("\n")}`);
   }
 
-  /** Returns what the page logged since the last call. */
+  /** Returns the lines that the page logged since the last call. */
   async log() {
     const entries = await this.#command("POST", "/se/log", { type: "browser" });
     return entries.map(({ level, message }) => `${level} ${message}`);
@@ -81,10 +81,10 @@ export class Browser {
 const types = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8" };
 
 /**
- * Serves pages and scripts. Returns its address.
+ * Serves pages and scripts. Returns the server's address.
  *
  * @param files the content by path.
- * @param folders the folders by the path that they are served below.
+ * @param folders the folders by the prefix of their URLs.
  */
 export async function serve(files, folders = {}) {
   const server = createServer(async (request, response) => {

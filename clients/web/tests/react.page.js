@@ -1,7 +1,7 @@
 // Carillon · react.page.js
 // SPDX-License-Identifier: Apache-2.0
 
-// The page with which `stack.mjs` tries the React component. It counts in `record`.
+// The page on which `stack.mjs` tests the React component. `record` counts its events.
 
 import { createElement as h, StrictMode, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";

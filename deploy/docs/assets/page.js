@@ -67,7 +67,7 @@
     }
   }
 
-  // Boxes that scroll sideways can be reached by keyboard.
+  // Make boxes that scroll sideways reachable by keyboard.
 
   function offerScrolling() {
     const boxes = all(".table, pre");

@@ -12,11 +12,11 @@
   const panel = document.querySelector(".found");
   const list = document.getElementById("results");
   const status = document.getElementById("found");
-  // Readers who look something up seldom want these first.
+  // Rank these groups lower, because readers rarely look for them.
   const weights = new Map([
     ["Internals", 0.5], ["Paths of other systems", 0.6], ["REST, call by call", 0.85], ["Messages", 0.85],
   ]);
-  // Words of questions; they count only if nothing else is asked.
+  // Words of questions; ignored unless the query has no others.
   const fillers = new Set(
     "a an and are can do does for how i in is it my of on or the to what when where which with".split(" "));
 
@@ -68,7 +68,7 @@
 
   const isLetter = (character) => character !== undefined && /[\p{L}\p{N}]/u.test(character);
 
-  /** Rates how a text has a word: 1 as it is, less as a beginning or a part of another word. */
+  /** Rates a word in a text: 1 for the whole word, less for a prefix or a part of another word. */
   function rate(text, word) {
     let best = 0;
     for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
@@ -109,7 +109,7 @@
     }
     if (terms.length > 1 && heading.includes(phrase)) sum += 30;
     if (terms.length > 1 && prose.includes(phrase)) sum += 12;
-    // A title that is no more than the query is what the reader means.
+    // A title that equals the query is the best hit.
     if ((section.isPage ? title : heading) === phrase) sum += 25;
     return sum * section.weight;
   }
@@ -164,7 +164,7 @@
     if (rest.length === 0) return { hits, terms };
     const others = ranked(rest);
     if (others.length > 0) return { hits: others, terms: rest, note: `Showing ${rest.join(" ")}` };
-    // No section has all words: take those that have the most of them.
+    // If no section has all words, take those with the most.
     const any = new Map();
     for (const term of rest) {
       for (const hit of ranked([term])) any.set(hit.section, (any.get(hit.section) ?? 0) + hit.score);

@@ -8,7 +8,7 @@
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
 
-  /** Reads the choice; null if there is none, or if the browser keeps none. */
+  /** Reads the choice; null if there is none, or if the browser stores nothing. */
   function stored() {
     try {
       return localStorage.getItem(key);
@@ -22,7 +22,7 @@
       if (theme) localStorage.setItem(key, theme);
       else localStorage.removeItem(key);
     } catch {
-      // The choice then holds for this page alone.
+      // The choice then applies to this page only.
     }
   }
 
@@ -46,7 +46,7 @@
     },
     onChange(listener) {
       system.addEventListener("change", listener);
-      // Another page of the site, in another tab.
+      // Follow a change in another tab.
       addEventListener("storage", (event) => {
         if (event.key !== key) return;
         apply(event.newValue);

@@ -7,15 +7,15 @@ import Foundation
 enum Frame: Sendable {
     case update(InboxUpdate)
     case event(EphemeralEvent)
-    /// The gateway shuts down; reconnect after this time.
+    /// The gateway shuts down. Reconnect after this time.
     case goodbye(reconnectAfter: Duration)
     /// The gateway refused a message.
     case error(reason: String)
-    /// A message that changes nothing here, also one of a newer gateway.
+    /// A message to ignore, such as one that only a newer client knows.
     case other
 }
 
-/// A change of the inbox, and its version and unread count after the change.
+/// A change of the inbox, with its version and unread count after the change.
 struct InboxUpdate: Sendable {
     enum Content: Sendable {
         case sync(notifications: [InboxNotification], deleted: [String], isReset: Bool)
@@ -24,10 +24,10 @@ struct InboxUpdate: Sendable {
         case deleted(Subject)
     }
 
-    /// The notifications that a change means.
+    /// The notifications that a change affects.
     enum Subject: Sendable {
         case ids(Set<String>)
-        /// All whose version is at most this; of a deletion, those of them that are read.
+        /// All up to this version; a deletion affects only those that are read.
         case upTo(version: Int)
     }
 
@@ -57,7 +57,7 @@ extension Frame: Decodable {
         }
 
         var subject: InboxUpdate.Subject {
-            // A change that names neither changes nothing.
+            // Without ids and a version, the change affects nothing.
             self.ids.map { .ids(Set($0)) } ?? .upTo(version: self.upToVersion ?? -1)
         }
     }

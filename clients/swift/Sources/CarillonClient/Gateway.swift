@@ -5,17 +5,17 @@ import Foundation
 
 /// Returns the user's token from the app's login; nil if no user is logged in.
 ///
-/// `isRefused` is true if the gateway refused the last token or if it expires soon: return a fresh
-/// one then. If the provider throws, the connection calls it again later, and a call of REST fails
-/// with ``GatewayError/noToken(_:)``.
+/// If `isRefused` is true, the gateway refused the last token or the token expires soon: return a
+/// fresh one. If the provider throws, a connection calls it again later, and a REST call fails with
+/// ``GatewayError/noToken(_:)``.
 public typealias TokenProvider = @Sendable (_ isRefused: Bool) async throws -> String?
 
 /// Calls a gateway's REST API as a user (docs/rest.md).
 ///
-/// You may repeat any call except ``reportAction(_:of:)``; the second changes nothing more. A call
-/// that the gateway refuses with 401 is sent once more with a fresh token.
+/// Every call is idempotent, except ``reportAction(_:of:)``. After a 401, a call is sent once more
+/// with a fresh token.
 public struct Gateway: Sendable {
-    /// The bound of ids in one message.
+    /// The most ids in one request.
     private static let mostIDs = 1_000
 
     let address: URL
@@ -23,11 +23,14 @@ public struct Gateway: Sendable {
     let sockets: any SocketTransport
     private let http: any HTTPTransport
 
+    /// Creates a gateway for one user; it connects at the first call.
+    ///
     /// - Parameters:
     ///   - url: the gateway's address, such as `https://notify.example.com`.
     ///   - http: sends the requests.
-    ///   - sockets: opens the sockets of an ``Inbox``.
-    /// - Throws: ``GatewayError/invalidArgument(_:)`` if the address is none of a gateway.
+    ///   - sockets: opens the sockets of an ``Inbox``; nil for the platform's default.
+    ///   - tokenProvider: returns the user's token.
+    /// - Throws: ``GatewayError/invalidArgument(_:)`` if the address cannot be that of a gateway.
     public init(
         _ url: URL,
         http: any HTTPTransport = URLSessionTransport(),
@@ -52,8 +55,9 @@ public struct Gateway: Sendable {
     /// Returns a page of the inbox, newest first.
     ///
     /// - Parameters:
-    ///   - cursor: the `nextCursor` of the page before; nil for the newest.
-    ///   - limit: 1 to 100.
+    ///   - cursor: the `nextCursor` of the previous page; nil for the newest.
+    ///   - limit: the most notifications, 1 to 100.
+    ///   - unreadOnly: leaves out read notifications.
     public func notifications(
         before cursor: String? = nil, limit: Int = 50, unreadOnly: Bool = false
     ) async throws(GatewayError) -> InboxPage {
@@ -63,9 +67,9 @@ public struct Gateway: Sendable {
         return try await self.call("GET", ["notifications"], query: query)
     }
 
-    /// Marks notifications as read on all of the user's clients, in calls of 1,000.
+    /// Marks notifications as read on all of the user's clients, up to 1,000 in a request.
     ///
-    /// - Returns: the answer to the last call; nil without ids.
+    /// - Returns: the answer to the last request; nil if `ids` is empty.
     @discardableResult
     public func markRead(_ ids: [String]) async throws(GatewayError) -> InboxChange? {
         var answer: InboxChange?
@@ -76,12 +80,13 @@ public struct Gateway: Sendable {
         return answer
     }
 
-    /// Marks everything as read that is in the inbox when the gateway takes the call.
+    /// Marks everything as read that is in the inbox when the gateway gets the call.
     @discardableResult
     public func markAllRead() async throws(GatewayError) -> InboxChange {
         try await self.call("POST", ["notifications", "read"], ["all": true])
     }
 
+    /// Marks a notification as unread again.
     @discardableResult
     public func markUnread(_ id: String) async throws(GatewayError) -> InboxChange {
         try await self.call("POST", ["notifications", id, "unread"])
@@ -93,12 +98,13 @@ public struct Gateway: Sendable {
         try await self.call("POST", ["notifications", id, "archive"])
     }
 
+    /// Deletes a notification; ``restore(_:)`` can bring it back.
     @discardableResult
     public func delete(_ id: String) async throws(GatewayError) -> InboxChange {
         try await self.call("DELETE", ["notifications", id])
     }
 
-    /// Brings back a notification that was archived, snoozed or deleted.
+    /// Restores a notification that was archived, snoozed or deleted.
     @discardableResult
     public func restore(_ id: String) async throws(GatewayError) -> InboxChange {
         try await self.call("POST", ["notifications", id, "restore"])
@@ -109,14 +115,14 @@ public struct Gateway: Sendable {
         _ = try await self.send("POST", ["notifications", id, "opened"])
     }
 
-    /// Reports that the user pressed a button of a notification: one of the `actions` of its data.
+    /// Reports that the user pressed a button of a notification: one of the `actions` in its data.
     ///
-    /// Each call is an event for the app's services, also one that repeats another.
+    /// Each call makes an event for the app's services, even if it repeats another.
     public func reportAction(_ action: String, of id: String) async throws(GatewayError) {
         _ = try await self.send("POST", ["notifications", id, "actions"], ["action": action])
     }
 
-    /// Reports that a push is shown; sockets prove receipt without it.
+    /// Reports that a push was shown; not needed for notifications from a socket.
     public func reportDelivered(_ id: String) async throws(GatewayError) {
         _ = try await self.send("POST", ["notifications", id, "delivered"])
     }
@@ -149,7 +155,7 @@ public struct Gateway: Sendable {
     func send(
         _ method: String, _ path: [String], query: [URLQueryItem] = [], _ body: (some Encodable & Sendable)?
     ) async throws(GatewayError) -> GatewayAnswer {
-        // Without its id, a call for one notification would be one for all.
+        // With an empty id, the path would be that of the whole inbox.
         guard path.allSatisfy({ !$0.isEmpty }) else { throw .invalidArgument("id: must not be empty") }
         let data: Data?
         do {
@@ -186,7 +192,7 @@ public struct Gateway: Sendable {
         ["Authorization": "Bearer \(token)", "User-Agent": "carillon-swift"]
     }
 
-    /// The URL of a path below `/v1`, whose parts are percent-encoded.
+    /// Returns the URL of a path below `/v1`; percent-encodes its parts.
     func url(_ path: [String], query: [URLQueryItem] = [], scheme: String? = nil) -> URL {
         guard var parts = URLComponents(url: self.address, resolvingAgainstBaseURL: true) else { return self.address }
         let unreserved = CharacterSet(charactersIn: "-._~").union(.alphanumerics)
@@ -201,11 +207,15 @@ public struct Gateway: Sendable {
 
 /// A page of the inbox, newest first.
 public struct InboxPage: Decodable, Sendable {
+    /// The notifications, newest first.
     public let notifications: [InboxNotification]
-    /// The `before` of the next page; nil after the last.
+    /// The `before` of the next page; nil on the last page.
     public let nextCursor: String?
+    /// The number of unread notifications in the whole inbox.
     public let unread: Int
+    /// The number of notifications in the whole inbox.
     public let total: Int
+    /// The inbox version of this page.
     public let version: Int
 
     private enum CodingKeys: String, CodingKey {
@@ -218,6 +228,7 @@ public struct InboxPage: Decodable, Sendable {
 public struct InboxChange: Decodable, Sendable {
     /// How many notifications changed.
     public let changed: Int
+    /// The number of unread notifications in the whole inbox after the change.
     public let unread: Int
     /// The inbox version after the change.
     public let version: Int

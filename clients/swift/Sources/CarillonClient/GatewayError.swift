@@ -5,43 +5,48 @@ import Foundation
 
 /// The error of every call of this library.
 public enum GatewayError: Error, Equatable, Sendable {
-    /// The gateway refused a call, which then changed nothing.
+    /// The gateway refused the call and changed nothing.
     case refused(Problem)
     /// No user is logged in: the token provider returned nil.
     case signedOut
     /// The user has too many newer connections. Connect again when the user returns to this one.
     case displaced
-    /// The token provider failed. The call may be repeated.
+    /// The token provider failed. You may repeat the call.
     case noToken(String)
-    /// No answer came. The call may have had its effect; it may be repeated, except for
-    /// ``Gateway/reportAction(_:of:)``, which would report a second press.
+    /// No answer came, so the change may or may not have happened.
+    ///
+    /// You may repeat any call except ``Gateway/reportAction(_:of:)``, which would report a second
+    /// press.
     case unreachable(String)
-    /// The answer is not one of a gateway.
+    /// The answer does not come from a gateway.
     case invalidAnswer(String)
-    /// An argument is invalid; the text names it.
+    /// An argument is invalid; the text names it and the rule.
     case invalidArgument(String)
-    /// Too many of the user's changes wait for their confirmation; see ``Inbox``.
+    /// Too many changes wait for confirmation by the socket; see ``Inbox/Limits/changes``.
     case tooManyChanges
-    /// The task that waited was cancelled.
+    /// The caller's task was cancelled.
     case cancelled
 }
 
-/// A problem document of the gateway (RFC 9457), or of a proxy before it.
+/// A problem document (RFC 9457) of the gateway, or of a proxy in front of it.
 public struct Problem: Equatable, Sendable {
     /// A field that is invalid.
     public struct Fault: Decodable, Equatable, Sendable {
+        /// The name of the field, such as `locale`.
         public let field: String
+        /// The broken rule, in words.
         public let reason: String
     }
 
+    /// The HTTP status.
     public let status: Int
     /// The reason in words, for developers.
     public let detail: String
-    /// The invalid fields, each named; empty if the fault is none of a field.
+    /// The invalid fields; empty if the fault is not in a field.
     public let faults: [Fault]
-    /// The time after which the call may succeed.
+    /// The wait before a retry, if the gateway gave one.
     public let retryAfter: Duration?
-    /// The id under which the gateway's log says more.
+    /// The id of the request in the gateway's log.
     public let requestID: String?
 
     private struct Document: Decodable {
@@ -61,6 +66,7 @@ public struct Problem: Equatable, Sendable {
 }
 
 extension Problem: CustomStringConvertible {
+    /// The status and the faults, or the detail if there are none.
     public var description: String {
         let faults = self.faults.map { "\($0.field): \($0.reason)" }.joined(separator: "; ")
         return "the gateway answered \(self.status): \(faults.isEmpty ? self.detail : faults)"
@@ -68,6 +74,7 @@ extension Problem: CustomStringConvertible {
 }
 
 extension GatewayError: CustomStringConvertible, LocalizedError {
+    /// The error in words, for developers.
     public var description: String {
         switch self {
         case .refused(let problem): problem.description
@@ -82,5 +89,6 @@ extension GatewayError: CustomStringConvertible, LocalizedError {
         }
     }
 
+    /// The same as ``description``.
     public var errorDescription: String? { self.description }
 }

@@ -3,14 +3,14 @@
 
 /// The pages of the inbox that were loaded over REST.
 struct LoadedPages: Sendable {
-    /// The cursor of the next page; nil for the newest.
+    /// The cursor of the next page; nil for the first.
     var cursor: String?
     var isAny = false
     /// Whether the last page is loaded.
     var isComplete = false
     var isLoading = false
 
-    /// Lets the next page begin at the end of a full list, whose oldest rows may have left it.
+    /// Moves the cursor to the end of a full list, because loaded rows may have left it.
     mutating func continueAfterLast(of state: InboxState) {
         guard self.isAny, state.isFull, let last = state.items.last?.id, last > self.cursor ?? "" else { return }
         self.cursor = last
@@ -22,11 +22,11 @@ extension Inbox {
     private static let pageSize = 50
     private static let mostTries = 3
 
-    /// Loads the next page of the inbox, read notifications too, and begins with the newest.
+    /// Loads the next page of the inbox, newest first and with read notifications.
     ///
-    /// Returns at once if there is no other page, if one is on its way, or if ``notifications`` is
-    /// at its bound. After a gap of more than 500 changes the list starts over, and its first page
-    /// is loaded again on its own.
+    /// Returns at once if there is no other page, if one is loading, or if ``notifications`` is at
+    /// its limit. After a gap of more than 500 changes the list starts over, and the inbox loads
+    /// its first page again.
     public func loadOlder() async throws(GatewayError) {
         guard !self.pages.isLoading else { return }
         self.pages.isLoading = true
@@ -65,14 +65,14 @@ extension Inbox {
         }
     }
 
-    /// Marks everything as read that is in the inbox when the gateway takes the call.
+    /// Marks everything as read that is in the inbox when the gateway gets the call.
     public func markAllRead() async throws(GatewayError) {
         try await self.change(.readAll(upTo: self.version ?? .max)) { gateway async throws(GatewayError) in
             try await gateway.markAllRead()
         }
     }
 
-    /// Marks a notification as unread again, without another arrival.
+    /// Marks a notification as unread again; it does not arrive a second time.
     public func markUnread(_ id: String) async throws(GatewayError) {
         try await self.change(.unread(id)) { gateway async throws(GatewayError) in
             try await gateway.markUnread(id)
@@ -86,13 +86,14 @@ extension Inbox {
         }
     }
 
+    /// Deletes a notification; ``restore(_:)`` can bring it back.
     public func delete(_ id: String) async throws(GatewayError) {
         try await self.change(.removal(id)) { gateway async throws(GatewayError) in
             try await gateway.delete(id)
         }
     }
 
-    /// Brings back a notification that was archived or deleted; the socket then shows it.
+    /// Restores an archived or deleted notification; it shows when the socket reports it.
     public func restore(_ id: String) async throws(GatewayError) {
         try await self.gateway.restore(id)
     }
@@ -106,7 +107,7 @@ extension Inbox {
         self.show()
         do throws(GatewayError) {
             let answer = try await call(self.gateway)
-            // The frame and the answer come in any order.
+            // The frame may come before or after the answer.
             self.pending.confirm(number, version: answer?.version ?? 0)
             self.pending.removeConfirmed(upTo: self.version ?? 0)
             self.show()

@@ -14,50 +14,52 @@ import Observation
 /// }
 /// ```
 ///
-/// The inbox reconnects on its own, with full jitter between 0.5 s and 30 s or when the gateway
-/// says, and resumes where it left off. A connected inbox counts as the user's presence, so the
-/// user's phone stays silent; see ``focus(_:)``.
+/// The inbox reconnects automatically, with a backoff of up to 30 s and full jitter or when the
+/// gateway says, and resumes where it left off. While it is connected, the user counts as present,
+/// so the user's phone stays silent; see ``focus(_:)``.
 ///
-/// The user's changes show at once. One that fails is undone, and the call throws.
+/// The user's changes show at once. If a change fails, the inbox undoes it and the call throws.
 ///
-/// An inbox belongs to one user, whose version it resumes from. Make a new one for another user.
+/// An inbox resumes from a version that belongs to one user. Make a new one for another user.
 @Observable
 @MainActor
 public final class Inbox {
-    /// The bounds of an inbox.
+    /// The limits of an inbox.
     public struct Limits: Sendable {
-        /// The bound of ``Inbox/notifications``; beyond it the oldest leave the list only.
+        /// The most ``Inbox/notifications``; the oldest above it leave the list, not the inbox.
         public var notifications = 1_000
-        /// The bound of arrivals, and of events, that wait in one stream.
+        /// The most arrivals, or events, that wait in one stream.
         ///
-        /// Beyond it the oldest is dropped and counted in ``Inbox/dropped``. A dropped arrival is
-        /// still in the inbox, unread.
+        /// Above it, the stream drops the oldest, and ``Inbox/dropped`` counts it. A dropped
+        /// arrival stays unread in the inbox.
         public var waiting = 1_000
-        /// The bound of the user's changes that the socket has not confirmed.
+        /// The most changes by the user that the socket has not confirmed.
         ///
-        /// Beyond it calls throw ``GatewayError/tooManyChanges``.
+        /// Above it, calls throw ``GatewayError/tooManyChanges``.
         public var changes = 1_000
 
+        /// Creates the default limits.
         public init() {}
     }
 
-    /// The notifications, newest first: the newest 100 unread at first, then what comes, and the
-    /// pages that ``loadOlder()`` added.
+    /// The notifications, newest first: the newest 100 unread, those that came since, and the pages
+    /// that ``loadOlder()`` added.
     public internal(set) var notifications: [InboxNotification] = []
     /// The number of unread notifications in the whole inbox.
     public internal(set) var unread = 0
     /// Whether the socket is open and up to date.
     public private(set) var isConnected = false
-    /// The reason why the inbox is not connected, for developers; nil if it is.
+    /// The reason why the inbox is not connected, for developers; nil while it is connected.
     public private(set) var trouble: String?
     /// The reason why the inbox does not reconnect.
     ///
     /// It is ``GatewayError/signedOut`` or ``GatewayError/displaced``. ``connect()`` clears it.
     public private(set) var failure: GatewayError?
-    /// Whether ``loadOlder()`` would load more.
+    /// Whether ``loadOlder()`` can load more.
     public internal(set) var hasOlder = true
-    /// How many arrivals and events were dropped because nothing took them.
+    /// The number of arrivals and events that were dropped because nothing read them in time.
     public private(set) var dropped = 0
+    /// The gateway of the inbox.
     public let gateway: Gateway
 
     @ObservationIgnored let timing: Timing
@@ -69,13 +71,18 @@ public final class Inbox {
     @ObservationIgnored private let changeStreams = StreamHub<Void>(most: 1)
     @ObservationIgnored private var connection: InboxConnection?
     @ObservationIgnored private var work: Task<Void, Never>?
-    /// The number of the connection whose events count.
+    /// The number of the current connection; events of others are ignored.
     @ObservationIgnored private var generation = 0
     @ObservationIgnored private var isActive = true
 
+    /// Creates an inbox; ``connect()`` opens it.
+    ///
     /// - Parameters:
+    ///   - gateway: the gateway, with the user's token.
     ///   - version: the version of the last notification that an earlier process handled. The inbox
-    ///     then holds what changed since, and ``arrivals()`` begins there.
+    ///     then holds the changes since, and ``arrivals()`` begins there. nil for the whole inbox.
+    ///   - limits: the limits of lists and buffers.
+    ///   - timing: the clock and the jitter, which tests replace.
     public init(_ gateway: Gateway, resume version: Int? = nil, limits: Limits = Limits(), timing: Timing = Timing()) {
         self.gateway = gateway
         self.timing = timing
@@ -131,9 +138,11 @@ public final class Inbox {
         self.finishStreams(nil)
     }
 
-    /// Waits until the inbox is connected, after ``connect()``.
+    /// Waits until the inbox is connected.
     ///
-    /// - Throws: the ``failure`` that ended it, or ``GatewayError/cancelled``.
+    /// Call ``connect()`` first.
+    ///
+    /// - Throws: the ``failure`` that ended the inbox, or ``GatewayError/cancelled``.
     public func connected() async throws(GatewayError) {
         if let failure { throw failure }
         guard !self.isConnected else { return }
@@ -145,16 +154,16 @@ public final class Inbox {
         throw .cancelled
     }
 
-    /// Says whether the user looks at the app.
+    /// Reports whether the user looks at the app.
     ///
-    /// A user who does not gets pushes after a while.
+    /// If not, the user gets pushes after a while.
     public func focus(_ isActive: Bool) async {
         self.isActive = isActive
         await self.connection?.focus(isActive)
     }
 
     private func take(_ event: InboxConnection.Event, of generation: Int) {
-        // A connection that was given up may still have a frame.
+        // A cancelled connection may still deliver a frame.
         guard generation == self.generation else { return }
         switch event {
         case .offline(let reason):
@@ -191,21 +200,21 @@ public final class Inbox {
     /// Returns new notifications, also those that came during a lost connection, each once.
     ///
     /// Each stream begins when it is made and has its own buffer of ``Limits/waiting``. It ends
-    /// when the inbox is closed, and throws the ``failure`` of one that does not reconnect. After a
-    /// gap of more than 500 changes the arrivals are the newest 100 unread.
+    /// when you close the inbox, and throws the ``failure`` if the inbox cannot reconnect. After a
+    /// gap of more than 500 changes, the arrivals are the newest 100 unread.
     ///
-    /// After a lost connection or with `resume`, an old notification that this inbox never had also
-    /// comes if the user marked it unread or brought it back meanwhile.
+    /// After a lost connection or with `resume`, an old notification that this inbox has never seen
+    /// also arrives if the user marked it unread or restored it meanwhile.
     public func arrivals() -> AsyncThrowingStream<InboxNotification, any Error> { self.arrivalStreams.make() }
 
     /// Returns ephemeral events, in a stream like that of ``arrivals()``.
     ///
-    /// An event that is sent during a lost connection is lost.
+    /// Events that an app sends during a lost connection are lost.
     public func events() -> AsyncThrowingStream<EphemeralEvent, any Error> { self.eventStreams.make() }
 
     /// Returns a value after each change of the inbox or its connection.
     ///
-    /// It is for programs without SwiftUI. Changes that nothing takes become one.
+    /// For programs without SwiftUI. Changes that nothing has read yet become one value.
     public func changes() -> AsyncThrowingStream<Void, any Error> { self.changeStreams.make() }
 
     private func finishStreams(_ error: GatewayError?) {
@@ -214,7 +223,7 @@ public final class Inbox {
         self.changeStreams.finish(error)
     }
 
-    /// Shows the state with the pending changes.
+    /// Publishes the state, with the pending changes applied.
     func show() {
         (self.notifications, self.unread) = self.pending.applied(to: self.state)
         self.pages.continueAfterLast(of: self.state)
@@ -243,7 +252,7 @@ private final class StreamHub<Element: Sendable> {
         return stream
     }
 
-    /// Gives every stream the value, and returns how many dropped their oldest.
+    /// Gives every stream the value and returns how many dropped their oldest value.
     func yield(_ element: Element) -> Int {
         var dropped = 0
         self.continuations.removeAll { continuation in

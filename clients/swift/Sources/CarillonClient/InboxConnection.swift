@@ -3,9 +3,9 @@
 
 import Foundation
 
-/// A socket to a user's inbox that reconnects and resumes until it is cancelled or ends for good.
+/// A socket to a user's inbox that reconnects and resumes until it is cancelled or fails for good.
 ///
-/// It hands over one frame at a time and waits until the frame is processed, so it buffers nothing.
+/// It delivers one frame at a time and waits until the frame is processed, so it buffers nothing.
 /// If that takes too long, the gateway closes the socket (4408), and the next one resumes.
 actor InboxConnection {
     enum Event: Sendable {
@@ -14,14 +14,14 @@ actor InboxConnection {
         case offline(String)
     }
 
-    /// The gateway pings as often, and gives a silent peer as long.
+    /// The same as the gateway's own ping interval and timeout.
     static let pingInterval = Duration.seconds(25)
     static let pingTimeout = Duration.seconds(20)
     private static let renewalLead: TimeInterval = 60
     /// The device's clock may be ahead, so a fresh token is kept for a while even if it looks
     /// expired.
     private static let renewalSpacing: TimeInterval = 30
-    /// In seconds; a much longer time does not fit in a `Duration`.
+    /// In seconds; a much longer time overflows a `Duration`.
     private static let longestPause: TimeInterval = 1_000_000_000
     private static let shortestBackoff = 0.5
     private static let longestBackoff = 30.0
@@ -34,7 +34,7 @@ actor InboxConnection {
     private var version: Int?
     private var isActive: Bool
     private var socket: (any Socket)?
-    /// The token of the last connection, if the gateway refused it.
+    /// The token that the gateway refused; nil if it accepted the last one.
     private var refused: String?
     private var failures = 0
     private var drainDelay = Duration.zero
@@ -42,7 +42,7 @@ actor InboxConnection {
     /// - Parameters:
     ///   - version: the inbox version to resume from; nil for the whole inbox.
     ///   - isActive: whether the user looks at the app.
-    ///   - deliver: processes an event.
+    ///   - deliver: processes an event; the next frame is read after it returns.
     init(
         _ gateway: Gateway, version: Int?, isActive: Bool, timing: Timing,
         deliver: @escaping @Sendable (Event) async -> Void
@@ -113,7 +113,7 @@ actor InboxConnection {
         case .closed(Self.tooManyConnections, _):
             throw .displaced
         case .closed(let code, let reason):
-            // The token of an open socket may be newer than that of its handshake.
+            // The socket may have sent a newer token than that of its handshake.
             if code == Self.unauthorized { self.refused = await self.gateway.tokens.newest ?? token }
             return "the socket closed with \(code)\(reason.isEmpty ? "" : " \(reason)")"
         case .unreachable(let reason):
@@ -122,7 +122,7 @@ actor InboxConnection {
     }
 
     private func serve(_ socket: any Socket, _ token: String) async -> SocketEnd {
-        // Not child tasks: the end of the socket must not wait for a token provider that hangs.
+        // Not child tasks, because closing must not wait for a token provider that hangs.
         let helpers = [Task { await self.keepAlive(socket) }, Task { await self.renew(token, on: socket) }]
         let end = await self.read(socket)
         for helper in helpers { helper.cancel() }
@@ -137,7 +137,7 @@ actor InboxConnection {
             do throws(SocketEnd) {
                 let text = try await socket.receive()
                 guard let decoded = try? JSON.decode(Frame.self, from: Data(text.utf8)) else {
-                    // Resuming repeats the frame, so do not return at once.
+                    // Resuming would bring the frame again, so begin with a long backoff.
                     self.failures = max(self.failures, 6)
                     return .closed(code: 1002, reason: "a frame is not of this protocol")
                 }
@@ -165,7 +165,7 @@ actor InboxConnection {
 
     /// Closes the socket when it does not answer a ping.
     ///
-    /// A phone that changes its network may learn in no other way that a connection is gone.
+    /// After a phone changes its network, nothing else may show that the connection is gone.
     private func keepAlive(_ socket: any Socket) async {
         while (try? await self.timing.sleep(Self.pingInterval)) != nil {
             let isAlive = await withTaskGroup(of: Bool.self) { group in
@@ -183,13 +183,13 @@ actor InboxConnection {
         }
     }
 
-    /// Sends a fresh token before the current one expires; without one, the gateway closes.
+    /// Sends a fresh token before the current one expires; otherwise the gateway closes the socket.
     private func renew(_ token: String, on socket: any Socket) async {
         var token = token
         var shortest: TimeInterval = 1
         while let lifetime = TokenSource.lifetime(of: token) {
             let left = lifetime.end.timeIntervalSince(self.timing.now())
-            // A token that lives shorter than twice the lead is renewed at half of its time.
+            // Renew a token that lives less than twice the lead at half of its lifetime.
             let half = lifetime.length / 2
             let pause = min(Self.longestPause, max(1, left - min(Self.renewalLead, half), min(shortest, half)))
             guard (try? await self.timing.sleep(.seconds(pause))) != nil,
@@ -204,7 +204,7 @@ actor InboxConnection {
 
     private static func say(_ message: ClientMessage, on socket: any Socket) async {
         guard let data = try? JSON.encode(message) else { return }
-        // The reader sees the end of a socket, too.
+        // `read` handles the end of the socket.
         try? await socket.send(String(decoding: data, as: UTF8.self))
     }
 }

@@ -8,34 +8,52 @@ import Foundation
 /// docs/jobs.md explains the fields that come from its job. Titles, texts and links come from jobs
 /// too, so do not trust them.
 public struct InboxNotification: Codable, Hashable, Identifiable, Sendable {
+    /// The id, which begins with a timestamp, so ids sort by age.
     public let id: String
+    /// The type in the catalog.
     public let type: String
+    /// The severity: `alert`, `warning` or `info`.
     public let severity: String
+    /// The delivery: `push` or `in_app`.
     public let delivery: String
+    /// The title, in the user's language.
     public let title: String
+    /// The text below the title, in the user's language.
     public let body: String
+    /// The job's own data; its `actions` are the buttons.
     public let data: JSONValue?
+    /// The category, which groups types.
     public let category: String?
     /// The organisation of the job.
     public let org: String?
+    /// The kind of thing that the notification is about, such as `invoice`.
     public let entityType: String?
+    /// The id of the thing that the notification is about.
     public let entityID: String?
+    /// The link that the notification opens.
     public let url: String?
+    /// The address of its picture.
     public let image: String?
+    /// A newer notification with the same key replaces this one.
     public let collapseKey: String?
     /// The inbox version of its last change.
     public let version: Int
+    /// The time of its creation.
     public let createdAt: Date
+    /// The time when the user read it; nil if it is unread.
     public internal(set) var readAt: Date?
+    /// The time when it expires; nil for never.
     public let expiresAt: Date?
     /// The reason why the delivery was reduced, such as `capped_by_type`.
     public let heldBack: String?
-    /// True if it must not ring, as in the user's quiet hours; only sockets say so.
+    /// True if it must not ring, such as in quiet hours; nil over REST.
     public let silent: Bool?
-    /// True after the user's own undo; only sockets say so.
+    /// True if the user marked it unread or brought it back, so it is not new; nil over REST.
     let again: Bool?
 
+    /// Whether the user has read it.
     public var isRead: Bool { self.readAt != nil }
+    /// Whether it must not ring; false if unknown.
     public var isSilent: Bool { self.silent ?? false }
 
     private enum CodingKeys: String, CodingKey {
@@ -52,6 +70,7 @@ public struct InboxNotification: Codable, Hashable, Identifiable, Sendable {
 
 /// An event that an app sent to open sockets only (docs/jobs.md).
 public struct EphemeralEvent: Decodable, Hashable, Sendable {
+    /// The name that the app gave.
     public let name: String
     /// The arguments that the app gave.
     public let arguments: [JSONValue]
@@ -62,7 +81,7 @@ public struct EphemeralEvent: Decodable, Hashable, Sendable {
     }
 }
 
-/// A value of JSON, such as the `data` of a notification.
+/// A JSON value, such as the `data` of a notification.
 ///
 /// A number beyond the range of `Double` becomes null.
 public enum JSONValue: Codable, Hashable, Sendable {
@@ -74,6 +93,7 @@ public enum JSONValue: Codable, Hashable, Sendable {
     case array([JSONValue])
     case object([String: JSONValue])
 
+    /// Decodes any JSON value.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         if container.decodeNil() {
@@ -95,6 +115,7 @@ public enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
+    /// Encodes the value as JSON.
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         switch self {
@@ -108,7 +129,7 @@ public enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// The text of a string; nil for other kinds.
+    /// The text of a string; nil for any other value.
     public var string: String? {
         guard case .string(let value) = self else { return nil }
         return value
@@ -127,7 +148,7 @@ public enum JSONValue: Codable, Hashable, Sendable {
     }
 }
 
-/// The coders of the gateway's JSON, with times as RFC 3339.
+/// Encodes and decodes the gateway's JSON, with times in the format of RFC 3339.
 enum JSON {
     private static let milliseconds = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
 

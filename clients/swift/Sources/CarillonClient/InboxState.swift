@@ -1,19 +1,20 @@
 // Carillon · InboxState.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A user's newest notifications, the unread count and the inbox version, as frames and pages
-/// change them.
+/// A user's newest notifications, the unread count and the inbox version.
+///
+/// Frames of the socket and pages of REST change it.
 struct InboxState: Sendable {
-    /// A read or a deletion, kept so that a page from before it cannot undo it.
+    /// A read or a deletion, kept so that an older page cannot undo it.
     private struct Change: Sendable {
         let version: Int
         let content: InboxUpdate.Content
     }
 
-    /// The ids of notifications that were in the list, so that one that comes back does not arrive.
+    /// The ids of notifications that were in the list, so that restored ones do not arrive again.
     ///
-    /// A `sync` does not say which notifications the user marked unread or brought back. Ids do not
-    /// tell, either: lanes, broadcasts and replays store an older id after a newer one.
+    /// A `sync` does not say which notifications the user marked unread or restored. Ids cannot
+    /// tell: lanes, broadcasts and replays may store an older id after a newer one.
     private struct SeenIDs: Sendable {
         private static let most = 10_000
 
@@ -39,11 +40,11 @@ struct InboxState: Sendable {
     private(set) var unread = 0
     /// The version to resume from; nil for the whole inbox.
     private(set) var version: Int?
-    /// The bound of ``items``; beyond it, the oldest leave the list, not the inbox.
+    /// The most ``items``; the oldest above it leave the list, not the inbox.
     let mostItems: Int
     /// The newest reads and deletions, oldest first.
     private var changes: [Change] = []
-    /// The version before which no change is known.
+    /// The version before which changes may be forgotten.
     private var floor = 0
     private var seen = SeenIDs()
 
@@ -60,8 +61,8 @@ struct InboxState: Sendable {
 
     /// Applies a frame.
     ///
-    /// - Returns: the notifications that arrived, oldest first, and whether the list was replaced.
-    ///   Those of the first `sync` did not arrive: they were there.
+    /// - Returns: the new notifications, oldest first, and whether the list was replaced. The first
+    ///   `sync` has no new ones.
     mutating func apply(_ update: InboxUpdate) -> (arrivals: [InboxNotification], isReset: Bool) {
         var arrivals: [InboxNotification] = []
         var isReset = false
@@ -70,7 +71,7 @@ struct InboxState: Sendable {
             isReset = isOutdated || self.version == nil
             arrivals = self.synchronize(notifications, deleted, isReset: isReset, to: update.version)
         case .notification(let notification):
-            // A notification that the user marked unread or brought back did not arrive now.
+            // A notification that the user marked unread or restored is not new.
             if !self.isKnown(notification.id), notification.again != true { arrivals = [notification] }
             self.insert(notification)
         case .read, .deleted:
@@ -78,7 +79,7 @@ struct InboxState: Sendable {
             self.remember(Change(version: update.version, content: update.content))
         }
         self.dropOldest()
-        // After a reset the versions may have begun again.
+        // After a reset, versions may start over.
         self.version = isReset ? update.version : max(self.version ?? 0, update.version)
         self.unread = update.unread
         return (arrivals, isReset)
@@ -86,10 +87,9 @@ struct InboxState: Sendable {
 
     /// Adds a page of the inbox that was read over REST.
     ///
-    /// Leaves out unread notifications that are newer than this state: the socket brings those.
+    /// Skips unread notifications that are newer than this state, because the socket brings them.
     ///
-    /// - Returns: false if the page is too old to tell which of its notifications have changed
-    ///   since. Load it again then.
+    /// - Returns: false if the page is so old that later changes are forgotten. Load it again then.
     mutating func merge(_ page: InboxPage) -> Bool {
         guard page.version >= self.floor else { return false }
         let later = self.changes.drop { $0.version <= page.version }
@@ -121,12 +121,12 @@ struct InboxState: Sendable {
         }
         for notification in notifications { self.insert(notification) }
         guard let before else { return [] }
-        // A reset also holds notifications from before the gap, beyond those in the list.
+        // A reset also lists notifications from before the gap that this list never held.
         let last = version < before ? 0 : before
         return unseen.filter { !$0.isRead && ($0.version > last || !isReset) }.sorted { $0.version < $1.version }
     }
 
-    /// Whether the notification is in the list, or was.
+    /// Whether the notification is or was in the list.
     private func isKnown(_ id: String) -> Bool { self.index(of: id) != nil || self.seen.contains(id) }
 
     /// Returns the notification after a read or a deletion; nil if it was deleted.

@@ -9,7 +9,9 @@ import NIOPosix
 import NIOSSL
 import NIOWebSocket
 
-/// Opens WebSockets with SwiftNIO, because Foundation's need a libcurl that most systems lack.
+/// Opens WebSockets with SwiftNIO.
+///
+/// Foundation's WebSockets need a libcurl that most Linux systems lack.
 public struct NIOSocketTransport: SocketTransport {
     private enum Handshake: Sendable {
         case open(NIOSocket)
@@ -17,13 +19,17 @@ public struct NIOSocketTransport: SocketTransport {
     }
 
     private static let handshakeTimeout = TimeAmount.seconds(10)
-    /// A refusal's problem document is shorter.
+    /// Problem documents of a refused handshake are shorter.
     private static let mostRefusalBytes = 64 * 1024
 
     private let group: any EventLoopGroup
     private let tls: TLSConfiguration
 
-    /// - Parameter tls: the settings for `wss`, such as a certificate authority of your own.
+    /// Creates a transport.
+    ///
+    /// - Parameters:
+    ///   - group: the event loops of the sockets.
+    ///   - tls: the settings for `wss`, such as a certificate authority of your own.
     public init(
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton, tls: TLSConfiguration = .clientDefault
     ) {
@@ -31,6 +37,7 @@ public struct NIOSocketTransport: SocketTransport {
         self.tls = tls
     }
 
+    /// Opens a socket; fails if the handshake has no answer within 10 s.
     public func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket {
         do {
             switch try await self.connect(url, headers) {
@@ -84,7 +91,7 @@ public struct NIOSocketTransport: SocketTransport {
                         maxAccumulatedFrameSize: SocketLimits.mostBytes),
                     handler,
                 ])
-                // The handler reads as messages are taken, which slows down a fast gateway.
+                // The handler reads only on demand, so TCP slows down a fast gateway.
                 try channel.syncOptions?.setOption(.autoRead, value: false)
                 return .open(NIOSocket(channel, handler))
             }
@@ -97,7 +104,7 @@ public struct NIOSocketTransport: SocketTransport {
             }
         }
         var pipeline = NIOUpgradableHTTPClientPipelineConfiguration(upgradeConfiguration: configuration)
-        // The first frames may come in one read with the answer to the handshake.
+        // The first frames may come in the same read as the answer to the handshake.
         pipeline.leftOverBytesStrategy = .forwardBytes
         return try channel.pipeline.syncOperations.configureUpgradableHTTPClientPipeline(configuration: pipeline)
     }
@@ -128,7 +135,7 @@ private final class NIOSocket: Socket {
     private let channel: any Channel
     private let handler: NIOLoopBound<SocketHandler>
 
-    /// Call it on the channel's event loop.
+    /// Call this on the channel's event loop.
     init(_ channel: any Channel, _ handler: SocketHandler) {
         self.channel = channel
         self.handler = NIOLoopBound(handler, eventLoop: channel.eventLoop)
@@ -168,8 +175,8 @@ private final class NIOSocket: Socket {
 
 /// The state of a socket, on its event loop.
 ///
-/// It reads only when a message or a pong is wanted. Beyond ``mostMessages``, plus those of one
-/// read, it leaves the others to the connection, which slows down the gateway.
+/// It reads only when a caller waits for a message or a pong, and buffers at most ``mostMessages``
+/// plus those of one read. The rest stays in the connection, where TCP slows down the gateway.
 private final class SocketHandler: ChannelDuplexHandler {
     typealias InboundIn = WebSocketFrame
     typealias OutboundIn = WebSocketFrame
@@ -247,7 +254,7 @@ private final class SocketHandler: ChannelDuplexHandler {
                 self.messages.append(text)
             }
         case .ping:
-            // The pong proves to the gateway that everything before the ping arrived.
+            // This pong is the proof of receipt for all frames before the ping.
             self.send(.pong, payload, nil)
         case .pong:
             self.pings.removeValue(forKey: payload)?.succeed(())
@@ -263,7 +270,7 @@ private final class SocketHandler: ChannelDuplexHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        // The read may have brought only a part of the message, or a ping.
+        // The read may have brought only a part of the message, or only a ping.
         let awaitsPong = !self.pings.isEmpty && self.messages.count < Self.mostMessages
         if self.reader != nil || awaitsPong { context.read() }
     }

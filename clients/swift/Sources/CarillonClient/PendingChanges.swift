@@ -5,8 +5,8 @@ import Foundation
 
 /// The user's own changes that the socket has not confirmed yet.
 ///
-/// They lie over an ``InboxState`` and never alter it. So a change that fails is undone when it is
-/// removed, whatever else the socket brought meanwhile.
+/// They are applied to a copy of an ``InboxState``. To undo a failed change, remove it; updates
+/// that the socket brought meanwhile stay.
 struct PendingChanges: Sendable {
     enum Change: Sendable {
         case read(Set<String>)
@@ -28,7 +28,7 @@ struct PendingChanges: Sendable {
     private var lastNumber = 0
     private let most: Int
 
-    /// - Parameter most: the bound of pending changes.
+    /// - Parameter most: the most pending changes.
     init(most: Int) {
         self.most = most
     }
@@ -43,7 +43,7 @@ struct PendingChanges: Sendable {
         return self.lastNumber
     }
 
-    /// Notes that the gateway made a change, and that the inbox has it since this version.
+    /// Notes that the gateway made a change, which is part of the inbox from this version on.
     mutating func confirm(_ number: Int, version: Int) {
         guard let index = self.entries.firstIndex(where: { $0.number == number }) else { return }
         self.entries[index].version = version
@@ -54,12 +54,12 @@ struct PendingChanges: Sendable {
         self.entries.removeAll { $0.number == number }
     }
 
-    /// Forgets the changes that the state has.
+    /// Forgets the confirmed changes that a state of this version includes.
     mutating func removeConfirmed(upTo version: Int) {
         self.entries.removeAll { $0.version.map { $0 <= version } ?? false }
     }
 
-    /// Returns the list and the unread count as they are after the pending changes.
+    /// Returns the list and the unread count with the pending changes applied.
     func applied(to state: InboxState) -> (items: [InboxNotification], unread: Int) {
         var items = state.items
         var unread = state.unread

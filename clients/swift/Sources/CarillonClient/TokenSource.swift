@@ -5,11 +5,11 @@ import Foundation
 
 /// The user's token, for all calls and sockets of a gateway.
 ///
-/// Calls that need a fresh token at the same time share one call of the provider, because many
-/// logins accept a refresh token once only.
+/// Callers that need a fresh token at the same time share one call of the provider, because many
+/// logins accept a refresh token only once.
 actor TokenSource {
     private let provider: TokenProvider
-    /// The token that was returned last.
+    /// The last token that this source returned.
     private(set) var newest: String?
     private var refresh: Task<Result<String, GatewayError>, Never>?
 
@@ -17,7 +17,7 @@ actor TokenSource {
         self.provider = provider
     }
 
-    /// Returns a token; one that is newer than `refused` if that is given.
+    /// Returns a token; if `refused` is given, one that replaces it.
     func token(replacing refused: String? = nil) async throws(GatewayError) -> String {
         if let refresh { return try await refresh.value.get() }
         guard let refused else {
@@ -39,7 +39,7 @@ actor TokenSource {
         do {
             guard let token = try await provider(isRefused) else { return .failure(.signedOut) }
             let trimmed = token.trimmingCharacters(in: .whitespacesAndNewlines)
-            // No header can hold another token, and an error of an HTTP library would show it.
+            // A header holds no other characters, and an HTTP library's error would show the token.
             guard !trimmed.isEmpty, trimmed.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
                 return .failure(.noToken("a token must be printable ASCII without spaces"))
             }
@@ -49,14 +49,14 @@ actor TokenSource {
         }
     }
 
-    /// The time in which a token is valid.
+    /// The time until which a token is valid, and its length.
     struct Lifetime {
         let end: Date
         /// The seconds from `iat` to `exp`; infinite without an `iat`.
         let length: TimeInterval
     }
 
-    /// Returns the lifetime of a JWT, which is not verified; nil if it has no `exp`.
+    /// Returns the lifetime of a JWT without verifying it; nil if it has no `exp`.
     static func lifetime(of token: String) -> Lifetime? {
         struct Claims: Decodable {
             let iat: Double?

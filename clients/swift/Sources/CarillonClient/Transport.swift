@@ -11,72 +11,88 @@ import os
 
 /// Sends requests over HTTP.
 public protocol HTTPTransport: Sendable {
-    /// Sends a request and returns the answer, whatever its status. Must not follow redirects,
-    /// because they would carry the token elsewhere.
+    /// Sends a request and returns the answer, whatever its status.
+    ///
+    /// Must not follow redirects, which would carry the token to another server.
     func send(_ request: GatewayRequest) async throws -> GatewayAnswer
 }
 
+/// An HTTP request to a gateway.
 public struct GatewayRequest: Sendable {
+    /// The method, such as `POST`.
     public let method: String
+    /// The URL with its query.
     public let url: URL
+    /// The headers, with the token.
     public let headers: [String: String]
+    /// The JSON body; nil for none.
     public let body: Data?
 }
 
+/// An HTTP response of a gateway.
 public struct GatewayAnswer: Sendable {
+    /// The HTTP status.
     public let status: Int
+    /// The body; empty if there is none.
     public let body: Data
     private let headers: [String: String]
 
+    /// Creates an answer; the case of header names does not matter.
     public init(status: Int, headers: [String: String] = [:], body: Data = Data()) {
         self.status = status
         self.headers = Dictionary(headers.map { ($0.key.lowercased(), $0.value) }) { first, _ in first }
         self.body = body
     }
 
-    /// The value of a header, whose name is in lower case.
+    /// The value of a header; give its name in lower case.
     public subscript(_ header: String) -> String? { self.headers[header] }
 }
 
 /// Opens WebSockets (RFC 6455).
 public protocol SocketTransport: Sendable {
-    /// Opens a socket to a `ws` or `wss` URL. Messages may have up to ``SocketLimits/mostBytes``.
+    /// Opens a socket to a `ws` or `wss` URL. It must accept messages of up to
+    /// ``SocketLimits/mostBytes``.
     func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket
 }
 
 /// An open WebSocket.
 public protocol Socket: Sendable {
-    /// Returns the next text message. One task calls it at a time.
+    /// Returns the next text message. Only one task calls it at a time.
     func receive() async throws(SocketEnd) -> String
+    /// Sends a text message.
     func send(_ text: String) async throws(SocketEnd)
-    /// Sends a ping and waits for its pong, or for the end of the socket.
+    /// Sends a ping and waits for its pong; throws when the socket ends.
     func ping() async throws(SocketEnd)
-    /// Ends the socket, and with it every call that waits. May be called again.
+    /// Closes the socket and ends every waiting call. May be called again.
     func close()
 }
 
 /// The reason why a socket is not open.
 public enum SocketEnd: Error, Equatable, Sendable {
-    /// The handshake was answered with a status.
+    /// The server answered the handshake with this status.
     case refused(status: Int, body: Data)
     /// The socket closed; 1006 if the connection was lost.
     case closed(code: Int, reason: String)
+    /// There is no connection, for this reason.
     case unreachable(String)
 }
 
+/// The limits of sockets.
 public enum SocketLimits {
-    /// A resume may bring 500 notifications with all their fields at the limit.
+    /// The most bytes of a message: a resume may bring 500 notifications with all fields full.
     public static let mostBytes = 32 * 1024 * 1024
 }
 
-/// Time and chance, which tests replace.
+/// The clock and the randomness, which tests replace.
 public struct Timing: Sendable {
-    /// Waits, or throws when the task is cancelled: before a reconnect and before a token expires.
+    /// Waits, and throws when the task is cancelled: for reconnects, pings and token renewals.
     public var sleep: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    /// Returns the current time.
     public var now: @Sendable () -> Date = { Date() }
-    /// Returns the share of the longest backoff that is waited, from 0 to 1.
+    /// Returns the share of the longest backoff to wait, from 0 to 1.
     public var jitter: @Sendable () -> Double = { .random(in: 0...1) }
 
+    /// Creates the real clock with random jitter.
     public init() {}
 }
 
@@ -95,7 +111,7 @@ public struct URLSessionTransport: HTTPTransport {
         }
     }
 
-    /// Shared, because a session lives until it is invalidated.
+    /// Shared, because a session leaks unless it is invalidated.
     private static let session: URLSession = {
         let configuration = URLSessionConfiguration.ephemeral
         configuration.timeoutIntervalForRequest = 60
@@ -103,8 +119,10 @@ public struct URLSessionTransport: HTTPTransport {
         return URLSession(configuration: configuration, delegate: Delegate(), delegateQueue: nil)
     }()
 
+    /// Creates a transport; all transports share one session.
     public init() {}
 
+    /// Sends a request with a timeout of 60 s.
     public func send(_ request: GatewayRequest) async throws -> GatewayAnswer {
         let (body, response) = try await Self.session.data(for: Self.request(request.url, request.headers, request))
         guard let response = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
@@ -130,6 +148,7 @@ public struct URLSessionTransport: HTTPTransport {
 typealias DefaultSocketTransport = URLSessionTransport
 
 extension URLSessionTransport: SocketTransport {
+    /// Opens a socket; a refused handshake shows at the first `receive`.
     public func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket {
         let task = Self.session.webSocketTask(with: Self.request(url, headers))
         task.maximumMessageSize = SocketLimits.mostBytes
@@ -138,7 +157,7 @@ extension URLSessionTransport: SocketTransport {
     }
 }
 
-/// A socket of Foundation, whose refused handshake shows at the first `receive`.
+/// A socket of Foundation.
 private struct URLSessionSocket: Socket {
     let task: URLSessionWebSocketTask
 
