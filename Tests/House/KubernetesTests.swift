@@ -285,6 +285,8 @@ struct KubernetesTests {
             let probe = try #require(container["startupProbe"])
             let time = (probe["periodSeconds"]?.int ?? 0) * (probe["failureThreshold"]?.int ?? 0)
             #expect(time >= deadline, "\(service)")
+            let progress = try Self.object("Deployment", "carillon-\(service)")["spec"]?["progressDeadlineSeconds"]?.int
+            #expect(progress ?? 600 > time, "a rollout must not fail while its pods wait for the migration")
         }
     }
 

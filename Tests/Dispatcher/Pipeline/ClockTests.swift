@@ -111,18 +111,18 @@ struct SteadyClockTests {
     @Test("starts with a second answer if the first came too late")
     func lateStart() async throws {
         try await TestDatabase.with { database in
-            let notifications = Database(database.pool).notifications
+            let database = Database(database.pool)
             let begin = ContinuousClock.now
             let end = begin + .seconds(7_200)
             // The process stalls between its first question and the answer.
             let instants = Mutex([begin, end])
             let clock = SteadyClock(Self.start, at: begin)
             let service = ClockService(
-                clock: clock, notifications: notifications, machine: Timestamp.now,
+                clock: clock, database: database, machine: Timestamp.now,
                 instant: { instants.withLock { $0.count > 1 ? $0.removeFirst() : end } }, logger: TestLog.logger)
-            let earliest = try await notifications.clock()
+            let earliest = try await database.clock()
             await service.start()
-            let latest = try await notifications.clock()
+            let latest = try await database.clock()
             #expect(earliest <= clock.now(at: end) && clock.now(at: end) <= latest)
         }
     }
@@ -135,7 +135,7 @@ struct SteadyClockTests {
             let looks = Mutex(0)
             let clock = SteadyClock(Self.start, at: begin)
             let service = ClockService(
-                clock: clock, notifications: Database(database.pool).notifications, machine: Timestamp.now,
+                clock: clock, database: Database(database.pool), machine: Timestamp.now,
                 instant: {
                     looks.withLock { looks in
                         looks += 1

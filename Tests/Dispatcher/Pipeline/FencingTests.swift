@@ -135,7 +135,7 @@ struct FencingTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: try await dispatcher.database.notifications.clock(), user: "ada",
+                    at: try await dispatcher.database.clock(), user: "ada",
                     notification: Self.notification(2), device: device, provider: .fcm, kind: "push", attempt: 1,
                     outcome: .accepted)
             ]

@@ -299,7 +299,8 @@ struct WebhookServiceTests {
             let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
             let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
             let (webhook, batches) = try await Self.overfill(dispatcher)
-            let line = "webhook lost its oldest events; more arrive than its receiver takes: webhook \(webhook.id)"
+            let text = "webhook queue is full; dropped its oldest events because the receiver is too slow"
+            let line = "\(text): webhook \(webhook.id)"
             for (seconds, count) in [(0, 1), (59, 1), (60, 2)] {
                 passed.withLock { $0 = .seconds(seconds) }
                 try await service.hand(batches, to: [webhook], within: dispatcher.fence(for: .seconds(30)))

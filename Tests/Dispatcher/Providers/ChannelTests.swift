@@ -80,6 +80,19 @@ struct FCMChannelTests {
 /// The behaviour of e-mail beyond what all providers share.
 @Suite("E-mail channel", .timeLimit(.minutes(10)))
 struct EmailChannelTests {
+    @Test("the relay may use all the time that our queue leaves before it is ready for a message")
+    func connectTimeout() {
+        #expect(MailConfiguration().connectTimeout == EmailChannel.patience / 2)
+    }
+
+    @Test("a transcript hides the address even before a combining mark")
+    func address() async throws {
+        try await ProviderBench.with(.email) { bench in
+            let reply = await bench.send("disabled-")
+            #expect(reply.transcript == "550 5.2.1 …\u{301} is disabled")
+        }
+    }
+
     @Test("a mail that timed out in the queue says nothing about the relay")
     func noTurn() async throws {
         try await ProviderSandbox.with { sandbox in

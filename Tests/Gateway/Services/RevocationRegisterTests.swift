@@ -55,13 +55,13 @@ struct RevocationRegisterTests {
         "refuses earlier tokens at once on the revoking gateway, and on others after they read it", arguments: [100, 1])
     func revoke(held: Int) async throws {
         try await self.with { store, database, make in
-            let notifications = Database(database.pool).notifications
+            let database = Database(database.pool)
             let (here, there) = (make(held), make(held))
             _ = try await store.revoke(user: "somebody", before: Tokens.now)
             for register in [here, there] { _ = try await register.load() }
-            let start = try await notifications.clock()
+            let start = try await database.clock()
             let before = try await here.revoke(user: "ada")
-            let end = try await notifications.clock()
+            let end = try await database.clock()
             #expect(start <= before && before <= end, "by PostgreSQL's clock")
             _ = try await there.load()
             for register in [here, there] {
@@ -130,7 +130,7 @@ struct RevocationRegisterTests {
     func forget() async throws {
         try await self.with { store, database, make in
             let day: Int64 = 86_400
-            let now = try await Database(database.pool).notifications.clock().seconds
+            let now = try await Database(database.pool).clock().seconds
             for (user, age) in [("gone", 401), ("recent", 399), ("here", 401)] as [(String, Int64)] {
                 _ = try await store.revoke(user: user, before: Timestamp(seconds: now - age * day))
             }

@@ -70,7 +70,7 @@ struct AttemptPartitionTests {
             #expect(made.isSuperset(of: days.filter { $0 != taken }) && !made.contains(taken))
             #expect(try await database.deliveries.hasStrayAttempts())
 
-            let firstKept: Timestamp = try await database.notifications.clock() - .seconds(86_400)
+            let firstKept: Timestamp = try await database.clock() - .seconds(86_400)
             #expect(try await database.retention.dropAttemptPart(firstKept: firstKept) == nil)
             var dropped: [Int] = []
             for _ in 0..<3 {

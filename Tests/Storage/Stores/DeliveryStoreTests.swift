@@ -37,7 +37,7 @@ struct DeliveryStoreTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: try await database.notifications.clock(),
+                    at: try await database.clock(),
                     user: "a",
                     notification: notification.id,
                     device: device.id,
@@ -97,7 +97,7 @@ struct DeliveryStoreTests {
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
-                    at: try await database.notifications.clock(), user: "a", notification: notification.id,
+                    at: try await database.clock(), user: "a", notification: notification.id,
                     device: Device.emailAddress, provider: .email, kind: "email", attempt: 1, outcome: .accepted)
             ]
             settlement.accepted = [("a", notification.id, "email", Device.emailAddress)]
@@ -290,7 +290,7 @@ struct DeliveryStoreTests {
             let pushed = batch[4].id
             try await store.mark(batch.prefix(4).map { ("a", $0.id, .sent, nil, "socket") })
             try await database.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 day'")
-            let now = try await store.clock()
+            let now = try await database.clock()
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
@@ -613,7 +613,7 @@ struct DeliveryStoreTests {
             }
             try await followUps.put([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
             try await followUps.expect([item(.email)], until: Samples.start)
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             func endMail() async throws {
                 var settlement = DeliveryStore.Settlement()
                 settlement.attempts = [

@@ -139,7 +139,7 @@ struct InboxStoreTests {
         try await Samples.withStores { database in
             let inbox = InboxStore(database)
             let retention = database.retention
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             let day: Int64 = 24 * 3_600
             let restored = Samples.notification(1, user: "a")
             let distant = Samples.notification(2, user: "b") { $0.keepUntil = now + .seconds(60 * day) }
@@ -161,7 +161,7 @@ struct InboxStoreTests {
     func lateProof() async throws {
         try await Samples.withStores { database in
             let inbox = InboxStore(database)
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             let one = Samples.notification(1, user: "a")
             _ = try await database.notifications.store([one], areRepeats: false)
             try await database.notifications.mark([("a", one.id, .pending, "queued", nil)])
@@ -183,7 +183,7 @@ struct InboxStoreTests {
     func clockAhead() async throws {
         try await Samples.withStores { database in
             let retention = database.retention
-            let now = try await database.notifications.clock()
+            let now = try await database.clock()
             for moment in [now + .seconds(10 * 365 * 24 * 3_600), now] {
                 #expect(try await retention.expireInboxes(storedBefore: moment, now: moment, limit: 10).found == 0)
             }
@@ -200,7 +200,7 @@ struct InboxStoreTests {
         try await Samples.withStores { database in
             let store = database.notifications
             let retention = database.retention
-            let now = try await store.clock()
+            let now = try await database.clock()
             let first = Samples.notification(1, user: "a", job: "order") {
                 $0.channels = channels
                 $0.keepUntil = now

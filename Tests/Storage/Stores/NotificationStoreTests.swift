@@ -344,12 +344,12 @@ struct NotificationStoreTests {
     func markAhead() async throws {
         try await Samples.withStores { database in
             let store = database.notifications
-            let now = try await store.clock()
+            let now = try await database.clock()
             try await store.advanceSweep(before: now + .seconds(3_600))
             _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
             #expect(try await Self.unowned(store, before: now).isEmpty)
             try await store.advanceSweep(before: now)
-            let later = try await store.clock()
+            let later = try await database.clock()
             #expect(try await Self.unowned(store, before: later) == ["n1"])
         }
     }
