@@ -195,7 +195,7 @@ let package = Package(
         tests("Core", ["Core", "Support", crypto]),
         tests("Clients", ["Clients", "Core", "Sandbox", "Support", crypto] + nio),
         tests("Storage", ["Clients", "Core", "Storage", "Support"]),
-        tests("Operations", ["Clients", "Core", "Operations", "Support", logging] + service),
+        tests("Operations", ["Clients", "Core", "Operations", "Support", logging, nioCore] + service),
         tests(
             "Gateway",
             [
