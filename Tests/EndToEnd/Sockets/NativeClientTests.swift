@@ -100,7 +100,7 @@ struct NativeClientTests {
     }
 
     @Test(
-        "every message of the gateway is as docs/asyncapi.yaml describes it",
+        "every message of the gateway matches docs/asyncapi.yaml",
         .enabled(if: PythonClient.has("jsonschema_rs") && PythonClient.has("yaml")))
     func described() async throws {
         try await Stack.with { stack in
@@ -117,18 +117,20 @@ struct NativeClientTests {
             try await stack.append([("user", "ada"), ("event", "typing"), ("args", #"[{"user":"ben"}]"#)])
             try await eventually("all come") { socket.titles == ["plain", "full"] && !socket.all("event").isEmpty }
             let id = try #require(socket.notifications.first?["id"]?.string)
-            for message in [
-                #"{"type":"read","ids":["\#(id)"],"ref":1}"#, #"{"type":"focus","active":true,"ref":[2]}"#,
-                #"{"type":"resume","version":1,"ref":"3"}"#, #"{"type":"x"}"#,
-            ] { try await socket.send(json: message) }
+            // Alone, because the answer to `resume` may contain this change in place of its own frame.
+            try await socket.send(json: #"{"type":"read","ids":["\#(id)"],"ref":1}"#)
             try await eventually("it is read") { !socket.all("read").isEmpty }
+            for message in [
+                #"{"type":"focus","active":true,"ref":[2]}"#, #"{"type":"resume","version":1,"ref":"3"}"#,
+                #"{"type":"x"}"#,
+            ] { try await socket.send(json: message) }
+            try await eventually("the resume is answered") { socket.all("sync").contains { $0["ref"] != nil } }
             let token = Stack.token(user: "ada")
             for (method, path) in [(.post, "\(id)/unread"), (.delete, id)] as [(TransferRequest.Method, String)] {
                 #expect(try await gateway.call(method, "/v1/notifications/\(path)", token: token).status < 300)
             }
             try await eventually("all are answered") {
                 ["unread", "done", "error", "deleted"].allSatisfy { !socket.all($0).isEmpty }
-                    && socket.all("sync").contains { $0["ref"] != nil }
             }
             gateway.process.send(SIGTERM)
             #expect(try await socket.waitForClose() == 1012)
