@@ -76,15 +76,15 @@ enum GatewayMetrics {
                 "changes in no inbox that lack the shape that a socket needs"),
             MetricFamily(
                 "carillon_sockets_shed", .counter,
-                "changes withheld from an event loop with 50,000 waiting, and changes received after the lease had "
-                    + "expired, which sockets get from their inboxes; and events for everyone for which an event loop "
-                    + "had no time"),
+                "changes dropped because 50,000 waited on an event loop, or because they came after the lease had "
+                    + "expired (sockets read both from their inboxes); also events for everyone that an event loop "
+                    + "had no time for"),
             MetricFamily("carillon_sockets_ghosts", .counter, "stale presence entries that were removed"),
             MetricFamily(
                 "carillon_sockets_overflows", .counter,
-                "openings, requests, proofs, what follows proofs in Redis (deadlines and events), or departures "
-                    + "dropped because their queue was full, polling sessions of Socket.IO beyond 100,000, or beyond "
-                    + "1,000 of one address that have not joined"),
+                "work dropped because its queue was full: openings, requests, proofs, departures, and the writes to "
+                    + "Redis after proofs (deadlines, events); also polling sessions of Socket.IO beyond 100,000, or "
+                    + "beyond 1,000 of one address that have not joined"),
             MetricFamily(
                 "carillon_frames_lost", .counter,
                 "users' changes that could not be published; their other sockets get them with the next change"),
