@@ -172,8 +172,8 @@ package final class LeaseService: Service {
         guard !isOurs else { return }
         throw RedisError(
             .configuration,
-            "REDIS_URL has the work of another database than DATABASE_URL names; correct one of them, or, if this "
-                + "database replaces the other, stop the other's dispatchers and run "
+            "REDIS_URL holds the work of another database, not of the one in DATABASE_URL; correct one of them, or, "
+                + "if this database replaces the other, stop the other's dispatchers and run "
                 + "DEL \(self.dispatcher.keys.installation) in Redis")
     }
 

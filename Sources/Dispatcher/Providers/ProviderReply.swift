@@ -38,7 +38,7 @@ package struct ProviderReply: Sendable {
 }
 
 extension String {
-    /// Replaces a secret by an ellipsis.
+    /// Replaces a secret with an ellipsis.
     ///
     /// Compares bytes: with a combining mark after it, a secret's last letter is another
     /// `Character`.

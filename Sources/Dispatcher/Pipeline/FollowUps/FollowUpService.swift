@@ -21,13 +21,13 @@ package struct FollowUpService: Service {
     /// A follow-up to handle, and the facts of its notification.
     private struct Present {
         let item: FollowUpStore.Item
-        let stand: FollowUpStore.Facts
+        let facts: FollowUpStore.Facts
 
         /// The notification as a repeat: a dispatcher that died may have pushed it already, which
         /// the attempts show.
         var routed: RoutedNotification {
             RoutedNotification(
-                self.stand.notification, .due(self.item.kind), unread: self.stand.unread, isRepeat: true)
+                self.facts.notification, .due(self.item.kind), unread: self.facts.unread, isRepeat: true)
         }
     }
 
@@ -75,8 +75,8 @@ package struct FollowUpService: Service {
 
     /// Returns a follow-up that is still to be handled; nil if nothing is left to do.
     private static func present(_ due: FollowUpStore.Due) -> Present? {
-        guard !due.wasHandedOn, let stand = due.facts else { return nil }
-        return Self.isOver(stand.notification, due.item.kind) ? nil : Present(item: due.item, stand: stand)
+        guard !due.wasHandedOn, let facts = due.facts else { return nil }
+        return Self.isOver(facts.notification, due.item.kind) ? nil : Present(item: due.item, facts: facts)
     }
 
     /// Decides about follow-ups.
@@ -86,7 +86,7 @@ package struct FollowUpService: Service {
     private func plan(
         _ present: [Present]
     ) async throws -> (RoutePlan, releases: [ReleaseSummary.Release], handedOn: [FollowUpStore.Item]) {
-        let catalog = await self.dispatcher.catalog(forTypes: present.map(\.stand.notification.type))
+        let catalog = await self.dispatcher.catalog(forTypes: present.map(\.facts.notification.type))
         var facts = try await RouteFacts(present.map(\.routed), catalog: catalog, dispatcher: self.dispatcher)
         try await self.countCaps(present, &facts)
         var plan = RoutePlan(for: self.dispatcher)
@@ -97,8 +97,8 @@ package struct FollowUpService: Service {
             let devices = facts.devices(at: index)
             let kind = one.item.kind
             let refusal = self.refusal(one, known)
-            if let refusal, !Self.wasReleased(one.stand.notification, kind) {
-                self.settle(one.stand.notification, refusal, kind, in: &plan)
+            if let refusal, !Self.wasReleased(one.facts.notification, kind) {
+                self.settle(one.facts.notification, refusal, kind, in: &plan)
                 continue
             }
             let steps = refusal == nil || devices.isEmpty ? decide(known) : [.push]
@@ -165,14 +165,14 @@ package struct FollowUpService: Service {
         let isAttention = one.item.kind == .attention
         var gateFacts = GateFacts(
             one.item.kind == .email ? .email : isAttention ? .attention : .reach,
-            of: one.stand.notification,
-            type: self.dispatcher.catalog[one.stand.notification.type],
+            of: one.facts.notification,
+            type: self.dispatcher.catalog[one.facts.notification.type],
             preference: facts.preference,
             settings: facts.settings,
-            isReplaced: one.stand.isReplaced
+            isReplaced: one.facts.isReplaced
         )
         // For other purposes, the sender checks each device's attempts.
-        gateFacts.wasAccepted = isAttention && one.stand.wasAccepted
+        gateFacts.wasAccepted = isAttention && one.facts.wasAccepted
         return gate(gateFacts, now: facts.now)
     }
 

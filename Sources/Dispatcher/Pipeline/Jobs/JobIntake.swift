@@ -329,11 +329,9 @@ struct JobIntake: Sendable {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &intake.stored.conflicts)
         let (areRepeats, pages) = (intake.batch.areRepeats, intake.batch.pages)
+        let isFinal = { (error: any Error) in Self.isRefusal(error) || jobs.count > 1 && Self.isTooLong(error) }
         do {
-            let batch = try await self.dispatcher.untilDone(
-                "store notifications",
-                isFinal: { Self.isRefusal($0) || jobs.count > 1 && Self.isTooLong($0) }
-            ) {
+            let batch = try await self.dispatcher.untilDone("store notifications", isFinal: isFinal) {
                 try await self.dispatcher.database.notifications.store(
                     distinct.map(\.notification), areRepeats: areRepeats)
             }
@@ -347,7 +345,7 @@ struct JobIntake: Sendable {
             }
             intake.stored.replaced += batch.replacements
             intake.stored.lifecycle += self.dispatcher.events(of: batch.replacements)
-        } catch let error as PostgresError where error.isRefusal || jobs.count > 1 && Self.isTooLong(error) {
+        } catch let error as PostgresError where isFinal(error) {
             if jobs.count == 1, let culprit = jobs.first {
                 // An entry keeps its first letter, and this one is about all its users.
                 intake.stored.dead.insert(
