@@ -92,7 +92,7 @@ struct ReleaseTests {
         #expect(exit == .code(0) && text == "98.7.6\n", "\(text)")
     }
 
-    @Test("every image and tarball that a file names is of a release in the changelog or of the next one")
+    @Test("files name only images and tarballs of a release in the changelog or of the next one")
     func releases() async throws {
         let (text, exit) = try await Self.run(
             #"""

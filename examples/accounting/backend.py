@@ -1,6 +1,6 @@
 # Carillon · backend.py
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of the back-end's `send_notification`: Carillon stores, routes, emits and calls FCM."""
+"""The remaining `send_notification` of the back-end: Carillon stores, routes, emits, calls FCM."""
 
 import json
 

@@ -1,6 +1,6 @@
 # Carillon · backend.py
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of `NotificationService.cs`: three ways to send. The catalog has the templates."""
+"""The remaining `NotificationService.cs`: three ways to send. The catalog has the templates."""
 
 
 class NotificationService:

@@ -1,6 +1,6 @@
 # Carillon · worker.py
 # SPDX-License-Identifier: Apache-2.0
-"""What remains of the app's worker and `NotificationService`: chooses messages and recipients.
+"""The app's remaining worker and `NotificationService`: choose messages and recipients.
 
 Carillon handles tokens, buttons, the limit of five, the summary, time zones and quiet hours.
 """

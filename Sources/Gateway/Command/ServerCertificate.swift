@@ -67,8 +67,8 @@ final class ServerCertificate: Sendable {
         )
         // TLS 1.0 and 1.1 are deprecated (RFC 8996).
         configuration.minimumTLSVersion = .tlsv12
-        // A client that does not answer a close stays present for this time. The hub's drain waits
-        // for the 5 s of a close frame and one more.
+        // A client that does not answer TLS's closing alert stays connected for this long. The
+        // hub's drain waits 6 s for it: 5 s for the close frame, and this second.
         configuration.shutdownTimeout = .seconds(1)
         // Making the context checks that the key fits the certificate.
         return try Self.read("GATEWAY_TLS_KEY") { try NIOSSLContext(configuration: configuration) }

@@ -57,7 +57,7 @@ package struct EventPublisher: Sendable {
 
     /// Writes events; counts and logs events that are lost because Redis does not take them.
     ///
-    /// - Parameter isPatient: whether to wait for a server that is unreachable.
+    /// - Parameter isPatient: whether to wait for an unreachable server.
     package func publish(_ events: [LifecycleEvent], isPatient: Bool = true) async {
         guard let log, let connection else { return }
         self.note(await log.append(events, on: connection, isPatient: isPatient)[...])

@@ -111,7 +111,7 @@ struct RedisLossTests {
             return try await withCleanUp({ try await server.stop() }) {
                 try await TestRedis.with(configuration) { redis in
                     let error = await redis.failure(of: "PING")
-                    // Too late, it was never sent.
+                    // Another error means that the login was too late, and the call was never sent.
                     guard error?.code == .timeout else { return nil }
                     server.answer()
                     let reply = try await redis.text("PING", timeout: longestWait)

@@ -211,7 +211,7 @@ struct AbsentMasterTests {
                     Postponement(notification: notification, kind: .release, due: due, reason: "delay")
                 ])
             }
-            // A part's users are its organisations, too.
+            // Each user's name is also an organisation's.
             let lane = dispatcher.group(scene.keys.jobs(.normal))
             let excess = users.map { org in
                 OverflowGuard.Excess(org: org, entry: StreamEntry(id: "1-0", fields: [("org", Array(org.utf8)[...])]))
@@ -226,6 +226,7 @@ struct AbsentMasterTests {
                 for step in ["append deliveries", "move jobs to the overflow"] {
                     try await eventually("the first try has failed") { lines.all.contains { $0.hasSuffix(step) } }
                 }
+                // Only the first failure is logged; the second try follows within two seconds.
                 let failed = ContinuousClock.now
                 try await eventually("the second try has begun") { ContinuousClock.now - failed > .seconds(2) }
                 group.cancelAll()

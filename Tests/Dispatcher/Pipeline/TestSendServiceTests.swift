@@ -74,8 +74,11 @@ struct TestSendServiceTests {
     }
 
     /// Runs a service of a dispatcher during `body`.
-    private static func run(_ dispatcher: Dispatcher, patience: Duration, _ body: () async throws -> Void) async throws
-    {
+    private static func run(
+        _ dispatcher: Dispatcher,
+        patience: Duration,
+        _ body: () async throws -> Void
+    ) async throws {
         let reader = try await TestRedis.connect()
         let service = TestSendService(dispatcher: dispatcher, reader: reader, patience: patience)
         let run = Task { try await service.run() }

@@ -80,7 +80,7 @@ struct FCMChannelTests {
 /// The behaviour of e-mail beyond what all providers share.
 @Suite("E-mail channel", .timeLimit(.minutes(10)))
 struct EmailChannelTests {
-    @Test("the relay may use all the time that our queue leaves before it is ready for a message")
+    @Test("the relay has half of a mail's time to get ready for it; the other half may pass in our queue")
     func connectTimeout() {
         #expect(MailConfiguration().connectTimeout == EmailChannel.patience / 2)
     }

@@ -36,7 +36,7 @@ struct EmailAnswerTests {
         #expect(Self.read(.session, 454, "4.7.0 No TLS") == .retry(reason: "SMTP_454_4.7.0", after: minute))
     }
 
-    @Test("congestion is the relay's and temporary, even with 5xx", arguments: MailReply.Stage.allCases)
+    @Test("congestion is a temporary fault of the relay, even with a 5xx code", arguments: MailReply.Stage.allCases)
     func congested(stage: MailReply.Stage) {
         let retry = ProviderAnswer.retry(reason: "SMTP_550_5.4.5", after: .seconds(60))
         #expect(Self.read(stage, 550, "5.4.5 Daily user sending limit exceeded") == retry)

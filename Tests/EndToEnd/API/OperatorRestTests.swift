@@ -185,7 +185,7 @@ struct OperatorRestTests {
         }
     }
 
-    @Test("a call that finds none to send again among the next of a large job goes on behind them")
+    @Test("a resend of a large job may find no match in one call, and the next call continues after it")
     func largeResend() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startBoth()

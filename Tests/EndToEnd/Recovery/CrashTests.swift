@@ -419,7 +419,7 @@ struct StopTests {
     }
 
     @Test(
-        "a host that is not this machine's ends the program, and names the setting",
+        "a host that is not this machine's ends the program with an error that names the setting",
         arguments: ["gateway", "dispatcher"],
         // An address of documentation (RFC 5737), and a name that never resolves (RFC 6761).
         [("192.0.2.1", "Cannot assign requested address"), ("nowhere.invalid", "is not a known host")])

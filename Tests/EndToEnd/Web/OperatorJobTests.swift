@@ -135,7 +135,7 @@ struct OperatorJobTests {
         }
     }
 
-    @Test("the few of a large job that match a filter are found behind pages without any, and stay")
+    @Test("the few matches in a large job are found behind pages without any, and stay")
     func rareMatches() async throws {
         try await Stack.withOperator { stack, _, page in
             try await Self.sendOrder(stack)
@@ -167,8 +167,7 @@ struct OperatorJobTests {
         }
     }
 
-    /// Keeps the answers of "Resend all" from the page until `window.release()`.
-    @Test("rows that match the filter no longer leave the list, also those behind the first page")
+    @Test("rows that no longer match the filter leave the list, even behind the first page")
     func shrinking() async throws {
         try await Stack.withOperator { stack, _, page in
             try await Self.sendOrder(stack)
@@ -193,6 +192,7 @@ struct OperatorJobTests {
         }
     }
 
+    /// Keeps the answers of "Resend all" from the page until `window.release()`.
     private static let hold = """
         const { fetch } = window;
         window.keys = [];

@@ -484,7 +484,7 @@ struct ForeignConnectionTests {
         }
     }
 
-    @Test("takes an id whose connection ends while it is asked for one that is unknown")
+    @Test("treats an id as unknown if its connection ends during the request")
     func ending() async throws {
         let clock = ManualClock(1_795_000_000)
         let backend = ScriptedBackend()

@@ -605,7 +605,7 @@ struct BroadcastStoreTests {
     func sharing() async throws {
         try await Samples.withStores { database in
             try await Self.expanding(202, database)
-            // Other dispatchers have the first one's chains; the last one had no turn yet.
+            // Other dispatchers have the first one's chains; the last two had no turn yet.
             try await database.pool.query(
                 """
                 WITH b AS (SELECT id, row_number() OVER (ORDER BY id) AS place FROM carillon.broadcasts)

@@ -336,7 +336,6 @@ struct DeviceStoreTests {
         }
     }
 
-    /// The audit entries of tokens, in order.
     @Test("a registration finds the rows that it locks by index, also with statistics of the empty table")
     func lockPlan() async throws {
         try await Samples.withStores { database in
@@ -349,6 +348,7 @@ struct DeviceStoreTests {
         }
     }
 
+    /// The audit entries of tokens, in order.
     private static func audit(_ database: Database) async throws -> [String] {
         let rows = try await database.pool.query(
             """

@@ -32,7 +32,7 @@ struct JobListStoreTests {
     }
 
     @Test(
-        "a page of a job's notifications looks at a bounded number, and the next one follows, however few match",
+        "a page inspects a bounded number of a job's notifications, and the next one follows, however few match",
         arguments: ["j", "jobs/7"])
     func rare(id: String) async throws {
         try await Samples.withStores { database in

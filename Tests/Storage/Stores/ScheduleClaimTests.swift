@@ -7,15 +7,18 @@ import Testing
 
 @testable import Storage
 
-/// How many rows a claim reads.
+/// The plans by which due schedules are found and claimed.
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduleClaimTests {
     private static let now = Samples.start
 
     /// Stores due pages of a broadcast.
-    private static func storePages(_ count: Int, of job: String, _ state: Broadcast.State, _ database: Database)
-        async throws
-    {
+    private static func storePages(
+        _ count: Int,
+        of job: String,
+        _ state: Broadcast.State,
+        _ database: Database
+    ) async throws {
         try await database.pool.run([
             PostgresStatement(
                 """
@@ -45,7 +48,7 @@ struct ScheduleClaimTests {
             }
             for table in ["schedules", "broadcasts"] { try await database.pool.query("ANALYZE carillon.\(table)") }
             let moments = [Self.now, Self.now + .seconds(30)].map { "'\($0.rfc3339)'" }.joined(separator: ", ")
-            // As the services run it: by the plan for all parameters.
+            // A prepared statement has the generic plan, as in the services.
             let plan = try await database.pool.transaction { transaction in
                 try await transaction.query(
                     "PREPARE claim (int4, timestamptz, timestamptz, bool) AS " + ScheduleSQL.claim)
@@ -58,7 +61,7 @@ struct ScheduleClaimTests {
             }
             #expect(plan.contains("One-Time Filter: (NOT $4)"), "\(plan)")
             let buffers = try #require(plan.firstMatch(of: /shared hit=(\d+)/)?.output.1, "\(plan)")
-            // To read the others takes one for each.
+            // Reading the other pages would take a buffer for each.
             #expect(try #require(Int(buffers)) < 2_000, "\(plan)")
             var claimed: [[String?]] = []
             for _ in 0..<3 {

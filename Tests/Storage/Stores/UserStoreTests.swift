@@ -58,7 +58,7 @@ struct UserStoreTests {
     }
 
     @Test(
-        "an erasure takes what a transaction for which it waits has written",
+        "an erasure also deletes the rows of a transaction for which it waits",
         arguments: ["delivery_attempts", "digest_items"])
     func afterWaiting(table: String) async throws {
         try await Samples.withConcurrentStores { database in
@@ -84,7 +84,7 @@ struct UserStoreTests {
             try await gather(2)
             let isDigest = table == "digest_items"
             try await Samples.holdInserts(into: isDigest ? table : "notifications", orUpdates: true, database)
-            let erasing = try await database.pool.transaction { transaction in
+            let (writing, erasing) = try await database.pool.transaction { transaction in
                 try await transaction.query("SELECT pg_advisory_xact_lock(1)")
                 let writing = Task { if isDigest { try await gather(3) } else { try await settle() } }
                 try await eventually("the writer waits") { try await Samples.areWaiting(1, database) }
@@ -92,8 +92,8 @@ struct UserStoreTests {
                 try await eventually("the erasure waits") { try await Samples.areWaiting(2, database) }
                 return (writing, erasing)
             }
-            try await erasing.0.value
-            let erasure = try await erasing.1.value
+            try await writing.value
+            let erasure = try await erasing.value
             #expect(erasure.rows.first { $0.table == table }?.count == (isDigest ? 2 : 1))
             #expect(try await database.pool.query("SELECT FROM carillon.\(table)").isEmpty)
         }

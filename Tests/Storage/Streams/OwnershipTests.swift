@@ -148,7 +148,7 @@ struct OwnershipTests {
         }
     }
 
-    @Test("keeps no entry of an overflow that was removed once others had finished all")
+    @Test("keeps no entry of an overflow that was removed once others had finished all its jobs")
     func removedOverflow() async throws {
         try await TestRedis.with { connection, prefix in
             let keys = Keyspace(prefix: prefix)

@@ -188,7 +188,9 @@ struct PendingReplies {
     /// A lower bound of all deadlines; nil if no call is pending.
     var earliestDeadline: NIODeadline? { self.calls.isEmpty ? nil : self.earliest }
 
-    /// - Parameter patience: the least ``WaitingCall/patience`` of the call.
+    /// Adds a call behind the others.
+    ///
+    /// - Parameter patience: the earliest that ``WaitingCall/patience`` of the call may be.
     mutating func add(_ call: WaitingCall, patience: NIODeadline = .distantPast) {
         var call = call
         call.patience = max(call.patience, patience)

@@ -259,7 +259,9 @@ actor RedisConnection {
         }
     }
 
-    /// - Parameter patience: the least ``WaitingCall/patience`` of the calls.
+    /// Sends the waiting calls.
+    ///
+    /// - Parameter patience: the earliest that ``WaitingCall/patience`` of the calls may be.
     private func flush(patience: NIODeadline = .distantPast) {
         guard case .ready(let channel) = self.phase else {
             self.mailbox.postponeDrain()

@@ -83,9 +83,11 @@ package enum RecordedReason: String, Sendable, CaseIterable {
     case noProvider = "no_provider"
     case noAddress = "no_address"
     case dispatchersDied = "dispatchers_died"
-    /// Its delivery is held back: by an open circuit breaker, a rate limit, or no free call.
+    /// An open circuit breaker holds its delivery back.
     case outOfUse = "out_of_use"
+    /// A rate limit holds its delivery back.
     case rate
+    /// Its delivery waited too long in the dispatcher's own queue, and is tried again.
     case noTurn = "no_turn"
 }
 

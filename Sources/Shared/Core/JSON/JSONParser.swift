@@ -8,7 +8,7 @@
 /// takes too much time or memory: long runs of combining marks, and more than 500,000 values.
 package struct JSONParser {
     private static let maximumDepth = 64
-    /// More than a batch of 16 MB needs that names its users by UUIDs.
+    /// Enough for a batch of 16 MB that names its users by UUIDs.
     ///
     /// A value may take thirty times the memory of its text.
     private static let maximumValues = 500_000

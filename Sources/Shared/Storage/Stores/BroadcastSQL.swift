@@ -69,9 +69,9 @@ enum BroadcastSQL {
 
     // MARK: Expanding
 
-    /// The oldest broadcasts among which turns are shared; a claim sorts all their free chains.
+    /// How many of the oldest broadcasts share turns; a claim sorts all their free chains.
     private static let mostSharing = 200
-    /// Whether a broadcast, of the alias `b`, expands in one of the lanes to take, or is an event.
+    /// Whether a broadcast, of the alias `b`, expands, and is an event or in a lane to take.
     private static let isWanted = "b.state = 'expanding' AND (b.lane <> ALL ($2) OR \(Self.isEvent))"
     /// Whether a chain, of the alias `c`, is free.
     private static let isFree = "NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())"

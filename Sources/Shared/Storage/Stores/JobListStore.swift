@@ -188,6 +188,8 @@ package struct JobListStore: Sendable {
         return try await self.pool.query(statement, timeout: .seconds(20))
     }
 
+    /// Makes a page of rows, without the last inspected notification if its status is not wanted.
+    ///
     /// - Parameter result: rows of ``read(_:_:)``, one more than the limit if there are so many.
     private func page(
         _ result: PostgresResult,

@@ -87,9 +87,9 @@ enum ScheduleSQL {
         WHERE s.id = c.id AND s.attempts = 0 AND s.wake_at > now() AND NOT c.is_event
         """
 
-    /// The literal lets the index `schedules_pages` serve it.
+    /// Whether a row is a page of a broadcast; as a literal, so that `schedules_pages` serves it.
     static let isPage = "part LIKE '% %'"
-    /// Any other job, by the index `schedules_due`.
+    /// Whether a row is any other job, by the index `schedules_due`.
     static let isJob = "part NOT LIKE '% %'"
 
     /// $1: lane, $2: now.

@@ -76,7 +76,7 @@ package struct ScheduleStore: Sendable {
                 ScheduleSQL.conflicts, [parameters[0], parameters[1], parameters[2], parameters[3], parameters[8]]
             ),
             // Cancellations are forgotten before the job may be due: it fires now and is stored as
-            // cancelled.
+            // cancelled, or is removed if it is an event.
             PostgresStatement(ScheduleSQL.endCancelled, [parameters[0]]),
         ]
         let results = Array(try await self.pool.run(page + own).dropFirst(page.count))

@@ -132,7 +132,7 @@ struct SMTPSession {
     private mutating func authenticate(_ argument: String) -> [Action] {
         let words = argument.split(separator: " ")
         guard !self.isLoggedIn else { return [.reply("503 5.5.1 Already authenticated")] }
-        // Nothing passes as a Kerberos ticket.
+        // Refuses every Kerberos ticket.
         let mechanisms = self.endpoint.relay == .kerberosLogin ? ["PLAIN", "GSSAPI"] : ["PLAIN"]
         guard let name = words.first?.uppercased(), mechanisms.contains(name) else {
             return [.reply("504 5.5.4 Only \(mechanisms.joined(separator: " and "))")]

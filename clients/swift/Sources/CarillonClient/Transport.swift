@@ -50,8 +50,9 @@ public struct GatewayAnswer: Sendable {
 
 /// Opens WebSockets (RFC 6455).
 public protocol SocketTransport: Sendable {
-    /// Opens a socket to a `ws` or `wss` URL. It must accept messages of up to
-    /// ``SocketLimits/mostBytes``.
+    /// Opens a socket to a `ws` or `wss` URL.
+    ///
+    /// It must accept messages of up to ``SocketLimits/mostBytes``.
     func open(_ url: URL, headers: [String: String]) async throws(SocketEnd) -> any Socket
 }
 

@@ -187,7 +187,7 @@ struct AdminJobRoutes {
     private static let resendJob = Operation(
         "resendJob",
         "Sends the notifications of a job that have a status again, as new jobs for their users.",
-        "Each call looks at the next 20,000 notifications of the job, by user, and sends up to 1,000 of them, "
+        "Each call looks at up to the next 20,000 notifications of the job, by user, and sends up to 1,000 of them, "
             + "perhaps none. Repeat with `next_cursor` as `cursor` and the same `key` until it is null.",
         scope: .admin,
         path: JobControlRoutes.id,

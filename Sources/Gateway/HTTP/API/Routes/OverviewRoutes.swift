@@ -115,7 +115,7 @@ extension Schema {
             "latency": .object([
                 "socket": Schema.latency.orNull("From the job to the proof of an open socket within two minutes."),
                 "push": Schema.latency.orNull(
-                    "From the job to the push provider's answer, without pushes delayed by quiet hours or a wait for proof."
+                    "From the job to the push provider's answer, without pushes delayed by quiet hours or proofs."
                 ),
                 "email": Schema.latency.orNull("From the job to the mail relay's answer, `email_after` included."),
             ]),

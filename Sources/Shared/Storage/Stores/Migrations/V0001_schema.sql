@@ -461,7 +461,7 @@ CREATE UNIQUE INDEX schedules_job ON carillon.schedules (org_id, job_id, part) W
 -- A job without an id is known by its entry.
 CREATE INDEX schedules_entry ON carillon.schedules (source) WHERE job_id IS NULL AND source <> 'api';
 CREATE INDEX schedules_user ON carillon.schedules (user_id) WHERE user_id IS NOT NULL;
--- Erasures search the schedules for several users.
+-- Erasures search the schedules that are for several users.
 CREATE INDEX schedules_shared ON carillon.schedules (id) WHERE user_id IS NULL;
 CREATE INDEX schedules_zone ON carillon.schedules (id) WHERE zone IS NOT NULL;
 CREATE INDEX schedules_api ON carillon.schedules (org_id) WHERE source = 'api';
