@@ -117,7 +117,7 @@ struct NativeClientTests {
             try await stack.append([("user", "ada"), ("event", "typing"), ("args", #"[{"user":"ben"}]"#)])
             try await eventually("all come") { socket.titles == ["plain", "full"] && !socket.all("event").isEmpty }
             let id = try #require(socket.notifications.first?["id"]?.string)
-            // Alone, because the answer to `resume` may contain this change in place of its own frame.
+            // Alone, because the answer to `resume` may contain this change in place of its frame.
             try await socket.send(json: #"{"type":"read","ids":["\#(id)"],"ref":1}"#)
             try await eventually("it is read") { !socket.all("read").isEmpty }
             for message in [
