@@ -5,6 +5,7 @@ import Clients
 import Core
 import Logging
 import Storage
+import Synchronization
 
 /// The daily partitions of the audit: the sweep creates those for the days ahead, and retention
 /// drops old ones.
@@ -62,5 +63,16 @@ struct AuditPartitions: Sendable {
                 metadata: ["error": "\(error)"])
             return false
         }
+    }
+}
+
+/// The moment at which something is due; initially now.
+private final class DueTime: Sendable {
+    private let moment = Mutex(ContinuousClock.now)
+
+    var isOver: Bool { self.moment.withLock { $0 } <= ContinuousClock.now }
+
+    func set(in pause: Duration) {
+        self.moment.withLock { $0 = ContinuousClock.now + pause }
     }
 }
