@@ -22,8 +22,8 @@ struct JobIntake: Sendable {
         /// Jobs that are due later.
         var later: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
-        /// The jobs of ``StoredBatch/events``: the id of each one's entry, and its first entry.
-        var events: [(id: String, job: Job, entry: String)] = []
+        /// The jobs of ``StoredBatch/events``, each with its entry and its first entry.
+        var events: [(entry: String, org: String, job: String?, first: String)] = []
         var spans = JobSpans()
         /// The fields of jobs whose type or template the catalog lacks.
         var unknown: [[(name: String, value: ArraySlice<UInt8>)]] = []
@@ -111,7 +111,7 @@ struct JobIntake: Sendable {
                 ? [NodeFrame(kind: .event, user: "", body: body, everyoneBut: except)]
                 : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
             intake.stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
-            intake.events.append((entry.id, job, origin.jobEntry))
+            intake.events.append((entry.id, job.org, job.id, origin.jobEntry))
         case .notification(var content):
             if ScheduleIntake.isLater(job, content, now: now) {
                 return intake.later.append(
@@ -134,10 +134,10 @@ struct JobIntake: Sendable {
         guard !events.isEmpty else { return }
         let cancelled = try await self.dispatcher.untilDone("look for cancelled events") {
             try await self.dispatcher.database.cancellations.cancelled(
-                events.map { (org: $0.job.org, job: $0.job.id, entry: $0.entry) })
+                events.map { (org: $0.org, job: $0.job, entry: $0.first) })
         }
         guard !cancelled.isEmpty else { return }
-        let entries = Set(cancelled.map { events[$0].id })
+        let entries = Set(cancelled.map { events[$0].entry })
         intake.stored.events.removeAll { entries.contains($0.entry) }
     }
 
