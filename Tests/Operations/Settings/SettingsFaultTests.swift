@@ -21,13 +21,16 @@ struct SettingsFaultTests {
         ]
     )
     func databases(name: String, text: String) {
-        let readings = Readings([name: text])
-        let faults = name == "OUTBOX_DATABASE_URLS" ? readings.dispatcherFaults : readings.gatewayFaults
         #expect(
-            faults == [
+            Self.faults(of: name, text) == [
                 "\(name) must have valid hosts and ports (1 to 65535); percent-encode the password, with @ as %40 and "
                     + "/ as %2F"
             ])
+    }
+
+    private static func faults(of name: String, _ text: String) -> [String] {
+        let readings = Readings([name: text])
+        return name == "OUTBOX_DATABASE_URLS" ? readings.dispatcherFaults : readings.gatewayFaults
     }
 
     @Test(
@@ -39,10 +42,8 @@ struct SettingsFaultTests {
         ]
     )
     func unreadable(name: String, text: String) {
-        let readings = Readings([name: text])
-        let faults = name == "OUTBOX_DATABASE_URLS" ? readings.dispatcherFaults : readings.gatewayFaults
         #expect(
-            faults == [
+            Self.faults(of: name, text) == [
                 "\(name) cannot be read by libpq; look for an unknown parameter, or a % that must be %25"
             ])
     }
