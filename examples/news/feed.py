@@ -14,8 +14,8 @@ class Feed:
     def __init__(self):
         self.stories = {}
         self.looks = 0
-        # Ids of stories that refuse changes.
-        self.locked = set()
+        # The status of the answer to a change, for stories that refuse it.
+        self.refusals = {}
         self._lock = threading.Lock()
         feed = self
 
@@ -29,8 +29,8 @@ class Feed:
             def do_PATCH(self):
                 change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 id = self.path.rsplit("/", 1)[1]
-                if id in feed.locked:
-                    return self._answer(403, b"{}")
+                if id in feed.refusals:
+                    return self._answer(feed.refusals[id], b"{}")
                 with feed._lock:
                     feed.stories[id] |= change
                 self._answer(200, b"{}")

@@ -67,8 +67,15 @@ class Monitor:
         if story.get("revision"):
             self._send(self.developing(story))
         if age >= self.verify_after:
+            self._verify(story)
+
+    def _verify(self, story):
+        try:
             self._call("PATCH", f"{self.feed}/{quoted(story['id'])}", {"status": "VERIFIED"})
             say(f"verified {story['id']}")
+        except (OSError, http.client.HTTPException) as error:
+            # The story was sent. The next poll marks it, and the others do not wait.
+            say(f"could not verify {story['id']}; the next poll retries: {error}")
 
     @staticmethod
     def breaking(story):
