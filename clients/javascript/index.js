@@ -267,9 +267,11 @@ export class HTTPProducer {
     // The error of fetch would show such a token.
     if (!/^[!-~]+$/.test(token)) throw new TypeError("token: must be printable ASCII without spaces");
     const { status, retryAfter, text } = await this.#exchange(token, `[${batch.join(",")}]`, signal);
-    const { jobs, detail, errors = [] } = parsed(text);
+    const { jobs, detail, errors } = parsed(text);
     if (status === 202 && jobs?.length === batch.length) return jobs;
-    const faults = errors.map(({ field, reason }) => {
+    // A proxy's answer may have another form.
+    const known = Array.isArray(errors) ? errors.filter((one) => one?.field) : [];
+    const faults = known.map(({ field, reason }) => {
       const [, index, name] = /^\[(\d+)\]\.(.*)$/s.exec(field) ?? [];
       return { field: index ? placed(name, first + Number(index), count) : field, reason };
     });

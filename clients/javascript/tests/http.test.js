@@ -79,6 +79,14 @@ test("the last try ends with an UnavailableError", async (context) => {
   await assert.rejects(nowhere.send(payment("payment:1")), { name: "UnavailableError", message: /ECONNREFUSED/ });
 });
 
+test("a job is sent again whatever the body of a proxy's error", async (context) => {
+  for (const errors of [null, "overloaded", { code: 1 }, [null, "overloaded"]]) {
+    const { requests, producer } = await start(context, [503, { errors }], accept(1));
+    assert.deepEqual(await producer.send(payment("payment:1")), accepted(0));
+    assert.equal(requests.length, 2);
+  }
+});
+
 test("a wait longer than allowed ends the call", async (context) => {
   const { requests, producer } = await start(context, busy("3600"));
   await assert.rejects(producer.send(payment("payment:1")), { name: "UnavailableError", retryAfter: 3_600_000 });
