@@ -144,10 +144,16 @@ export class Inbox extends EventTarget {
   /** Reports that the user pressed a button of a notification, and marks it read. */
   acted(id: string, action: string): Promise<boolean> | undefined;
   /**
-   * Asks the gateway's service worker for the clicks on pushes that it has stored. Each comes as a
-   * message with the `kind` `carillon-clicked`, an `id` and, for a button, an `action`.
+   * Asks the gateway's service worker for the clicks on pushes that it has stored, if they can be
+   * reported now. Each comes as a message with the `kind` `carillon-clicked`, an `id` and, for a
+   * button, an `action`.
    */
   takeClicks(): void;
+  /**
+   * Reports a click of such a message, and marks its notification read. Returns whether the gateway
+   * answered; if it did not, the service worker stores the click again.
+   */
+  reportClick(click: { readonly id: string; readonly action?: string }): Promise<boolean>;
 
   addEventListener<Name extends keyof InboxEvents>(
     type: Name, listener: (event: InboxEvents[Name]) => void, options?: boolean | AddEventListenerOptions,

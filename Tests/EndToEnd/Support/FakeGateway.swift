@@ -10,7 +10,7 @@ extension Stack {
         const modules = ["inbox", "inbox-connection", "inbox-client"];
         const [{ Inbox }, { Connection }, { Client }] = await Promise.all(modules.map(load));
         Object.assign(Connection, { shortest: 10, longest: 10 });
-        Object.defineProperty(navigator, "onLine", { value: true });
+        Object.defineProperty(navigator, "onLine", { value: true, writable: true });
         const url = "http://127.0.0.1";
         const until = async (isTrue) => { while (!isTrue()) await new Promise((next) => setTimeout(next, 1)); };
         const item = (id, version, read_at = null) => ({ id, version, read_at });

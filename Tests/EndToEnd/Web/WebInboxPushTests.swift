@@ -298,6 +298,29 @@ struct WebInboxPushTests {
         }
     }
 
+    /// The number of clicks that the worker of `withWorker` keeps.
+    private static let kept = "(await caches.open('carillon clicks').then((one) => one.keys())).length"
+
+    @Test("the worker hands out a click once, and keeps it again if a page gives it back")
+    func returnedClick() async throws {
+        try await Self.withWorker { _, _, browser in
+            try await browser.run("worker.active.postMessage({ push: { title: 'one', notification_id: '1' } })")
+            try await browser.wait(
+                for: "it is listed", "(await worker.getNotifications()).some(({ title }) => title === 'one')")
+            try await browser.run("worker.active.postMessage({ click: 'one' })")
+            try await browser.wait(for: "the click is kept", "\(Self.kept) === 1")
+            try await browser.run("worker.active.postMessage({ kind: 'carillon-take-clicks' })")
+            let clicks = "told.filter(({ kind }) => kind === 'carillon-clicked')"
+            try await browser.wait(for: "the page has it", "\(clicks).length === 1 && \(Self.kept) === 0")
+            try await browser.run("worker.active.postMessage(\(clicks)[0])")
+            try await browser.wait(for: "the click is kept again", "\(Self.kept) === 1")
+            try await browser.run("worker.active.postMessage({ kind: 'carillon-take-clicks' })")
+            try await browser.wait(for: "the page has it again", "\(clicks).length === 2")
+            let ids = try await browser.run("return \(clicks).map(({ id }) => id)")
+            #expect(ids.strings == ["1", "1"])
+        }
+    }
+
     @Test("the badge of the app's icon falls when a push is read elsewhere")
     func badge() async throws {
         try await Self.withWorker { stack, gateway, browser in
@@ -342,9 +365,7 @@ struct WebInboxPushTests {
             try await browser.wait(for: "both are shown", "told.filter(({ shown }) => shown).length === 2")
             try await browser.wait(for: "both are listed", "\(shown) === 'one,two'")
             try await browser.run("worker.active.postMessage({ click: 'two' })")
-            try await browser.wait(
-                for: "the click is kept",
-                "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 1)")
+            try await browser.wait(for: "the click is kept", "\(Self.kept) === 1")
             try await browser.run("return push.switchOff().then(() => null)")
             try await browser.wait(for: "nothing is shown", "\(shown) === ''")
             try await browser.wait(for: "the badge is gone", "told.some(({ badge }) => badge === 0)")

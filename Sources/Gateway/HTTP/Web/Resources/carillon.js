@@ -57,10 +57,9 @@ export class CarillonInbox extends HTMLElement {
     if (data?.kind !== "carillon-clicked" || !data.id) return;
     // Not for other inboxes of the page: another user's, or this one in another language.
     event.stopImmediatePropagation();
-    if (!data.action) return inbox.opened(data.id);
-    const found = inbox.find(data.id);
-    inbox.acted(data.id, data.action);
-    const notification = await found;
+    const found = data.action && inbox.find(data.id);
+    // A click that goes back to the worker comes again.
+    const notification = (await inbox.reportClick(data)) && (await found);
     if (notification) this.#fire("carillon-action", { notification, action: { id: data.action } });
   };
 
@@ -197,6 +196,7 @@ export class CarillonInbox extends HTMLElement {
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#showCount(texts), { signal });
     inbox.addEventListener("loaded", () => inbox.takeClicks(), { signal });
+    inbox.addEventListener("state", ({ detail }) => detail === "online" && inbox.takeClicks(), { signal });
     inbox.addEventListener("user", () => this.#push?.start(), { signal });
     inbox.addEventListener("arrival", ({ detail }) => isOfFeed(this.#feed(), detail) && this.#fire("carillon-arrival", detail), { signal });
     inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail), { signal });

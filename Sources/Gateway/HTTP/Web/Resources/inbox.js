@@ -188,7 +188,7 @@ export class Inbox extends EventTarget {
       this.#fire("words");
     } catch (error) {
       // Until the next connection loads them, names are derived from types.
-      console.warn("carillon:", error.message);
+      warn(error);
     }
   }
 
@@ -422,16 +422,20 @@ export class Inbox extends EventTarget {
   }
 
   /** Reports that the user opened a notification. */
-  opened(id) { return this.#report(id, "opened"); }
+  opened(id) { return this.#clicked({ id }); }
 
   /** Reports that the user pressed a button of a notification. */
-  acted(id, action) { return this.#report(id, "actions", { action: String(action) }); }
+  acted(id, action) { return this.#clicked({ id, action }); }
 
-  #report(id, what, body) {
+  #clicked(click) {
+    this.#report(click).catch(warn);
+    return this.markRead(click.id);
+  }
+
+  #report({ id, action }) {
+    const [name, body] = action ? ["actions", { action: String(action) }] : ["opened"];
     // The click may lead to another page.
-    this.#client.call("POST", `/v1/notifications/${id}/${what}`, body, true)
-      .catch((error) => console.warn("carillon:", error.message));
-    return this.markRead(id);
+    return this.#client.call("POST", `/v1/notifications/${id}/${name}`, body, true);
   }
 
   /** @param {() => void} putBack undoes the part of the change that is not in the store. */
@@ -489,14 +493,38 @@ export class Inbox extends EventTarget {
    */
   #closeShown(ids) { if (ids?.length !== 0) this.#tellWorker({ kind: "close", ids, unread: this.store.unread }); }
 
-  /** Asks the service worker for the clicks that it keeps. */
-  takeClicks() { if (this.store.isLoaded) this.#tellWorker({ kind: "carillon-take-clicks" }); }
+  /** Asks the service worker for the clicks that it keeps, if they can be reported now. */
+  takeClicks() {
+    const canReport = this.store.isLoaded && this.state !== "signedOut" && navigator.onLine;
+    if (canReport) this.#tellWorker({ kind: "carillon-take-clicks" });
+  }
+
+  /**
+   * Reports a click that the service worker has handed over, and marks its notification as read.
+   *
+   * Returns whether the gateway answered. If it did not, the click goes back to the worker.
+   */
+  async reportClick(click) {
+    try {
+      await this.#report(click);
+    } catch (error) {
+      warn(error);
+      if (error.kind !== "refused" || error.status === 429 || error.status >= 500) {
+        this.#tellWorker(click);
+        return false;
+      }
+    }
+    this.markRead(click.id);
+    return true;
+  }
 
   async #tellWorker(message) {
     const registration = await globalThis.navigator?.serviceWorker?.getRegistration(this.worker).catch(() => null);
     registration?.active?.postMessage(message);
   }
 }
+
+function warn(error) { console.warn("carillon:", error.message); }
 
 /** The inboxes that elements of this page share, so that a bell and its feeds use one socket. */
 const shared = [];

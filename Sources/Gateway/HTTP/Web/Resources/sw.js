@@ -131,6 +131,8 @@ self.addEventListener("message", (event) => {
     setBadge(0);
     event.waitUntil(Promise.all([close(null), caches.delete(clickCache)]));
   }
+  // A page could not report a click.
+  if (event.data?.kind === "carillon-clicked") event.waitUntil(keepClick(event.data).catch(warn));
   if (event.data?.kind === "carillon-take-clicks" && event.source) event.waitUntil(handOutClicks(event.source));
 });
 
