@@ -93,6 +93,75 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("a page, or a deletion of all, stops once it has found as many as the inbox counts")
+    func pageStops() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let batch = (0..<3).map { Samples.notification($0, user: "a") }
+            _ = try await database.notifications.store(batch, areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: nil, at: Samples.start)
+            // A scan to the end would find all three, as it would read all tombstones.
+            try await database.pool.query("UPDATE carillon.inboxes SET total = 1 WHERE user_id = $1", .text("a"))
+            let newest = [batch[2].id]
+            for filter in [InboxStore.Filter(limit: 10), .init(limit: 10, type: batch[0].type)] {
+                let page = try await inbox.page(user: "a", filter: filter)
+                #expect(page.notifications.map(\.id) == newest)
+            }
+            let requests = ["a", "b"].map { InboxReads.PageRequest(user: $0, filter: .init(limit: 10)) }
+            let pages = try await InboxReads.pages(requests, database.pool)
+            #expect(pages.map { $0.notifications.map(\.id) } == [newest, []])
+            let numbered = try await inbox.page(user: "a", filter: .init(limit: 10), offset: 0)
+            #expect(numbered.items.map(\.notification.id) == newest)
+            #expect(try await inbox.delete(user: "a", id: nil, at: Samples.start).ids == newest)
+        }
+    }
+
+    @Test("an inbox counts exactly the notifications on its pages, however others left it")
+    func exactTotal() async throws {
+        try await Samples.withStores { database in
+            let inbox = InboxStore(database)
+            let now = Samples.start
+            let batch = (0..<13).map { number in
+                Samples.notification(number, user: "a") {
+                    $0.category = number % 2 == 0 ? "news" : nil
+                    $0.org = number % 3 == 0 ? "acme" : ""
+                    if [3, 12].contains(number) { $0.collapseKey = "k" }
+                    if number == 5 { $0.keepUntil = now }
+                    if number == 6 { $0.channels = [.push] }
+                }
+            }
+            func check(_ listed: [Int], unread: [Int]) async throws {
+                func expect(_ numbers: [Int], _ change: (inout InboxStore.Filter) -> Void) async throws {
+                    var filter = InboxStore.Filter(limit: 13)
+                    change(&filter)
+                    let page = try await inbox.page(user: "a", filter: filter)
+                    #expect(page.notifications.map(\.id) == numbers.reversed().map { batch[$0].id })
+                    #expect(page.state.total == listed.count && page.state.unread == unread.count)
+                }
+                try await expect(listed) { _ in }
+                try await expect(unread) { $0.unreadOnly = true }
+                try await expect(listed.filter { $0 % 2 == 0 }) { $0.category = "news" }
+                try await expect(listed.filter { $0 % 3 == 0 }) { $0.org = "acme" }
+                try await expect(listed.filter { $0 < 9 }) { $0.before = batch[9].id }
+            }
+            _ = try await database.notifications.store(Array(batch.dropLast()), areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [batch[0].id, batch[9].id, batch[10].id], at: now)
+            try await check([0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11], unread: [1, 2, 3, 4, 5, 7, 8, 11])
+            for number in [10, 11] { _ = try await inbox.archive(user: "a", id: batch[number].id, at: now) }
+            for number in [7, 8] { _ = try await inbox.delete(user: "a", id: batch[number].id, at: now) }
+            try await check([0, 1, 2, 3, 4, 5, 9], unread: [1, 2, 3, 4, 5])
+            for number in [8, 10] { _ = try await inbox.restore(user: "a", id: batch[number].id) }
+            _ = try await inbox.deleteArchived(user: "a", id: batch[11].id, at: now)
+            try await check([0, 1, 2, 3, 4, 5, 8, 9, 10], unread: [1, 2, 3, 4, 5, 8])
+            _ = try await database.notifications.store([batch[12]], areRepeats: false)
+            _ = try await database.cancellations.cancel([("a", batch[2].id)], at: now)
+            _ = try await database.retention.expireKept(now: now, limit: 10)
+            try await check([0, 1, 4, 8, 9, 10, 12], unread: [1, 4, 8, 12])
+            _ = try await inbox.delete(user: "a", id: nil, at: now)
+            try await check([1, 4, 8, 12], unread: [1, 4, 8, 12])
+        }
+    }
+
     @Test("a change of all leaves out notifications with a later version")
     func upTo() async throws {
         try await Samples.withStores { database in

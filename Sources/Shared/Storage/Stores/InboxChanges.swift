@@ -23,7 +23,7 @@ extension InboxStore {
         at: Timestamp,
         upTo version: Int64 = .max
     ) async throws(PostgresError) -> Change {
-        let limit = InboxSQL.unreadLimit("\(Self.mostChanged)", of: "$1")
+        let limit = InboxSQL.limit("\(Self.mostChanged)", by: .unread, of: "$1")
         let condition = ids == nil ? Self.page(where: InboxSQL.isUnread("x"), limit: limit) : "n.id = ANY($3)"
         return try await self.change(
             user,
@@ -58,9 +58,10 @@ extension InboxStore {
         func isRead(_ row: String) -> String {
             "\(row).read_at IS NOT NULL AND \(row).deleted_at IS NULL AND \(row).version > 0"
         }
+        let limit = InboxSQL.limit("\(Self.mostChanged)", by: .read, of: "$1")
         let condition =
             id == nil
-            ? "\(isRead("n")) AND \(Self.page(where: isRead("x"), limit: "\(Self.mostChanged)"))"
+            ? "\(isRead("n")) AND \(Self.page(where: isRead("x"), limit: limit))"
             : "n.deleted_at IS NULL AND n.version > 0 AND n.id = $3"
         return try await self.change(
             user,
@@ -172,6 +173,9 @@ extension InboxStore {
     /// Whether the row `n` is on a page of the inbox of $1, up to version $3; the newest first, as
     /// they may still be on screens.
     ///
+    /// `+ 0` hides a second bound of `version` from the planner. With two it expects hardly any
+    /// rows, and may sort all of the user's instead of stopping at the limit.
+    ///
     /// - Parameters:
     ///   - condition: which rows `x` the page holds.
     ///   - limit: the most rows of the page.
@@ -179,7 +183,7 @@ extension InboxStore {
         """
         n.id = ANY (ARRAY (
             SELECT x.id FROM carillon.notifications x
-            WHERE x.user_id = $1 AND x.version <= $3 AND \(condition)
+            WHERE x.user_id = $1 AND x.version + 0 <= $3 AND \(condition)
             ORDER BY x.id DESC LIMIT \(limit)
         ))
         """

@@ -151,7 +151,7 @@ package struct InboxStore: Sendable {
             CROSS JOIN LATERAL (
                 SELECT * FROM carillon.notifications x
                 WHERE x.user_id = u.user_id AND \(InboxSQL.isUnread("x"))
-                ORDER BY x.id DESC LIMIT \(InboxSQL.unreadLimit("$2", of: "u.user_id"))
+                ORDER BY x.id DESC LIMIT \(InboxSQL.limit("$2", by: .unread, of: "u.user_id"))
             ) n
             """,
             .texts(waiting), .int4(clamping: limit)
@@ -180,7 +180,7 @@ package struct InboxStore: Sendable {
         guard !requests.isEmpty else { return changes }
         let result = try await self.pool.query(
             """
-            SELECT r.number, n.id IS NOT NULL, \(InboxSQL.state(of: "b")), \(NotificationColumns.list)
+            SELECT (r.number - 1)::int4, n.id IS NOT NULL, \(InboxSQL.state(of: "b")), \(NotificationColumns.list)
             FROM unnest($1, $2) WITH ORDINALITY AS r (user_id, since, number)
             JOIN carillon.inboxes b ON b.user_id = r.user_id
             LEFT JOIN LATERAL (
@@ -192,8 +192,7 @@ package struct InboxStore: Sendable {
             .texts(requests.map(\.user)), .int8s(requests.map(\.since)), .int4(clamping: limit)
         )
         for row in result {
-            let place = Int(try row.int8(0)) - 1
-            guard changes.indices.contains(place) else { throw PostgresError(.decoding, "a row of no request") }
+            let place = try row.position(in: changes.count)
             changes[place].state = try State(row, at: 2)
             guard try row.bool(1) else { continue }
             changes[place].changed.append(try NotificationColumns.all.read(row, at: 2 + InboxSQL.stateColumns))
@@ -273,11 +272,10 @@ package struct InboxStore: Sendable {
     ///
     /// - Returns: nil if the user has no such notification, in the inbox, the archive or as a push.
     package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Receipt? {
-        let result = try await self.pool.query(
-            InboxSQL.opened,
-            .text(user), .id(id), .timestamp(at)
-        )
-        guard let row = result.first else { return nil }
+        let results = try await self.pool.runDurably([
+            PostgresStatement(InboxSQL.opened, [.text(user), .id(id), .timestamp(at)])
+        ])
+        guard let row = results.first?.first else { return nil }
         return Receipt(changed: row.isNull(0) ? nil : try EndpointColumns.read(row))
     }
 
@@ -306,11 +304,10 @@ package struct InboxStore: Sendable {
         at: Timestamp,
         via: String
     ) async throws(PostgresError) -> Receipt? {
-        let result = try await self.pool.query(
-            InboxSQL.delivered,
-            .text(user), .id(id), .timestamp(at), .text(via)
-        )
-        guard let row = result.first else { return nil }
+        let results = try await self.pool.runDurably([
+            PostgresStatement(InboxSQL.delivered, [.text(user), .id(id), .timestamp(at), .text(via)])
+        ])
+        guard let row = results.first?.first else { return nil }
         return Receipt(
             lane: Lane(rawValue: try row.text(0)) ?? .normal,
             changed: row.isNull(1) ? nil : try EndpointColumns.read(row, at: 1)
@@ -367,7 +364,7 @@ extension InboxStore {
                 SELECT x.* FROM carillon.notifications x
                 WHERE x.user_id = $1 AND x.id < $2 AND x.deleted_at IS NULL AND x.version > 0
                     AND ($3::text IS NULL OR x.type = $3) \(unread)
-                ORDER BY x.id DESC LIMIT $4 OFFSET $5
+                ORDER BY x.id DESC LIMIT least($4, greatest(t.matching - $5, 0)) OFFSET $5
             ) n ON true
             ORDER BY n.id DESC
             """,
