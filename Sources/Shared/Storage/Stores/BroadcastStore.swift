@@ -17,7 +17,7 @@ package struct BroadcastStore: Sendable {
     package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
         // Without a row, another transaction stored the entry or the job's id meanwhile; the next
         // call sees which.
-        guard let row = try await self.pool.run(Self.statements(for: broadcast)).last?.first else {
+        guard let row = try await self.pool.runDurably(Self.statements(for: broadcast)).last?.first else {
             return try await self.add(broadcast)
         }
         if try row.id(0) == broadcast.id { return .taken }
@@ -266,7 +266,7 @@ package struct BroadcastStore: Sendable {
         to state: Broadcast.State,
         from states: Set<Broadcast.State>
     ) async throws(PostgresError) -> Bool {
-        let results = try await self.pool.run([
+        let results = try await self.pool.runDurably([
             Self.lock(broadcast.id, isShared: false),
             PostgresStatement(
                 BroadcastSQL.transition,

@@ -171,8 +171,7 @@ package struct DeliveryStore: Sendable {
         let accepted = try await self.alreadyAccepted(keys, in: result)
         var facts = [Facts?](repeating: nil, count: keys.count)
         for row in result {
-            let position = Int(try row.int4(0))
-            guard facts.indices.contains(position) else { continue }
+            let position = try row.position(in: facts.count)
             facts[position] = try Facts(row, wasAccepted: accepted.contains(position))
         }
         return facts
@@ -190,16 +189,15 @@ package struct DeliveryStore: Sendable {
         var positions: [Int] = []
         var earliest: Timestamp?
         for row in result {
-            let position = Int(try row.int4(0))
-            guard keys.indices.contains(position), let moment = try row.optionalTimestamp(4) else { continue }
-            positions.append(position)
+            guard let moment = try row.optionalTimestamp(4) else { continue }
+            positions.append(try row.position(in: keys.count))
             earliest = min(earliest ?? moment, moment)
         }
         guard !positions.isEmpty else { return [] }
         let accepted = try await self.pool.query(
             DeliverySQL.alreadyAccepted, .ids(positions.map { keys[$0].notification }),
             .ids(positions.map { keys[$0].device }), .timestamp(earliest))
-        return Set(try accepted.map { (row) throws(PostgresError) in positions[Int(try row.int4(0))] })
+        return Set(try accepted.map { (row) throws(PostgresError) in positions[try row.position(in: positions.count)] })
     }
 
     /// The reasons for which these pushes have failed for their devices, in order; nil for one that
@@ -213,8 +211,7 @@ package struct DeliveryStore: Sendable {
             .ids(pushes.map(\.device)))
         var failures = [String?](repeating: nil, count: pushes.count)
         for row in result {
-            let position = Int(try row.int4(0))
-            if failures.indices.contains(position) { failures[position] = try row.text(1) }
+            failures[try row.position(in: failures.count)] = try row.text(1)
         }
         return failures
     }

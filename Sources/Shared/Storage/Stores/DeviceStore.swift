@@ -294,34 +294,28 @@ package struct DeviceStore: Sendable {
 
     /// Removes a device of the user; returns whether it existed.
     package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
-        try await self.pool.query(
-            Self.removal("id = $2"),
-            .text(user), .id(id)
-        ).affectedRows > 0
+        try await self.pool.delete(Self.removal("id = $2"), .text(user), .id(id)) > 0
     }
 
     /// Removes the user's device with this token; returns whether it existed.
     package func remove(user: String, token: String) async throws(PostgresError) -> Bool {
-        try await self.pool.query(
+        try await self.pool.delete(
             Self.removal("(token = $2 OR provider = 'apns' AND token = lower($2))"),
             .text(user), .text(token)
-        ).affectedRows > 0
+        ) > 0
     }
 
     /// Removes all devices of the user with this app and provider; returns their number.
     package func removeAll(user: String, app: String, provider: Provider) async throws(PostgresError) -> Int {
-        try await self.pool.query(
+        try await self.pool.delete(
             Self.removal("app = $2 AND provider = $3"),
             .text(user), .text(app), .text(provider.rawValue)
-        ).affectedRows
+        )
     }
 
     /// Removes the user's devices with this device id in every app; returns whether one existed.
     package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
-        try await self.pool.query(
-            Self.removal("device_id = $2"),
-            .text(user), .text(deviceID)
-        ).affectedRows > 0
+        try await self.pool.delete(Self.removal("device_id = $2"), .text(user), .text(deviceID)) > 0
     }
 
     /// Removes devices of a user by a condition on $2 and $3.
@@ -495,81 +489,5 @@ enum DeviceColumns {
         device.lastUsedAt = try row.timestamp(first + 14)
         if let createdAt = try row.optionalTimestamp(first + 16) { device.createdAt = createdAt }
         return device
-    }
-}
-
-/// Audit rows of the kind `token`, written by the statement that changes the token.
-enum DeviceAudit {
-    /// The outcome of a change to a token.
-    enum Outcome: String {
-        /// The device gets pushes from now on.
-        case registered
-        /// The registration was removed.
-        case removed
-        /// The registration stays but gets no pushes.
-        case deactivated
-    }
-
-    /// The reason of a change.
-    enum Reason: String {
-        /// The token was unknown.
-        case new
-        /// The device was known by another token.
-        case newToken = "new_token"
-        /// The device was known and switched off.
-        case again
-        /// Another user registered the token.
-        case moved
-        /// Another token of the same device or name replaced it.
-        case replaced
-        /// The user or a service unregistered it.
-        case unregistered
-        case tooManyDevices = "too_many_devices"
-    }
-
-    /// The start of an INSERT; the selected rows have these columns.
-    static let insert = """
-        INSERT INTO carillon.delivery_attempts (at, user_id, device_id, provider, kind, attempt, outcome, reason)
-        """
-
-    /// Selects rows for ``insert``.
-    ///
-    /// - Parameters:
-    ///   - source: a table expression whose table `x` has `id`, `user_id` and `provider`.
-    ///   - moment: the time, as SQL; PostgreSQL's if a gateway's clock is ahead, because one row of
-    ///     a later day would leave that day without a partition.
-    static func rows(from source: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
-        self.rows(from: source, at: moment, outcome, reason: "'\(reason.rawValue)'")
-    }
-
-    /// The same with the reason as SQL.
-    static func rows(from source: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
-        """
-        SELECT least(\(moment), now()), x.user_id, x.id, x.provider, 'token', 0, '\(outcome.rawValue)', \(reason)
-        FROM \(source)
-        """
-    }
-
-    /// Changes devices and writes audit rows; affects as many rows as it changes.
-    ///
-    /// - Parameter change: a statement that returns `id`, `user_id` and `provider`.
-    static func noting(_ change: String, at moment: String, _ outcome: Outcome, _ reason: Reason) -> String {
-        """
-        WITH x AS (\(change))
-        \(self.insert)
-        \(self.rows(from: "x", at: moment, outcome, reason))
-        """
-    }
-
-    /// The same with a reason from the change.
-    ///
-    /// - Parameter change: a statement that returns `id`, `user_id`, `provider` and the columns of
-    ///   the reason.
-    static func noting(_ change: String, at moment: String, _ outcome: Outcome, reason: String) -> String {
-        """
-        WITH x AS (\(change))
-        \(self.insert)
-        \(self.rows(from: "x", at: moment, outcome, reason: reason))
-        """
     }
 }

@@ -124,16 +124,15 @@ package struct DigestStore: Sendable {
     /// - Returns: an outcome for each item, in order.
     package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
         guard !items.isEmpty else { return [] }
-        guard let result = try await self.pool.run(Self.statements(for: items, now: now)).last else {
+        guard let result = try await self.pool.runDurably(Self.statements(for: items, now: now)).last else {
             throw PostgresError(.decoding, "gathering items returned no result")
         }
         var outcomes = [Outcome](repeating: .held, count: items.count)
         for row in result {
-            let position = Int(try row.int4(0))
-            guard outcomes.indices.contains(position), let outcome = Outcome(rawValue: try row.text(1)) else {
+            guard let outcome = Outcome(rawValue: try row.text(1)) else {
                 throw PostgresError(.decoding, "an item has an invalid outcome")
             }
-            outcomes[position] = outcome
+            outcomes[try row.position(in: outcomes.count)] = outcome
         }
         // Only a job id has duplicates. This item was gathered by a call that committed meanwhile,
         // such as one whose connection broke; the next call sees it, and returns its outcome.

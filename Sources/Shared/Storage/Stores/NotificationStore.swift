@@ -200,10 +200,7 @@ package struct NotificationStore: Sendable {
         }
         var outcomes = [Outcome](repeating: .stored(version: 0, unread: 0), count: notifications.count)
         for row in rows {
-            let position = Int(try row.int4(0))
-            guard outcomes.indices.contains(position) else {
-                throw PostgresError(.decoding, "an outcome has an invalid position")
-            }
+            let position = try row.position(in: outcomes.count)
             outcomes[position] = try Self.outcome(row, id: notifications[position].id)
         }
         return outcomes

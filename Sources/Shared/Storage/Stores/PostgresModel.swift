@@ -20,6 +20,17 @@ extension PostgresRow {
     func optionalID(_ column: Int) throws(PostgresError) -> NotificationID? {
         self.isNull(column) ? nil : try self.id(column)
     }
+
+    /// Returns the position in a batch that the first column names.
+    ///
+    /// - Parameter count: the size of the batch.
+    func position(in count: Int) throws(PostgresError) -> Int {
+        let position = Int(try self.int4(0))
+        guard (0..<count).contains(position) else {
+            throw PostgresError(.decoding, "a row's position is outside its batch")
+        }
+        return position
+    }
 }
 
 extension PostgresResult {
@@ -31,6 +42,26 @@ extension PostgresResult {
     /// Returns the ids of the first column.
     func ids() throws(PostgresError) -> [NotificationID] {
         try self.map { (row) throws(PostgresError) in try row.id(0) }
+    }
+}
+
+extension PostgresPool {
+    /// Runs statements as one transaction that waits for a synchronous standby even if it changes
+    /// nothing.
+    ///
+    /// A call whose wait was cut short has committed on the primary alone. Its repeat finds nothing
+    /// to change, and PostgreSQL would let it succeed at once. A transaction that changes or locks
+    /// a row waits anyway.
+    func runDurably(_ statements: [PostgresStatement]) async throws(PostgresError) -> [PostgresResult] {
+        // Last, because a server that is a standby by now refuses only changes with an error that
+        // ends the session. The message has no effect, and writing it needs no right.
+        let wait = PostgresStatement("SELECT pg_logical_emit_message(true, 'carillon', '')")
+        return try await self.run(statements + [wait]).dropLast()
+    }
+
+    /// Deletes rows with ``runDurably(_:)`` and returns their number.
+    func delete(_ sql: String, _ parameters: PostgresValue...) async throws(PostgresError) -> Int {
+        try await self.runDurably([PostgresStatement(sql, parameters)])[0].affectedRows
     }
 }
 

@@ -270,8 +270,10 @@ package struct PreferenceStore: Sendable {
 
     /// Removes the user's opt-out from everything.
     package func optIn(user: String) async throws(PostgresError) {
-        try await self.pool.query(
-            "UPDATE carillon.user_settings SET opted_out = false WHERE user_id = $1 AND opted_out", .text(user))
+        _ = try await self.pool.runDurably([
+            PostgresStatement(
+                "UPDATE carillon.user_settings SET opted_out = false WHERE user_id = $1 AND opted_out", [.text(user)])
+        ])
     }
 }
 

@@ -50,8 +50,7 @@ package struct RecipientStore: Sendable {
             .optionalTexts(keys.map(\.category)), .bools(keys.map(\.needsLocale)))
         var preferences = [Preferences](repeating: Preferences(), count: keys.count)
         for row in result {
-            let position = Int(try row.int4(0))
-            guard preferences.indices.contains(position) else { continue }
+            let position = try row.position(in: preferences.count)
             preferences[position] = try PreferenceColumns.read(row, at: 1)
             if let locale = try row.optionalText(1 + PreferenceColumns.count) {
                 preferences[position].settings.locale = locale

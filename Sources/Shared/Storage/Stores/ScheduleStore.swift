@@ -79,19 +79,18 @@ package struct ScheduleStore: Sendable {
             // cancelled, or is removed if it is an event.
             PostgresStatement(ScheduleSQL.endCancelled, [parameters[0]]),
         ]
-        let results = Array(try await self.pool.run(page + own).dropFirst(page.count))
+        let results = Array(try await self.pool.runDurably(page + own).dropFirst(page.count))
         let added = Set(try results[1].ids())
         var outcomes = schedules.map { added.contains($0.id) ? Outcome.stored : .known }
         for row in results[2] {
-            let position = Int(try row.int4(0))
-            if outcomes.indices.contains(position) { outcomes[position] = .conflict }
+            outcomes[try row.position(in: outcomes.count)] = .conflict
         }
         return outcomes
     }
 
     /// Stores the schedule of a call unless its organisation has `limit` of them.
     package func put(_ schedule: Schedule, limit: Int) async throws(PostgresError) -> Outcome {
-        let results = try await self.pool.run([
+        let results = try await self.pool.runDurably([
             CancellationSQL.beforeStoring,
             // Serialises calls of one organisation, so that the count holds.
             PostgresStatement(
@@ -160,6 +159,17 @@ package struct ScheduleStore: Sendable {
         try await self.pool.query(
             ScheduleSQL.beginAlone, .id(schedule.id), .int4(clamping: schedule.attempts), .int8(schedule.number)
         ).affectedRows > 0
+    }
+
+    /// Takes back the attempts of claimed schedules that were not fired and had none before.
+    package func withdrawAttempts(_ schedules: [Schedule]) async throws(PostgresError) {
+        let (ids, numbers) = Self.keys(schedules)
+        try await self.pool.query(
+            """
+            UPDATE carillon.schedules SET attempts = 0
+            WHERE id = ANY($1) AND number = ANY($2) AND attempts = 1
+            """,
+            ids, numbers)
     }
 
     /// Extends the claims of schedules that are being fired; of none that has moved on since.
@@ -366,14 +376,13 @@ extension ScheduleStore {
         _ id: NotificationID,
         limit: Int = ScheduleStore.cancelPartsSize
     ) async throws(PostgresError) -> Bool {
-        guard let schedule = try await self.find(id) else { return false }
-        let hasParts = schedule.isRecurring && schedule.zone == Schedule.recipientZone
+        let found = try await self.find(id)
+        let split = found.flatMap { $0.isRecurring && $0.zone == Schedule.recipientZone ? $0 : nil }
         // First, so that a repeated call finishes an interrupted one.
-        if hasParts { try await self.removeParts(of: schedule, limit: limit) }
-        let wasThere =
-            try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .id(id)).affectedRows > 0
+        if let split { try await self.removeParts(of: split, limit: limit) }
+        let wasThere = try await self.pool.delete("DELETE FROM carillon.schedules WHERE id = $1", .id(id)) > 0
         // An occurrence may have been split meanwhile.
-        if hasParts { try await self.removeParts(of: schedule, limit: limit) }
+        if let split { try await self.removeParts(of: split, limit: limit) }
         return wasThere
     }
 

@@ -39,10 +39,10 @@ package struct TopicStore: Sendable {
     /// Ends a subscription; returns whether it existed.
     @discardableResult
     package func unsubscribe(user: String, topic: String) async throws(PostgresError) -> Bool {
-        try await self.pool.query(
+        try await self.pool.delete(
             "DELETE FROM carillon.subscriptions WHERE topic = $1 AND user_id = $2",
             .text(topic), .text(user)
-        ).affectedRows > 0
+        ) > 0
     }
 
     /// Whether a user is subscribed to a topic.

@@ -123,7 +123,7 @@ package struct WebhookStore: Sendable {
     /// Removes a webhook; returns whether it existed.
     @discardableResult
     package func remove(_ id: NotificationID) async throws(PostgresError) -> Bool {
-        try await self.pool.query("DELETE FROM carillon.webhooks WHERE id = $1", .id(id)).affectedRows > 0
+        try await self.pool.delete("DELETE FROM carillon.webhooks WHERE id = $1", .id(id)) > 0
     }
 
     /// Records a failed request.
