@@ -49,6 +49,11 @@ package struct RetentionService: Service {
     /// A device that was switched off keeps its id this long, in case its token is registered
     /// again.
     private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
+    /// How long after its cancellation a job may arrive.
+    ///
+    /// It may then become a dead letter, so cancellations are kept for this much longer than dead
+    /// letters.
+    private static let lateJobs: Duration = .seconds(7 * 86_400)
 
     private let dispatcher: Dispatcher
     private let periods: Periods
@@ -154,7 +159,7 @@ package struct RetentionService: Service {
     private func cancellations(_ now: Timestamp) async throws -> Bool {
         try await self.inSteps("cancellations") {
             try await self.store.dropCancellations(
-                before: now - .seconds(7 * 86_400), limit: Self.batchSize)
+                before: now - (Self.lateJobs + self.periods.deadLetters), limit: Self.batchSize)
         }
     }
 

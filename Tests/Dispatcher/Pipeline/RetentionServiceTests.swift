@@ -125,7 +125,8 @@ struct RetentionServiceTests {
             try await database.pool.query(
                 """
                 INSERT INTO carillon.cancellations (org_id, job_id, at)
-                SELECT '', n::text, now() - interval '8 days' FROM generate_series(1, 4) AS n
+                SELECT '', n::text, now() - CASE WHEN n <= 4 THEN interval '38 days' ELSE interval '36 days' END
+                FROM generate_series(1, 6) AS n
                 """)
             let now = try await dispatcher.database.clock()
             let registry = PrometheusRegistry()

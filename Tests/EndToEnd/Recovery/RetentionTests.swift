@@ -80,7 +80,7 @@ struct RetentionTests {
             _ = try await stack.query(
                 """
                 INSERT INTO carillon.cancellations (org_id, job_id, at)
-                SELECT 'org', 'job ' || n, now() - interval '8 days' FROM generate_series(1, 50001) AS n
+                SELECT 'org', 'job ' || n, now() - interval '38 days' FROM generate_series(1, 50001) AS n
                 """)
             // One more than a step removes.
             _ = try await stack.query(

@@ -124,7 +124,7 @@ extension Schema {
             "final": .isJobFinal,
             "status": .choice("cancelled", "cancelling", "too_late", "not_sent", "pending")(
                 "cancelling: a broadcast is being withdrawn. not_sent: no recipient would have received it. "
-                    + "pending: the job is not stored yet; within 7 days it is stored as cancelled."
+                    + "pending: the job is not stored yet; once it comes, it is stored as cancelled."
             ),
             "cancelled": .count.orNull(
                 "Recipients who do not receive it; the counts are null for a broadcast or an event."),
