@@ -154,9 +154,9 @@ struct SimulationTests {
             #expect(first.compactMap { $0["step"]?.string } == ["store", "push"])
             try await stack.query(
                 """
-                INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at, count)
-                VALUES (gen_random_uuid(), 'ada', '', 'comment', 'post', 'normal', '2026-11-20T09:30:00Z',
-                    '2026-11-20T10:30:00Z', '2026-11-20T10:30:00Z', 1)
+                INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, due_at, last_at, count)
+                VALUES (gen_random_uuid(), 'ada', '', 'comment', 'post', 'normal', '2026-11-20T10:30:00Z',
+                    '2026-11-20T10:30:00Z', 1)
                 """
             )
             let next = try await steps(#""digest":"post""#, type: "comment", at: arrival)

@@ -31,8 +31,8 @@ struct DueStoreTests {
             for (number, moment) in [first + .seconds(2), first + .seconds(3)].enumerated() {
                 try await database.pool.query(
                     """
-                    INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at)
-                    VALUES (gen_random_uuid(), 'ada', '', 'news', $1, 'normal', now(), $2, $2)
+                    INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, due_at, last_at)
+                    VALUES (gen_random_uuid(), 'ada', '', 'news', $1, 'normal', $2, $2)
                     """,
                     .text("\(number)"), .timestamptz(moment.microseconds))
             }

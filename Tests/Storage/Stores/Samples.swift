@@ -79,6 +79,30 @@ enum Samples {
         }
     }
 
+    /// Returns the plan of a statement, which is that of the services: one for all parameters.
+    ///
+    /// A plain EXPLAIN shows a plan for its parameters. Changes of the statement are undone.
+    ///
+    /// - Parameters:
+    ///   - types: the types of the parameters.
+    ///   - values: their values as SQL.
+    static func plan(
+        of sql: String,
+        _ types: String,
+        _ values: String,
+        explain: String = "EXPLAIN",
+        _ database: Database
+    ) async throws -> String {
+        try await database.pool.transaction { transaction in
+            try await transaction.query("PREPARE planned (\(types)) AS " + sql)
+            try await transaction.query("SAVEPOINT unchanged")
+            let plan = try await transaction.query("\(explain) EXECUTE planned (\(values))")
+            try await transaction.query("ROLLBACK TO unchanged")
+            try await transaction.query("DEALLOCATE planned")
+            return try plan.map { try $0.text(0) }.joined(separator: "\n")
+        }
+    }
+
     /// Lets each statement that inserts into a table, or also one that updates it, wait at its end
     /// for the advisory lock 1.
     static func holdInserts(into table: String, orUpdates: Bool = false, _ database: Database) async throws {

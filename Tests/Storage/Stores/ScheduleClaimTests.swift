@@ -48,17 +48,9 @@ struct ScheduleClaimTests {
             }
             for table in ["schedules", "broadcasts"] { try await database.pool.query("ANALYZE carillon.\(table)") }
             let moments = [Self.now, Self.now + .seconds(30)].map { "'\($0.rfc3339)'" }.joined(separator: ", ")
-            // A prepared statement has the generic plan, as in the services.
-            let plan = try await database.pool.transaction { transaction in
-                try await transaction.query(
-                    "PREPARE claim (int4, timestamptz, timestamptz, bool) AS " + ScheduleSQL.claim)
-                try await transaction.query("SAVEPOINT unclaimed")
-                let plan = try await transaction.query(
-                    "EXPLAIN (ANALYZE, BUFFERS) EXECUTE claim (\(Lane.normal.rank), \(moments), false)")
-                try await transaction.query("ROLLBACK TO unclaimed")
-                try await transaction.query("DEALLOCATE claim")
-                return try plan.map { try $0.text(0) }.joined(separator: "\n")
-            }
+            let plan = try await Samples.plan(
+                of: ScheduleSQL.claim, "int4, timestamptz, timestamptz, bool",
+                "\(Lane.normal.rank), \(moments), false", explain: "EXPLAIN (ANALYZE, BUFFERS)", database)
             #expect(plan.contains("One-Time Filter: (NOT $4)"), "\(plan)")
             let buffers = try #require(plan.firstMatch(of: /shared hit=(\d+)/)?.output.1, "\(plan)")
             // Reading the other pages would take a buffer for each.
@@ -87,31 +79,20 @@ struct ScheduleClaimTests {
                 """
             )
             try await database.pool.query("ANALYZE carillon.schedules")
-            let now = PostgresValue.timestamp(Self.now)
-            for mode in ["force_generic_plan", "force_custom_plan"] {
-                func plan(_ sql: String, _ parameters: PostgresValue...) async throws -> String {
-                    let results = try await database.pool.run(
-                        [
-                            PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
-                            PostgresStatement("EXPLAIN " + sql, [.int4(1), now] + parameters),
-                        ], timeout: .seconds(60))
-                    return try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
-                }
-                for hasRoom in [true, false] {
-                    let claim = try await plan(ScheduleSQL.claim, now, .bool(hasRoom))
-                    // `schedules_due` has no pages, so jobs do not wait behind those that are held.
-                    for index in ["schedules_due", hasRoom ? "schedules_pages" : "schedules_job", "schedules_pkey"] {
-                        #expect(claim.contains(index), "\(claim)")
-                    }
-                    #expect(!claim.contains("Seq Scan on schedules"), "\(claim)")
-                    // EXPLAIN knows that a full lane has no pages to claim, and sorts these.
-                    if hasRoom { #expect(!claim.contains("Sort"), "\(claim)") }
-                }
-                let due = try await plan(ScheduleSQL.duePage)
-                let held = try await plan(ScheduleSQL.holdPages, .timestamp(Self.now - .seconds(3_600)), .int4(9))
-                for pages in [due, held] {
-                    #expect(pages.contains("schedules_pages") && !pages.contains("schedules_due"), "\(pages)")
-                }
+            let now = "'\(Self.now.rfc3339)'"
+            let claim = try await Samples.plan(
+                of: ScheduleSQL.claim, "int4, timestamptz, timestamptz, bool", "1, \(now), \(now), true", database)
+            // `schedules_due` has no pages, so jobs do not wait behind those that are held.
+            for index in ["schedules_due", "schedules_pages", "schedules_job", "schedules_pkey"] {
+                #expect(claim.contains(index), "\(claim)")
+            }
+            #expect(!claim.contains("Seq Scan on schedules") && !claim.contains("Sort"), "\(claim)")
+            let due = try await Samples.plan(of: ScheduleSQL.duePage, "int4, timestamptz", "1, \(now)", database)
+            let held = try await Samples.plan(
+                of: ScheduleSQL.holdPages, "int4, timestamptz, timestamptz, int4",
+                "1, \(now), \(now)::timestamptz - interval '1 hour', 9", database)
+            for pages in [due, held] {
+                #expect(pages.contains("schedules_pages") && !pages.contains("schedules_due"), "\(pages)")
             }
         }
     }

@@ -440,17 +440,11 @@ struct UserExportTests {
     @Test("a later page of an export begins at its cursor by index")
     func pagePlan() async throws {
         try await Samples.withStores { database in
-            let statement = UserExportStore.statement(.notifications, isFirst: false)
-            let cursor = NotificationID(high: 1, low: 1)
-            let plan = try await database.pool.transaction { transaction -> [String] in
-                try await transaction.query("SET LOCAL enable_seqscan = off")
-                try await transaction.query("SET LOCAL plan_cache_mode = force_generic_plan")
-                try await transaction.query("PREPARE page (text, text, int4) AS \(statement)")
-                let plan = try await transaction.query("EXPLAIN EXECUTE page ('u', '\(cursor)', 200)")
-                try await transaction.query("DEALLOCATE page")
-                return try plan.map { try $0.text(0) }
-            }
-            #expect(plan.contains { $0.contains("Index Cond") && $0.contains("(id > ") }, "\(plan)")
+            let plan = try await Samples.plan(
+                of: UserExportStore.statement(.notifications, isFirst: false), "text, text, int4",
+                "'u', '\(NotificationID(high: 1, low: 1))', 200", database)
+            let lines = plan.split(separator: "\n")
+            #expect(lines.contains { $0.contains("Index Cond") && $0.contains("(id > ") }, "\(plan)")
         }
     }
 

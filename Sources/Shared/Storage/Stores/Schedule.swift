@@ -20,7 +20,7 @@ package struct Schedule: Sendable {
     /// A number from the database that tells firings of the same millisecond apart.
     package internal(set) var number: Int64 = 0
     package var org = ""
-    /// The job's own id.
+    /// The job's own id, or its entry or schedule; nil if it repeats.
     package var jobID: String?
     /// The part of the job; empty for the whole.
     package var part = ""

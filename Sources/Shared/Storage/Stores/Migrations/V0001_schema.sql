@@ -58,9 +58,8 @@ CREATE TABLE carillon.subscriptions (
     topic text NOT NULL,
     user_id text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (topic, user_id)
+    PRIMARY KEY (user_id, topic)
 );
-CREATE INDEX subscriptions_user ON carillon.subscriptions (user_id, topic);
 CREATE INDEX subscriptions_part
     ON carillon.subscriptions (topic, (hashtextextended(user_id, 0) & 15), user_id COLLATE "C");
 
@@ -294,8 +293,7 @@ CREATE UNIQUE INDEX devices_token ON carillon.devices (
     token, provider,
     (CASE WHEN provider = 'webhook' OR starts_with(token, '/topics/') THEN md5(user_id) ELSE '' END), app
 );
-CREATE INDEX devices_user ON carillon.devices (user_id) WHERE active;
-CREATE INDEX devices_user_all ON carillon.devices (user_id);
+CREATE INDEX devices_user ON carillon.devices (user_id);
 -- Leaves out devices that are registered only once. They never become stale, so each search would
 -- read them.
 CREATE INDEX devices_stale ON carillon.devices (last_used_at)
@@ -390,7 +388,8 @@ END $$;
 -- Jobs
 
 -- Cancelled jobs, by their own id or by their entry's (`1700000000000-0`, with or without its
--- stream). A job that arrives within the next 7 days is stored as cancelled.
+-- stream). A job that arrives later, or returns from the dead letters, is stored as cancelled. So
+-- these rows are kept longer than dead letters.
 CREATE TABLE carillon.cancellations (
     org_id text COLLATE "C" NOT NULL,
     job_id text COLLATE "C" NOT NULL,
@@ -422,7 +421,7 @@ CREATE TABLE carillon.schedules (
     -- Keeps firings of the same millisecond apart.
     number bigint GENERATED ALWAYS AS IDENTITY,
     org_id text COLLATE "C" NOT NULL,
-    -- The job's own id; null if it has none.
+    -- The job's own id, or its entry or schedule; null if the schedule repeats.
     job_id text COLLATE "C",
     -- The part of a job that was split by time zones.
     part text NOT NULL,
@@ -458,8 +457,6 @@ CREATE INDEX schedules_due ON carillon.schedules (lane, wake_at) WHERE part NOT 
 CREATE INDEX schedules_pages ON carillon.schedules (lane, wake_at) WHERE part LIKE '% %';
 -- Schedules once for each (org, job id).
 CREATE UNIQUE INDEX schedules_job ON carillon.schedules (org_id, job_id, part) WHERE job_id IS NOT NULL AND cron IS NULL;
--- A job without an id is known by its entry.
-CREATE INDEX schedules_entry ON carillon.schedules (source) WHERE job_id IS NULL AND source <> 'api';
 CREATE INDEX schedules_user ON carillon.schedules (user_id) WHERE user_id IS NOT NULL;
 -- Erasures search the schedules that are for several users.
 CREATE INDEX schedules_shared ON carillon.schedules (id) WHERE user_id IS NULL;
@@ -585,7 +582,6 @@ CREATE TABLE carillon.digests (
     lane text NOT NULL,
     -- `open` takes items; `closing` takes none, so that late items open the next window.
     state text NOT NULL DEFAULT 'open',
-    opened_at timestamptz NOT NULL,
     due_at timestamptz NOT NULL,
     -- The latest end of a sliding window; the end of the window once a dispatcher has moved
     -- `due_at` on.
@@ -628,8 +624,8 @@ CREATE TABLE carillon.digest_items (
     PRIMARY KEY (user_id, notification_id)
 );
 CREATE INDEX digest_items_digest ON carillon.digest_items (digest_id, notification_id);
-CREATE UNIQUE INDEX digest_items_job ON carillon.digest_items (user_id, org_id, job_id) WHERE job_id IS NOT NULL;
-CREATE INDEX digest_items_of_job ON carillon.digest_items (org_id, job_id) WHERE job_id IS NOT NULL;
+-- As `notifications_job`: also finds all items of a job.
+CREATE UNIQUE INDEX digest_items_job ON carillon.digest_items (org_id, job_id, user_id) WHERE job_id IS NOT NULL;
 CREATE INDEX digest_items_entry ON carillon.digest_items (job_entry) WHERE NOT is_single;
 CREATE INDEX digest_items_gathered ON carillon.digest_items (gathered_at);
 
@@ -675,8 +671,8 @@ BEGIN
             UPDATE carillon.digests SET state = 'closing' WHERE id = found_digest.id;
         ELSE
             -- A random id, because a repeat of the item may open the next window.
-            INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at)
-            VALUES (gen_random_uuid(), item.user_id, item.org_id, item.type, digest_key, 'bulk', item.gathered_at,
+            INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, due_at, last_at)
+            VALUES (gen_random_uuid(), item.user_id, item.org_id, item.type, digest_key, 'bulk',
                 item.gathered_at + span, item.gathered_at + greatest(span, maximum))
             ON CONFLICT DO NOTHING;
         END IF;
