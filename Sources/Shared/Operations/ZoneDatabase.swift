@@ -28,6 +28,8 @@ package final class ZoneDatabase: Sendable {
     private struct Entry {
         let rules: ZoneRules?
         let digest: UInt64
+        /// Whether a ``ZoneDatabase/refresh()`` has compared it with its file.
+        var isChecked = false
     }
 
     private struct State {
@@ -71,20 +73,21 @@ package final class ZoneDatabase: Sendable {
         return version
     }
 
-    /// Checks whether the data on disk has changed; if so, clears the cache.
+    /// Checks whether the data on disk has changed; if so, keeps only the unchanged zones cached.
     ///
-    /// - Returns: whether it has changed.
-    package func refresh() -> Bool {
+    /// - Returns: the zones whose rules have not changed; nil if nothing has. Leaves out zones that
+    ///   were first read since the last check, because their files may have changed before.
+    package func refresh() -> Set<String>? {
         let (known, before) = self.state.withLock { ($0.entries, $0.version) }
         let version = self.readVersion()
-        let hasChanged =
-            before.map { $0 != version } ?? false
-            || known.contains { name, entry in entry.digest != Self.digest(self.contents(name)) }
+        let unchanged = known.filter { name, entry in entry.digest == Self.digest(self.contents(name)) }
+        let hasChanged = unchanged.count < known.count || before.map { $0 != version } ?? false
         self.state.withLock { state in
             state.version = version
-            if hasChanged { state.entries = [:] }
+            if hasChanged { state.entries = unchanged }
+            for name in unchanged.keys { state.entries[name]?.isChecked = true }
         }
-        return hasChanged
+        return hasChanged ? Set(unchanged.filter { $0.value.rules != nil && $0.value.isChecked }.keys) : nil
     }
 
     // MARK: Files

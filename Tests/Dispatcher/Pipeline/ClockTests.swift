@@ -55,6 +55,49 @@ struct ZoneWatchTests {
         }
     }
 
+    @Test("reconsiders the releases of users whose zone has other rules; users without a zone have the default")
+    func changedZones() async throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "zones-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        func install(_ name: String, from zone: String) throws {
+            try Data(contentsOf: URL(filePath: "/usr/share/zoneinfo/\(zone)")).write(to: folder.appending(path: name))
+        }
+        try Data("# version 2026a\n".utf8).write(to: folder.appending(path: "tzdata.zi"))
+        for name in ["Home", "Away", "UTC"] { try install(name, from: "Asia/Tokyo") }
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), zones: ZoneDatabase(folder: folder.path))
+                try await database.pool.query(
+                    "INSERT INTO carillon.user_settings (user_id, zone) VALUES ('ada', 'Home'), ('bob', 'Away')")
+                let watch = ZoneWatch(dispatcher: dispatcher)
+                var state = ZoneWatch.State()
+                try await watch.look(&state)
+                // As the decisions that postponed the releases did.
+                for name in ["Home", "Away", nil] { _ = dispatcher.zones.rules(name) }
+                try await watch.look(&state)
+                let far = PostgresValue.timestamptz((TestDispatcher.now + .seconds(36_000)).microseconds)
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                    SELECT u, gen_random_uuid(), 'release', $1 FROM unnest('{ada,bob,eve}'::text[]) AS u
+                    """,
+                    far)
+                var due: [[String]] = []
+                for name in ["Home", "UTC"] {
+                    try install(name, from: "Asia/Kathmandu")
+                    try await watch.look(&state)
+                    due.append(
+                        try await database.pool.query(
+                            "SELECT user_id FROM carillon.follow_ups WHERE due_at < $1 ORDER BY 1", far
+                        ).map { try $0.text(0) })
+                }
+                #expect(due == [["ada"], ["ada", "eve"]])
+            }
+        }
+    }
+
     @Test("a dispatcher that starts revives schedules that failed elsewhere for lack of their zone")
     func revived() async throws {
         try await TestDispatcher.with { dispatcher, _ in

@@ -17,8 +17,8 @@ struct ZoneWatch: Sendable {
 
     /// How the stored due times relate to this dispatcher's rules.
     struct State {
-        /// Whether the due times are known to follow the rules.
-        fileprivate var isCurrent = false
+        /// The zones whose due times are known to follow the rules; nil for all.
+        fileprivate var current: Set<String>? = []
         /// Whether the rules changed while this dispatcher ran.
         fileprivate var hasChanged = false
     }
@@ -43,12 +43,12 @@ struct ZoneWatch: Sendable {
     func look(_ state: inout State) async throws {
         let zones = self.dispatcher.zones.database
         let schedules = self.dispatcher.database.schedules
-        if zones.refresh() {
-            state.isCurrent = false
+        if let unchanged = zones.refresh() {
+            state.current = state.current?.intersection(unchanged) ?? unchanged
             state.hasChanged = true
             self.dispatcher.logger.notice("time-zone data changed", metadata: ["zones.version": "\(zones.version)"])
         }
-        guard !state.isCurrent else { return }
+        guard let current = state.current else { return }
         let version = zones.version
         let isNew = try await schedules.zoneVersion() != version
         let haveRulesChanged = isNew || state.hasChanged
@@ -59,12 +59,12 @@ struct ZoneWatch: Sendable {
         // rules since.
         if haveRulesChanged {
             try await self.dispatcher.database.followUps.reconsiderReleases(
-                now: self.dispatcher.now(), over: Self.releaseSpan)
+                now: self.dispatcher.now(), over: Self.releaseSpan, except: current,
+                fallback: self.dispatcher.zones.fallback)
         }
         // A shutdown may have ended the work early.
         if isNew, isRunning { try await schedules.noteZoneVersion(version) }
-        state = State()
-        state.isCurrent = true
+        state = State(current: nil)
     }
 
     /// Recomputes the due times of all schedules that follow a zone, page by page.

@@ -8,7 +8,7 @@ import Core
 package struct FollowUpStore: Sendable {
     /// A postponed step of a notification.
     package struct Item: Sendable, Equatable {
-        let user: String
+        package let user: String
         let notification: NotificationID
         package let kind: FollowUp
 
@@ -221,17 +221,26 @@ package struct FollowUpStore: Sendable {
         return try row.timestamp(0) - Self.memory
     }
 
-    /// Makes all follow-ups that wait for the end of quiet hours due again, spread over a span;
+    /// Makes the follow-ups that wait for the end of quiet hours due again, spread over a span;
     /// those of one user are due at the same time.
     ///
     /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
     /// end. Goes through all follow-ups in pages, as there may be millions.
-    package func reconsiderReleases(now: Timestamp, over span: Duration) async throws(PostgresError) {
+    ///
+    /// - Parameters:
+    ///   - zones: the zones with the same rules as before, whose users' follow-ups stay.
+    ///   - fallback: the zone of users who have set none.
+    package func reconsiderReleases(
+        now: Timestamp,
+        over span: Duration,
+        except zones: Set<String> = [],
+        fallback: String = ""
+    ) async throws(PostgresError) {
         var last = (user: "", id: NotificationID.least, kind: "")
         while true {
             let result = try await self.pool.query(
                 Self.reconsiderPage, .timestamp(now), .int8(span.inMicroseconds), .text(last.user),
-                .id(last.id), .text(last.kind), .int4(Self.pageSize))
+                .id(last.id), .text(last.kind), .int4(Self.pageSize), .texts(Array(zones)), .text(fallback))
             guard let row = result.first else { return }
             last = (try row.text(0), try row.id(1), try row.text(2))
         }
@@ -335,7 +344,8 @@ package struct FollowUpStore: Sendable {
 
     /// Returns the last row of the page; none after the last page.
     ///
-    /// $1: now, $2: span in microseconds, $3 to $5: the last row of the previous page, $6: limit.
+    /// $1: now, $2: span in microseconds, $3 to $5: the last row of the previous page, $6: limit,
+    /// $7: zones to leave out, $8: the zone of users who have set none.
     private static let reconsiderPage = """
         WITH page AS MATERIALIZED (
             SELECT f.user_id AS owner, f.notification_id AS id, f.kind AS step FROM carillon.follow_ups f
@@ -346,9 +356,9 @@ package struct FollowUpStore: Sendable {
             UPDATE carillon.follow_ups f
             SET due_at = least(f.due_at, $1::timestamptz
                 + (hashtextextended(f.user_id, 0) & 1023) / 1024.0 * $2 * interval '1 microsecond')
-            FROM page p
+            FROM page p LEFT JOIN carillon.user_settings s ON s.user_id = p.owner
             WHERE f.user_id = p.owner AND f.notification_id = p.id AND f.kind = p.step
-                AND \(Self.waitsForQuietEnd) AND f.was_due_at IS NULL
+                AND \(Self.waitsForQuietEnd) AND f.was_due_at IS NULL AND coalesce(s.zone, $8) <> ALL ($7)
         )
         SELECT p.owner, p.id, p.step FROM page p ORDER BY p.owner DESC, p.id DESC, p.step DESC LIMIT 1
         """
