@@ -26,7 +26,7 @@ package final class ChannelDirectory: Sendable {
         ///
         /// An answer that needs proof (``AnswerRule/needsProof``) is a partial configuration fault
         /// until the provider has accepted a message to a device with these credentials. Otherwise
-        /// credentials of a wrong project would switch off every device.
+        /// credentials of a wrong project, or a wrong environment, would switch off every device.
         ///
         /// A relay's refusal of a recipient is a partial configuration fault until the relay has
         /// accepted a mail. After that the fault is the recipient's, and a retry would not help.

@@ -71,8 +71,9 @@ package struct AnswerRule: Sendable {
     let reaction: Reaction
     /// The minimum delay if the answer names none.
     let after: Duration?
-    /// Whether credentials of another project or app get this answer for every token, so that it
-    /// counts only once ours are proven (``ChannelDirectory/Entry/judged(_:of:)``).
+    /// Whether every token gets this answer if the credentials or the devices' environment are
+    /// wrong, so that it counts only once a device has accepted a message
+    /// (``ChannelDirectory/Entry/judged(_:of:)``).
     let needsProof: Bool
     let advice: String
 

@@ -29,10 +29,6 @@ package protocol ProviderKind {
     ) async throws(CredentialFault) -> any ProviderChannel
 }
 
-extension ProviderKind {
-    package static var files: [String] { [] }
-}
-
 /// The built-in kinds of providers: one for each of `Provider.wellKnown`.
 package enum ProviderKinds {
     package static var all: [any ProviderKind.Type] {

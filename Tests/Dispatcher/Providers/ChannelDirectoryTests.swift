@@ -42,7 +42,9 @@ struct ChannelDirectoryTests {
 
     @Test(
         "a foreign token is dead only once the provider has accepted a device's message with the credentials",
-        arguments: [(Provider.fcm, "SENDER_ID_MISMATCH"), (Provider.apns, "DeviceTokenNotForTopic")])
+        arguments: [
+            (Provider.fcm, "SENDER_ID_MISMATCH"), (.apns, "DeviceTokenNotForTopic"), (.apns, "BadDeviceToken"),
+        ])
     func proof(provider: Provider, reason: String) throws {
         let foreign = ProviderAnswer.deadToken(reason: reason, evidence: nil)
         let doubted = ProviderAnswer.configuration(reason: reason, concernsAll: false)

@@ -73,8 +73,10 @@ struct FCMAnswerTests {
             (400, body("FAILED_PRECONDITION"), .refused(reason: "FAILED_PRECONDITION")),
             (413, [], .refused(reason: "HTTP_413")),
             (408, [], .retry(reason: "HTTP_408", after: .seconds(10))),
+            (409, body("ABORTED"), .retry(reason: "ABORTED", after: .seconds(10))),
             (421, Array("Misdirected".utf8), .retry(reason: "HTTP_421", after: .seconds(10))),
             (425, body("ABORTED"), .retry(reason: "ABORTED", after: .seconds(10))),
+            (499, body("CANCELLED"), .retry(reason: "CANCELLED", after: .seconds(10))),
             (302, [], .retry(reason: "HTTP_302", after: .seconds(10))),
         ] as [(Int, [UInt8], ProviderAnswer)]
     )

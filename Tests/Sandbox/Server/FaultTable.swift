@@ -27,9 +27,11 @@ struct FaultTable: Sendable {
         .init("new403", .fcm(.newReason(403, "PERMISSION_DENIED")), "403 with an unknown error code"),
         .init("new404", .fcm(.newReason(404, "NOT_FOUND")), "404 with an unknown error code"),
         .init("new408", .fcm(.newReason(408, "ABORTED")), "408 with an unknown error code"),
+        .init("new409", .fcm(.newReason(409, "ABORTED")), "409 with an unknown error code"),
         .init("new421", .fcm(.newReason(421, "ABORTED")), "421 with an unknown error code"),
         .init("new425", .fcm(.newReason(425, "ABORTED")), "425 with an unknown error code"),
         .init("new429", .fcm(.newReason(429, "RESOURCE_EXHAUSTED")), "429 with an unknown error code and Retry-After"),
+        .init("new499", .fcm(.newReason(499, "CANCELLED")), "499 with an unknown error code"),
         .init("new500", .fcm(.newReason(500, "DATA_LOSS")), "500 with an unknown error code"),
     ]
 

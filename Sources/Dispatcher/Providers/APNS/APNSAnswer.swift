@@ -17,7 +17,7 @@ package enum APNSAnswer {
     /// The meaning of each of Apple's reasons.
     package static let rules: [AnswerRule] = [
         AnswerRule(
-            "BadDeviceToken", .deadToken,
+            "BadDeviceToken", .deadToken, needsProof: true,
             "the token is invalid or from the other environment; register it with environment sandbox or production"),
         AnswerRule(
             "DeviceTokenNotForTopic", .deadToken, needsProof: true,

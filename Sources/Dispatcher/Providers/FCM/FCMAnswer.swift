@@ -95,12 +95,13 @@ package enum FCMAnswer {
     /// Maps the status of an answer with an unknown code.
     ///
     /// 408, 421 and 425 ask for the same request again (RFC 9110 sections 15.5.9 and 15.5.20, RFC
-    /// 8470 section 5.2).
+    /// 8470 section 5.2), and so do 409 and 499: Google's codes for a request that it aborted or
+    /// cancelled (ABORTED and CANCELLED of google.rpc.Code).
     private static func read(status: Int, reason: String, isPage: Bool, retryAfter: Duration?) -> ProviderAnswer {
         switch status {
         case 401: .staleCredential(reason: reason)
         case 403: .configuration(reason: reason)
-        case 408, 421, 425: .retry(reason: reason, after: retryAfter ?? Self.firstDelay)
+        case 408, 409, 421, 425, 499: .retry(reason: reason, after: retryAfter ?? Self.firstDelay)
         case 400..<500 where !isPage: .refused(reason: reason)
         default: .retry(reason: reason, after: retryAfter ?? Self.firstDelay)
         }

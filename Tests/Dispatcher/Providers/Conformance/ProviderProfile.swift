@@ -120,9 +120,11 @@ extension ProviderProfile {
             "new401-": .configuration(reason: "NEW_REASON"),
             "new403-": .configuration(reason: "NEW_REASON"),
             "new408-": .retry(reason: "NEW_REASON", after: .seconds(10)),
+            "new409-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "new421-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "new425-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "new429-": .slowDown(reason: "NEW_REASON", after: .seconds(ProviderBench.retryAfter)),
+            "new499-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "new500-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "lost-": .retry(reason: "HTTP_404", after: .seconds(10)),
             // These statuses may have reasons of every reaction, and theirs were cut.
