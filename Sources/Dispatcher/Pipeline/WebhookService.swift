@@ -40,7 +40,7 @@ package struct WebhookService: Service {
     private let queues: WebhookQueues
     private let sender: WebhookSender
     private let cache = WebhookCache()
-    private let warnings = LossWarnings()
+    private let lossWarnings = LogLimit<NotificationID>(every: .seconds(60))
     private var store: WebhookStore { self.dispatcher.database.webhooks }
 
     /// - Parameter transfer: a client that connects to public addresses only, unless the operator
@@ -172,8 +172,8 @@ package struct WebhookService: Service {
     /// The webhook's status in PostgreSQL shows the loss only until its next request succeeds.
     private func report(_ lost: [NotificationID: Int]) {
         WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
-        let now = self.dispatcher.clock.instant()
-        for webhook in lost.keys where self.warnings.isDue(for: webhook, at: now) {
+        let now = self.dispatcher.now()
+        for webhook in lost.keys where self.lossWarnings.isDue(for: webhook, at: now) {
             self.dispatcher.logger.warning(
                 "webhook queue is full; dropped its oldest events because the receiver is too slow",
                 metadata: ["webhook": "\(webhook)"])
@@ -223,22 +223,6 @@ final class WebhookCache: Sendable {
     var current: [Webhook]? {
         guard let (webhooks, validity) = self.list.withLock({ $0 }), validity.isOpen else { return nil }
         return webhooks
-    }
-}
-
-/// Limits the warnings about each webhook to one a minute.
-private final class LossWarnings: Sendable {
-    private let next = Mutex<[NotificationID: ContinuousClock.Instant]>([:])
-
-    /// Whether a warning is due; if so, defers the webhook's next one.
-    func isDue(for webhook: NotificationID, at now: ContinuousClock.Instant) -> Bool {
-        self.next.withLock { next in
-            if let due = next[webhook], now < due { return false }
-            // Forgets webhooks that were deleted.
-            if next.count >= 1_000 { next = next.filter { now < $0.value } }
-            next[webhook] = now + .seconds(60)
-            return true
-        }
     }
 }
 

@@ -368,21 +368,23 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("a foreign token switches its device off only once the provider has accepted another device's push")
-    func foreignToken() async throws {
-        let channel = FakeChannel { _, device in
+    @Test(
+        "a foreign token switches its device off only once the provider has accepted another device's push",
+        arguments: [(Provider.fcm, "SENDER_ID_MISMATCH"), (.apns, "BadDeviceToken")])
+    func foreignToken(provider: Provider, reason: String) async throws {
+        let channel = FakeChannel(provider: provider) { _, device in
             guard device.token == "phone" else { return .answered(.accepted(id: "1")) }
-            return .answered(.deadToken(reason: "SENDER_ID_MISMATCH", evidence: nil))
+            return .answered(.deadToken(reason: reason, evidence: nil))
         }
         try await TestDispatcher.with(channel) { dispatcher, database in
             try await Self.store(in: database.pool)
-            try await database.pool.query(
-                "UPDATE carillon.devices SET registered_at = $1",
-                .timestamptz((TestDispatcher.now + .seconds(-60)).microseconds))
             let tablet = try await dispatcher.database.devices.register(TestDispatcher.phone(4, token: "tablet"))
-            let group = dispatcher.group(dispatcher.keys.deliveries(.fcm, .normal))
+            try await database.pool.query(
+                "UPDATE carillon.devices SET provider = $1, registered_at = $2", .text(provider.rawValue),
+                .timestamptz((TestDispatcher.now + .seconds(-60)).microseconds))
+            let group = dispatcher.group(dispatcher.keys.deliveries(provider, .normal))
             try await group.create()
-            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+            let service = DeliveriesService(dispatcher: dispatcher, provider: provider, calls: 8, readers: [])
             func send(_ notification: NotificationID, to device: NotificationID) async throws {
                 let work = DeliveryWork(
                     notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
@@ -402,7 +404,7 @@ struct DeliverySenderTests {
             try await send(Self.first, to: Self.device)
             let doubted = try await activeTokens()
             #expect(doubted == ["phone", "tablet"])
-            let retries = try await dispatcher.live.retries.count(provider: .fcm, lane: .normal)
+            let retries = try await dispatcher.live.retries.count(provider: provider, lane: .normal)
             #expect(retries == 1)
             try await send(Self.first, to: tablet.device.id)
             try await send(Self.second, to: Self.device)
@@ -410,8 +412,7 @@ struct DeliverySenderTests {
             #expect(left == ["tablet"])
             let attempts = try await database.pool.query(
                 "SELECT concat_ws(' ', outcome, reason) FROM carillon.delivery_attempts WHERE kind = 'push' ORDER BY 1")
-            let expected = ["accepted", "failed SENDER_ID_MISMATCH", "retry SENDER_ID_MISMATCH"]
-            #expect(try attempts.map { try $0.text(0) } == expected)
+            #expect(try attempts.map { try $0.text(0) } == ["accepted", "failed \(reason)", "retry \(reason)"])
         }
     }
 
@@ -663,43 +664,5 @@ struct DeliverySenderTests {
                 outcomes.filter { if case .refused(.underWay) = $0.result { true } else { false } }.map(\.entry.id)
             }
         }
-    }
-}
-
-struct BadgeBoardTests {
-    private static func device(_ number: UInt64) -> NotificationID {
-        NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0000 + number)
-    }
-
-    @Test("a count is the newest unless the device was sent one of a later version")
-    func newest() {
-        let board = BadgeBoard()
-        #expect(board.record(5, of: "ada", for: Self.device(1)))
-        #expect(!board.record(4, of: "ada", for: Self.device(1)))
-        #expect(board.record(5, of: "ada", for: Self.device(1)), "the same once more is no older")
-        #expect(board.record(6, of: "ada", for: Self.device(1)))
-        #expect(!board.record(5, of: "ada", for: Self.device(1)))
-        #expect(board.record(1, of: "ada", for: Self.device(2)))
-    }
-
-    @Test("a device that another user registers starts over")
-    func moved() {
-        let board = BadgeBoard()
-        #expect(board.record(500, of: "ada", for: Self.device(1)))
-        #expect(board.record(3, of: "eve", for: Self.device(1)))
-        #expect(!board.record(2, of: "eve", for: Self.device(1)))
-        #expect(board.record(4, of: "ada", for: Self.device(1)))
-    }
-
-    @Test("remembers 100,000 devices, then starts over")
-    func bound() {
-        let board = BadgeBoard()
-        for number in UInt64(0)..<100_000 where !board.record(10, of: "ada", for: Self.device(number)) {
-            Issue.record("\(number) is not new")
-        }
-        #expect(!board.record(9, of: "ada", for: Self.device(0)))
-        #expect(board.record(10, of: "ada", for: Self.device(100_000)))
-        #expect(board.record(9, of: "ada", for: Self.device(0)))
-        #expect(!board.record(8, of: "ada", for: Self.device(0)))
     }
 }

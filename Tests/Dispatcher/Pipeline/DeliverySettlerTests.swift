@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Logging
 import Providers
 import Support
 import Testing
@@ -191,6 +192,60 @@ struct DeliverySettlerTests {
                 try await group.waitForAll()
             }
             #expect(try await redis.send("ZCARD", retries).integer() == 1)
+        }
+    }
+
+    @Test("schedules a retry only after its claim is released, also if Redis has forgotten its scripts")
+    func releasedFirst() async throws {
+        // A new Redis knows no script.
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace())
+                dispatcher.leaseClock.renewed(at: .now)
+                try await redis.send("CONFIG", "SET", "slowlog-log-slower-than", "0")
+                let failed = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
+                try await Self.settler(dispatcher).settle([Self.outcome(failed, attempt: 0, dispatcher)])
+                // The newest comes first.
+                var entries = try #require(try await redis.send("SLOWLOG", "GET", "-1").cursor())
+                var commands: [String] = []
+                for _ in 0..<(try entries.array() ?? 0) {
+                    let rest = (try entries.array() ?? 0) - 4
+                    for _ in 0..<3 { try entries.skip() }
+                    let count = try entries.array() ?? 0
+                    commands.append(try entries.string() ?? "")
+                    for _ in 0..<(count - 1 + rest) { try entries.skip() }
+                }
+                #expect(commands.reversed().filter { $0 == "EVAL" || $0 == "ZADD" } == ["EVAL", "ZADD", "EVAL"])
+            }
+        }
+    }
+
+    @Test("reports the events of a settlement that Redis refuses at first")
+    func refusedEvents() async throws {
+        let lines = LogRecorder(from: .warning) { "\($0.metadata?["step"] ?? "")" }
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(), eventsLength: 100, logger: lines.logger)
+                dispatcher.leaseClock.renewed(at: .now)
+                let facts = try await Self.facts(dispatcher)
+                try await redis.send("CONFIG", "SET", "min-replicas-to-write", "1")
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask {
+                        let accepted = DeliveryOutcome.Result.answered(.accepted(id: "1"))
+                        try await Self.settler(dispatcher).settle([
+                            Self.outcome(accepted, attempt: 0, dispatcher, facts: facts)
+                        ])
+                    }
+                    try await eventually("Redis has refused it") { lines.all.contains("settle deliveries") }
+                    try await redis.send("CONFIG", "SET", "min-replicas-to-write", "0")
+                    try await group.waitForAll()
+                }
+                let events = try await redis.entries(of: dispatcher.keys.events).compactMap { $0.texts["event"] }
+                #expect(events == ["sent"])
+            }
         }
     }
 
@@ -445,14 +500,14 @@ struct DeliverySettlerTests {
 
     @Test(
         "a failed call for attention leaves a notification that a socket may prove, and ends one that is queued",
-        arguments: [(nil, .pending), ("queued", .sent)] as [(String?, NotificationStatus)])
-    func failedAttention(reason: String?, status: NotificationStatus) async throws {
-        let stored = try await Self.settled([.inApp, .push], reason) { dispatcher in
-            Self.outcome(
-                .answered(.deadToken(reason: "UNREGISTERED", evidence: TestDispatcher.now)), attempt: 0, dispatcher,
-                callsForAttention: true)
+        arguments: [.gone, .answered(.deadToken(reason: "UNREGISTERED", evidence: TestDispatcher.now))]
+            as [DeliveryOutcome.Result],
+        [(nil, .pending), ("queued", .sent)] as [(String?, NotificationStatus)])
+    func failedAttention(result: DeliveryOutcome.Result, row: (reason: String?, end: NotificationStatus)) async throws {
+        let stored = try await Self.settled([.inApp, .push], row.reason) { dispatcher in
+            Self.outcome(result, attempt: 0, dispatcher, callsForAttention: true)
         }
-        #expect(stored?.status == status)
+        #expect(stored?.status == row.end)
     }
 
     @Test(

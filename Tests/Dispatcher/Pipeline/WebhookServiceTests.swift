@@ -287,14 +287,13 @@ struct WebhookServiceTests {
 
     @Test("the log names a webhook that lost events, at most once a minute")
     func loggedDrops() async throws {
-        let start = ContinuousClock.now
         let passed = Mutex(Duration.zero)
         let lines = LogRecorder(from: .warning) { event in
             let facts = (event.metadata ?? [:]).map { "\($0.key) \($0.value)" }
             return "\(event.message): \(facts.joined(separator: ", "))"
         }
         try await TestDispatcher.with(
-            instant: { start + passed.withLock { $0 } }, logger: lines.logger
+            now: { TestDispatcher.now + passed.withLock { $0 } }, logger: lines.logger
         ) { dispatcher, _ in
             let transfer = try TransferClient(configuration: TransferConfiguration(), logger: TestLog.logger)
             let service = WebhookService(dispatcher: dispatcher, transfer: transfer)

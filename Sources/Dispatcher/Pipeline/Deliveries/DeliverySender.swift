@@ -8,7 +8,6 @@ import Logging
 import Operations
 import Providers
 import Storage
-import Synchronization
 
 /// Sends a provider's deliveries: looks up their facts, asks the gate, calls the provider.
 ///
@@ -25,8 +24,8 @@ final class DeliverySender: Sendable {
     let pauses: AccountPauses
     let rateLimiter: AccountRateLimiter
     let metrics: PipelineMetrics.Deliveries
-    /// Whether entries of a newer format have been logged.
-    private let knowsNewerFormat = Atomic(false)
+    /// Lets one log line about entries of a newer format through.
+    private let firstNewerEntry = FirstTime()
 
     /// - Parameter calls: the most calls to the provider in flight.
     init(dispatcher: Dispatcher, provider: Provider, calls: Int) {
@@ -193,7 +192,7 @@ final class DeliverySender: Sendable {
     ///
     /// A dispatcher of a newer release takes it over once this one stops.
     private func leave(_ entry: StreamEntry, _ batch: LaneBatch) {
-        guard !self.knowsNewerFormat.exchange(true, ordering: .relaxed) else { return }
+        guard self.firstNewerEntry.take() else { return }
         self.dispatcher.logger.warning(
             "deliveries of a newer release wait until this dispatcher stops; finish the upgrade",
             metadata: ["redis.stream": "\(batch.group.stream)", "redis.entry": "\(entry.id)"])
@@ -341,7 +340,8 @@ final class DeliverySender: Sendable {
         let channel = call.entry.channel
         let (app, service, admittedAt) = (channel.app, call.service, call.admittedAt)
         let (leaseClock, health, term) = (self.dispatcher.leaseClock, self.health, item.term)
-        var message = self.message(facts, item.work, item.lane, by: channel, now: admittedAt)
+        var message = PushMessage(
+            facts, item.work, item.lane, by: channel, self.dispatcher.catalog, self.dispatcher.badges, now: admittedAt)
         message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: admittedAt) }
         let start = ContinuousClock.now
         let reply = call.entry.judged(
@@ -389,54 +389,6 @@ final class DeliverySender: Sendable {
             self.pauses.unshare([pause])
             PipelineMetrics.unsharedPauses.increment()
         }
-    }
-
-    private func message(
-        _ facts: DeliveryStore.Facts,
-        _ work: DeliveryWork,
-        _ lane: Lane,
-        by channel: any ProviderChannel,
-        now: Timestamp
-    ) -> PushMessage {
-        let catalog = self.dispatcher.catalog
-        let type = catalog[facts.notification.type]
-        var message = PushMessage(notification: facts.notification, code: type?.code, now: now)
-        message.lane = lane
-        message.isRefusable = type?.isRequired != true
-        if self.provider == .email {
-            let locale = facts.device.locale ?? catalog.defaultLocale.key
-            message.locale = locale
-            message.typeTitle = catalog.presentation(ofType: facts.notification.type).title
-                .text(for: [locale], default: catalog.defaultLocale)
-        }
-        switch self.provider {
-        // These have no registered buttons, so skip the parse of the notification's data.
-        case .webpush, .email, .webhook: break
-        default: message.buttonCategory = catalog.buttonCategory(of: facts.notification)
-        }
-        if work.isRetraction { message.purpose = .retract }
-        if let priority = type?.pushPriority, facts.notification.extras.pushPriority == nil {
-            message.priority = priority
-        }
-        // A retraction has no badge of its own.
-        let own = work.isRetraction ? nil : facts.notification.extras.badge
-        message.badge = own
-        switch type?.badge ?? .unseen {
-        case .absent: break
-        case .number(let number): if !work.isRetraction { message.badge = own ?? number }
-        case .unseen:
-            // Send the count only if no newer one was sent. A topic has none, because each of its
-            // subscribers has their own.
-            let hasCount = (!work.isRetraction || channel.retractionsHaveBadge) && !facts.device.isTopic
-            let user = facts.notification.user
-            let isNewest =
-                hasCount && self.dispatcher.badges.record(facts.inboxVersion, of: user, for: facts.device.id)
-            if isNewest, own == nil {
-                message.badge = Int64(facts.unseen)
-                message.badgeVersion = facts.inboxVersion
-            }
-        }
-        return message
     }
 
     /// Leaves an entry to the dispatcher that takes it over.
@@ -489,29 +441,6 @@ extension DeliveryOutcome.Result {
         case .unsendable(let reason): self = .unsendable(reason: reason)
         case .noTurn: self = .heldBack(until: moment, reason: RecordedReason.noTurn.rawValue, app: app)
         case .fenced: return nil
-        }
-    }
-}
-
-/// The newest inbox version whose unread count this process sent to each device.
-///
-/// A device that another user registers starts over, because inboxes count their own versions. The
-/// board is bounded; a dropped device may once get an older count.
-final class BadgeBoard: Sendable {
-    private static let capacity = 100_000
-
-    private let sent = Mutex<[NotificationID: (user: ExactText, version: Int64)]>([:])
-
-    /// Records a count, unless a newer one was sent.
-    ///
-    /// - Returns: whether it was recorded.
-    func record(_ version: Int64, of user: String, for device: NotificationID) -> Bool {
-        let user = ExactText(user)
-        return self.sent.withLock { sent in
-            if let last = sent[device], last.user == user, last.version > version { return false }
-            if sent.count >= Self.capacity, sent[device] == nil { sent.removeAll(keepingCapacity: true) }
-            sent[device] = (user, version)
-            return true
         }
     }
 }

@@ -210,7 +210,12 @@ extension DeliverySettler.Ledger {
         switch outcome.result {
         case .malformed, .gone:
             self.addAttempt(outcome, work, .skipped, GateRefusal.deviceInactive.rawValue)
-            self.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
+            // A socket may still prove the notification of an attention call; else a push follows.
+            if work.callsForAttention {
+                self.fail(outcome, work, Reason.noDevice.rawValue)
+            } else {
+                self.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
+            }
         case .refused(let refusal):
             // For mail, the device is an address.
             let reason =

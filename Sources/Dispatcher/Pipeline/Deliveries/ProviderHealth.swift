@@ -5,6 +5,7 @@ import Core
 import CoreMetrics
 import Logging
 import Metrics
+import Operations
 import Providers
 import Synchronization
 
@@ -13,9 +14,6 @@ import Synchronization
 final class ProviderHealth: Sendable {
     /// The most breakers kept: devices name services, so idle ones that work are dropped.
     private static let capacity = 1_000
-    /// The shortest interval between two reports of an app whose configuration is rejected for some
-    /// devices.
-    private static let reportInterval: Duration = .seconds(60)
 
     /// The limits of calls in flight where apps or services share a provider.
     ///
@@ -114,8 +112,8 @@ final class ProviderHealth: Sendable {
     private let limits: Limits
     private let logger: Logger
     private let breakers = Mutex(Breakers())
-    /// When an app's rejected configuration was last reported.
-    private let reportedAt = Mutex<[String: Timestamp]>([:])
+    /// Limits the reports of an app whose configuration is rejected for some devices.
+    private let reports = LogLimit<String>(every: .seconds(60))
 
     /// - Parameter calls: the most calls to the provider in flight.
     init(_ provider: Provider, calls: Int, logger: Logger) {
@@ -193,7 +191,7 @@ final class ProviderHealth: Sendable {
         }
         let scope = Scope(app: app, service: service)
         let (before, after) = self.breakers.withLock { $0.note(verdict, scope, since: start, now: now) }
-        let isReported = reply.concernsConfigurationInPart && self.isReportDue(app, now: now)
+        let isReported = reply.concernsConfigurationInPart && self.reports.isDue(for: app, at: now)
         let hasChanged =
             switch (before, after) {
             // Calls that were in flight when it opened get the same answer, which moves the end a
@@ -264,18 +262,9 @@ final class ProviderHealth: Sendable {
     private var tries: String {
         Lane.allCases.map { lane in
             let policy = RetryPolicy.of(lane, self.provider)
-            let uncounted = policy.endsByExpiry ? "until it expires or for a day, else " : ""
+            let uncounted = policy.endsByExpiry ? "any number for a day, then " : ""
             return "\(lane.rawValue) \(uncounted)\(policy.tries)"
         }.joined(separator: ", ")
-    }
-
-    private func isReportDue(_ app: String, now: Timestamp) -> Bool {
-        self.reportedAt.withLock { reportedAt in
-            // Calls end in any order, so `now` may be a little earlier than the last one.
-            if let last = reportedAt[app], max(now - last, last - now) < Self.reportInterval { return false }
-            reportedAt[app] = now
-            return true
-        }
     }
 
     /// Returns the counter of an app's rejected configuration.

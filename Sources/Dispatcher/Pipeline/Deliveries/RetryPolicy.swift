@@ -8,10 +8,11 @@ struct RetryPolicy: Sendable, Equatable {
     let backoff: Backoff
     /// The number of tries in all.
     let tries: Int
-    /// Whether tries count only after a day, or for notifications that never expire.
+    /// Whether ``tries`` applies only after a day, so that until then only the expiry ends a
+    /// delivery.
     var endsByExpiry = false
 
-    /// How long a policy with ``endsByExpiry`` does not count tries.
+    /// How long a policy with ``endsByExpiry`` allows any number of tries.
     ///
     /// A time to live of weeks is for devices that are offline, not for a provider that refuses.
     private static let uncounted: Duration = .seconds(86_400)
@@ -65,7 +66,7 @@ struct RetryPolicy: Sendable, Equatable {
         using generator: inout some RandomNumberGenerator
     ) -> Timestamp? {
         let isOld = since.map { now - $0 >= Self.uncounted } ?? false
-        let isCounted = !self.endsByExpiry || expiresAt == nil || isOld
+        let isCounted = !self.endsByExpiry || isOld
         guard !isCounted || tried < self.tries else { return nil }
         let jittered = self.backoff.delay(attempt: tried - 1, using: &generator)
         // The provider's delay is a floor; jitter above it keeps clients apart.
