@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import Foundation
 import Glibc
 import NIOPosix
@@ -105,6 +106,16 @@ extension StreamEntry {
     package var texts: [String: String] {
         let pairs = (self.fields ?? []).map { ($0.name, String(decoding: $0.value, as: UTF8.self)) }
         return Dictionary(pairs) { $1 }
+    }
+}
+
+extension OverflowStreams {
+    /// Appends jobs in one try.
+    @discardableResult
+    package func append(_ jobs: [Job]) async throws(RedisError) -> [ExactText: Int] {
+        var jobs = jobs
+        let orgs = Set(jobs.map { ExactText($0.org) })
+        return try await self.append(&jobs, of: orgs)
     }
 }
 

@@ -7,7 +7,6 @@ import CoreMetrics
 import Logging
 import Operations
 import Providers
-import ServiceLifecycle
 import Storage
 
 /// The value that all stages of a dispatcher share.
@@ -199,7 +198,7 @@ package struct Dispatcher: Sendable {
     /// Tries once to acknowledge entries and to append their events.
     ///
     /// - Parameters:
-    ///   - events: emptied once they were sent.
+    ///   - events: emptied by an acknowledgement; if it fails, only the events that Redis took go.
     ///   - addFirst: adds commands that come before the acknowledgement, in the same write.
     func acknowledgeOnce(
         _ ids: [String],
@@ -213,11 +212,15 @@ package struct Dispatcher: Sendable {
         addFirst(&batch)
         group.acknowledge(ids, in: &batch)
         let replies = try await self.redis.send(batch)
-        // In a cluster, the events' server may fail alone; its events are not sent again.
+        let (answers, rest) = (replies.prefix(eventCount), replies.dropFirst(eventCount))
+        if rest.contains(where: \.isError) {
+            self.publisher.note(answers.filter { !$0.isError }[...])
+            events.keepFailed(by: answers)
+            for reply in rest { _ = try reply.checked() }
+        }
+        // Events whose server is away must not delay the work; they are lost.
+        self.publisher.note(answers)
         events = []
-        // An event that cannot be written must not delay the work.
-        self.publisher.note(replies.prefix(eventCount))
-        for reply in replies.dropFirst(eventCount) { _ = try reply.checked() }
         self.inFlight.release(ids, of: group.stream)
     }
 
@@ -349,46 +352,3 @@ extension Dispatcher {
         await self.publisher.publish(events)
     }
 }
-
-/// Waits for the next round of a polling service; a shutdown or a cancellation ends the wait.
-func pause(for duration: Duration) async {
-    // Each caller says why it polls.
-    await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
-}
-
-/// Runs `work`, which repeats blocking commands on a connection while ``isRunning`` holds.
-///
-/// A shutdown or a cancellation ends the command that blocks.
-///
-/// - Parameter others: a connection to the same Redis for commands that do not block.
-/// - Throws: what `work` throws.
-func interruptible(
-    _ reader: RedisClient,
-    through others: RedisClient,
-    _ work: @escaping @Sendable () async throws -> Void
-) async throws {
-    try await withThrowingTaskGroup(of: Bool.self) { group in
-        group.addTask {
-            try await work()
-            return true
-        }
-        group.addTask {
-            // Until the shutdown.
-            while isRunning { await pause(for: .seconds(3_600)) }
-            return false
-        }
-        while try await group.next() == false {
-            // Unblock again until the work ends, because its next command may be about to begin.
-            await reader.unblock(through: others)
-            group.addTask {
-                // In a task of its own, because a cancelled task does not sleep.
-                _ = await Task { try? await Task.sleep(for: .milliseconds(50)) }.value
-                return false
-            }
-        }
-        group.cancelAll()
-    }
-}
-
-/// Whether a polling service continues: false on shutdown, or when another service has failed.
-var isRunning: Bool { !Task.isShuttingDownGracefully && !Task.isCancelled }

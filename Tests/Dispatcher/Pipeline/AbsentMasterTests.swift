@@ -53,6 +53,17 @@ struct AbsentMasterTests {
             try await self.redis.send("XLEN", .text(part.deliveries(.fcm, .normal))).integer()
         }
 
+        /// Returns how often the master of a part has run a command.
+        func count(of command: String, in part: Keyspace) async throws -> Int {
+            let server = self.cluster.servers[self.cluster.number(ofKey: part.memory)]
+            let text = try await TestRedis.withPatience(server.url) { redis in
+                try await redis.send("INFO", "commandstats").string() ?? ""
+            }
+            let start = "cmdstat_\(command):calls="
+            let line = text.split(whereSeparator: \.isNewline).first { $0.hasPrefix(start) }
+            return Int(line?.dropFirst(start.count).prefix { $0.isNumber } ?? "") ?? 0
+        }
+
         /// Stores a user's phone, a notification without an owner, and one that waits for its push.
         func store(for user: String, _ number: UInt64) async throws {
             let database = self.dispatcher.database
@@ -77,6 +88,7 @@ struct AbsentMasterTests {
     }
 
     private static func with(
+        types: [NotificationType] = [NotificationType(name: "news")],
         logger: Logger = TestLog.logger,
         _ body: (Scene) async throws -> Void
     ) async throws {
@@ -84,7 +96,8 @@ struct AbsentMasterTests {
         try await TestRedis.with(try cluster.configuration()) { redis in
             try await TestDatabase.with { database in
                 let keys = Keyspace(parts: 16)
-                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [FakeChannel()], logger: logger)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [FakeChannel()], types: types, logger: logger)
                 // The turn of the sweep stays.
                 let absent = (cluster.number(ofKey: keys.sweepTurn) + 1) % 3
                 try await body(
@@ -194,37 +207,59 @@ struct AbsentMasterTests {
         }
     }
 
-    @Test("deliveries and moved jobs for the other masters are appended once while one is away")
+    @Test("deliveries, retries, frames and moved jobs for the other masters are written once while one is away")
     func copies() async throws {
         let lines = LogRecorder(from: .warning) { "\($0.message) \($0.metadata?["step"] ?? "")" }
         try await Self.with(logger: lines.logger) { scene in
             let (dispatcher, parts) = try (scene.dispatcher, [scene.lost, scene.kept])
             let users = try parts.map { try scene.user(in: $0) }
-            for (number, user) in users.enumerated() {
-                let place = UInt64(number)
-                let phone = TestDispatcher.phone(place, of: user, token: "phone-\(number)")
-                _ = try await dispatcher.database.devices.register(phone)
-                let notification = TestDispatcher.notification(place, of: user, channels: [.inApp, .push])
-                _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                let due = TestDispatcher.now + .seconds(-1)
-                try await dispatcher.postpone([
-                    Postponement(notification: notification, kind: .release, due: due, reason: "delay")
-                ])
+            let connection = ConnectionPresence(
+                connection: "c1", node: "n", dialect: .native, state: .active, since: TestDispatcher.now)
+            var deliveries = RoutePlan(for: dispatcher)
+            var frames = RoutePlan(for: dispatcher)
+            var waiting: [DeliveryHandover.Waiting] = []
+            for (user, keys) in zip(users, parts) {
+                let notification = TestDispatcher.notification(of: user)
+                let device = TestDispatcher.phone().id
+                deliveries.deliver(notification, to: device, via: .fcm, isRepeat: false)
+                frames.publish(NodeFrame(kind: .event, user: user, body: []), to: .online([connection]))
+                let work = DeliveryWork(
+                    notification: notification.id, device: device, user: user, attempt: 0, isRepeat: false)
+                let outcome = DeliveryOutcome(
+                    entry: StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])]),
+                    group: dispatcher.group(keys.deliveries(.fcm, .normal), in: keys), lane: .normal,
+                    term: LeaseClock.Term(), work: work, facts: nil, app: nil, sentAt: TestDispatcher.now,
+                    result: .heldBack(until: TestDispatcher.now, reason: "rate", app: "default"), duration: .zero)
+                waiting.append(
+                    DeliveryHandover.Waiting(outcome: outcome, work: work.afterTry, due: TestDispatcher.now))
             }
             // Each user's name is also an organisation's.
             let lane = dispatcher.group(scene.keys.jobs(.normal))
             let excess = users.map { org in
                 OverflowGuard.Excess(org: org, entry: StreamEntry(id: "1-0", fields: [("org", Array(org.utf8)[...])]))
             }
+            // The first login starts a session, in which everything is scheduled.
+            for part in parts { try await scene.redis.send("EXISTS", .text(part.memory)) }
             try await scene.loseMaster()
+            dispatcher.leaseClock.renewed(at: .now)
             try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask { _ = try? await FollowUpService(dispatcher: dispatcher).follow() }
+                for plan in [deliveries, frames] {
+                    group.addTask { try? await Router(dispatcher: dispatcher).carryOut(plan) }
+                }
+                group.addTask { [waiting] in
+                    try? await DeliveryHandover(dispatcher: dispatcher, provider: .fcm).finish(
+                        waiting.map(\.outcome), waiting: waiting, reporting: [])
+                }
                 group.addTask {
                     let policy = OverflowPolicy(backlog: 0)
                     try? await OverflowGuard(dispatcher: dispatcher, policy: policy).move(excess, of: lane)
                 }
-                for step in ["append deliveries", "move jobs to the overflow"] {
-                    try await eventually("the first try has failed") { lines.all.contains { $0.hasSuffix(step) } }
+                let steps = ["append deliveries", "publish frames", "settle deliveries", "move jobs to the overflow"]
+                for step in steps {
+                    try await eventually("the first try has failed") {
+                        dispatcher.leaseClock.renewed(at: .now)
+                        return lines.all.contains { $0.hasSuffix(step) }
+                    }
                 }
                 // Only the first failure is logged; the second try follows within two seconds.
                 let failed = ContinuousClock.now
@@ -232,8 +267,70 @@ struct AbsentMasterTests {
                 group.cancelAll()
             }
             #expect(try await scene.deliveries(in: parts[1]) == 1)
+            #expect(try await scene.count(of: "zadd", in: parts[1]) == 1)
+            #expect(try await scene.count(of: "spublish", in: parts[1]) == 1)
             let moved = scene.keys.overflowPart(of: users[1]).overflow(users[1])
             #expect(try await scene.redis.send("XLEN", .text(moved)).integer() <= 1)
+        }
+    }
+
+    @Test("follow-ups, digests and scheduled jobs of the other masters are handled while one is away")
+    func dueWork() async throws {
+        var news = NotificationType(name: "news")
+        news.cap = FrequencyCap(count: 10, window: .seconds(3_600))
+        news.digest = DigestRule(window: .seconds(60))
+        try await Self.with(types: [news]) { scene in
+            let (dispatcher, kept) = try (scene.dispatcher, scene.kept)
+            let (database, now) = (dispatcher.database, TestDispatcher.now)
+            let users = [try scene.user(in: scene.lost), try scene.user(in: kept)]
+            func postpone(_ number: UInt64) async throws {
+                for (place, user) in users.enumerated() {
+                    let notification = TestDispatcher.notification(
+                        2 * number + UInt64(place), of: user, channels: [.inApp, .push])
+                    _ = try await database.notifications.store([notification], areRepeats: false)
+                    try await dispatcher.postpone([
+                        Postponement(notification: notification, kind: .release, due: now, reason: "delay")
+                    ])
+                }
+            }
+            func owners(_ table: String) async throws -> [String] {
+                try await scene.database.pool.query("SELECT DISTINCT user_id FROM carillon.\(table)").map {
+                    try $0.text(0)
+                }
+            }
+            for (place, user) in users.enumerated() {
+                let number = UInt64(place)
+                _ = try await database.devices.register(
+                    TestDispatcher.phone(number, of: user, token: "phone-\(place)"))
+                let items = (100...101).map {
+                    DigestStore.Item(
+                        notification: TestDispatcher.notification(2 * $0 + number, of: user), key: "thread",
+                        rule: DigestRule(window: .seconds(60)))
+                }
+                _ = try await database.digests.gather(items, now: now + .seconds(-60))
+                let fields = [("user", user), ("type", "news"), ("title", "Later")].map {
+                    (name: $0.0, value: Array($0.1.utf8))
+                }
+                var schedule = Schedule(
+                    id: TestDispatcher.notification(number).id, fields: fields, dueAt: now, createdAt: now)
+                schedule.user = user
+                _ = try await database.schedules.add([schedule])
+            }
+            try await postpone(1)
+            try await scene.loseMaster()
+
+            let followUps = FollowUpService(dispatcher: dispatcher)
+            #expect(try await followUps.follow() == 2)
+            #expect(try await scene.deliveries(in: kept) == 1)
+            try await postpone(2)
+            #expect(try await followUps.follow() == 2)
+            #expect(try await scene.deliveries(in: kept) == 2)
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 2)
+            #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 2)
+            let attempts = try await scene.database.pool.query("SELECT attempts::int4 FROM carillon.schedules")
+            #expect(try attempts.map { try $0.int4(0) } == [0], "it would fire alone")
+            // The rest is due again.
+            for table in ["follow_ups", "digests", "schedules"] { #expect(try await owners(table) == [users[0]]) }
         }
     }
 

@@ -337,6 +337,25 @@ struct ClaimServiceTests {
         }
     }
 
+    @Test("a dispatcher that is stopped during a takeover does not count as one that died", arguments: [1, 3])
+    func stopped(deliveries: Int) async throws {
+        try await Self.with(deliveries: "\(deliveries)") { scene in
+            // The takeover retries until it is cancelled.
+            try await scene.pool.query("ALTER TABLE carillon.delivery_attempts RENAME TO away")
+            scene.dispatcher.leaseClock.renewed(at: .now)
+            let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
+            let running = Task { try await claims.run() }
+            let group = scene.dispatcher.group(scene.stream)
+            func counts() async throws -> [Int] {
+                try await group.pending(of: scene.dispatcher.name, count: 10).map(\.deliveries)
+            }
+            try await eventually("it is taken over") { try await counts() == [deliveries + 1] }
+            running.cancel()
+            try await running.value
+            #expect(try await counts() == [deliveries])
+        }
+    }
+
     @Test("an error during a takeover cancels no call to the provider")
     func callsInFlight() async throws {
         let calls = Mutex(0)

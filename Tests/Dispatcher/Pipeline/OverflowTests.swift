@@ -198,6 +198,32 @@ struct OverflowGuardTests {
         }
     }
 
+    @Test("moves again only the jobs that Redis refused")
+    func refusedMove() async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let (redis, keys) = (dispatcher.redis, dispatcher.keys)
+            let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
+            let orgs = ["loud", "twin"]
+            let streams = orgs.map { RedisArgument.text(keys.overflow($0)) }
+            let excess = orgs.flatMap { org in
+                Self.batch(2, of: org, in: keys.jobs(.normal), dispatcher).entries.map {
+                    OverflowGuard.Excess(org: org, entry: $0)
+                }
+            }
+            // Redis refuses its jobs, because this is no stream.
+            try await redis.send("SET", streams[1], "x")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await overflow.move(excess, of: dispatcher.group(keys.jobs(.normal))) }
+                try await eventually("the others are moved") {
+                    try await redis.send("XLEN", streams[0]).integer() == 2
+                }
+                try await redis.send("DEL", streams[1])
+                try await group.waitForAll()
+            }
+            for stream in streams { #expect(try await redis.send("XLEN", stream).integer() == 2) }
+        }
+    }
+
     @Test("finds the jobs in an overflow of which Redis got no more than the first")
     func cutShort() async throws {
         var options = RedisServer.Options()

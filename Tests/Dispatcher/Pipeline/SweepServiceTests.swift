@@ -658,6 +658,42 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("enqueues a device's push again that quiet hours held back long after another device got it")
+    func releasedToSecondDevice() async throws {
+        try await Self.with { scene in
+            let database = scene.dispatcher.database
+            let tablet = try await database.devices.register(TestDispatcher.phone(4, token: "tablet")).device
+            try await scene.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 day'")
+            try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '4 hours'")
+            let now = try await database.clock()
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: now + .seconds(-3 * 3_600), user: "ada", notification: scene.notification.id,
+                    device: scene.phone.id, provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
+            ]
+            settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
+            try await database.deliveries.settle(settlement)
+            try await scene.dispatcher.postpone([
+                Postponement(
+                    notification: scene.notification, kind: .release, due: TestDispatcher.now, reason: "delay")
+            ])
+            #expect(try await FollowUpService(dispatcher: scene.dispatcher).follow() == 1)
+            #expect(try await scene.appended().contains { $0.device == tablet.id })
+            #expect(try await database.notifications.load([("ada", scene.notification.id)]).first?.status == .sent)
+
+            try await scene.redis.send("DEL", .text(scene.keys.deliveries(.fcm, .normal)))
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().contains { $0.device == tablet.id })
+            // The gate refuses a repeat for the first device.
+            let keys = [scene.phone, tablet].map {
+                (user: "ada", notification: scene.notification.id, device: $0.id, isRepeat: true)
+            }
+            #expect(try await database.deliveries.facts(keys).map { $0?.wasAccepted } == [true, false])
+        }
+    }
+
     @Test(
         "enqueues a push again for the device that waits for it, and not for one on which it has failed",
         arguments: [false, true])

@@ -53,20 +53,20 @@ struct DeliveryHandover: Sendable {
         reporting events: [LifecycleEvent]
     ) async throws {
         var (owned, unreported) = (outcomes, events)
+        var unscheduled = waiting
         var scheduledIn: Int?
         var acknowledgedIn: [String: Int] = [:]
         try await self.dispatcher.untilDone("settle deliveries") {
             owned = try await self.owned(owned)
             let places = owned.count < outcomes.count ? Set(owned.map(\.place)) : nil
-            let waiting = places.map { places in waiting.filter { places.contains($0.outcome.place) } } ?? waiting
             var session: Int
             repeat {
                 session = self.dispatcher.redis.session
                 // Once a session: a due retry leaves its set, so a second call would add it again.
-                if scheduledIn != session {
-                    try await self.schedule(waiting)
-                    scheduledIn = session
-                }
+                if scheduledIn != session { unscheduled = waiting }
+                scheduledIn = session
+                if let places { unscheduled.removeAll { !places.contains($0.outcome.place) } }
+                try await self.schedule(&unscheduled)
                 for (stream, entries) in Dictionary(grouping: owned, by: \.group.stream)
                 where acknowledgedIn[stream] != session {
                     try await self.dispatcher.acknowledgeOnce(
@@ -80,22 +80,33 @@ struct DeliveryHandover: Sendable {
         await self.dispatcher.report(unreported)
     }
 
-    /// Schedules deliveries, after their claims are released.
+    /// Schedules deliveries, after their claims are released; keeps those that failed.
     ///
     /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
     /// of a set is the work itself, so repeating this schedules it once.
-    private func schedule(_ waiting: [Waiting]) async throws {
+    private func schedule(_ waiting: inout [Waiting]) async throws {
         guard let due = waiting.lazy.map(\.due).min() else { return }
+        let parts = Array(Dictionary(grouping: waiting, by: \.outcome.group.keys.index).values)
+        var releases = RedisBatch()
+        for part in parts { self.releaseClaims(of: part.map(\.outcome), in: &releases) }
+        // A batch of its own: a script that Redis has forgotten runs after the rest of its batch.
+        let released = try await self.dispatcher.redis.send(releases)
         var batch = RedisBatch()
-        for part in Dictionary(grouping: waiting.lazy.map(\.outcome), by: \.group.keys.index).values {
-            self.releaseClaims(of: part, in: &batch)
-        }
-        for one in waiting {
+        // The place of each command's delivery; one that is held back has two commands.
+        var places: [DeliveryOutcome.Place] = []
+        for one in zip(parts, released).filter({ !$1.isError }).flatMap(\.0) {
             self.dispatcher.live.retries.add(
                 one.work, due: one.due, provider: self.provider, lane: one.outcome.lane, app: one.app, in: &batch)
+            while places.count < batch.count { places.append(one.outcome.place) }
         }
-        try await self.dispatcher.redis.run(batch)
+        let added = try await self.dispatcher.redis.send(batch)
         self.dispatcher.alarms.retries.note(due)
+        // The other masters of a cluster have theirs while one is away.
+        var failed = places
+        failed.keepFailed(by: added)
+        let scheduled = Set(places).subtracting(failed)
+        waiting.removeAll { scheduled.contains($0.outcome.place) }
+        for reply in released + added { _ = try reply.checked() }
     }
 
     /// Adds the release of the claims of one part's deliveries to a batch.

@@ -49,22 +49,26 @@ package struct DigestService: Service {
     ///
     /// - Returns: how many there were.
     func flush(atMost limit: Int = Self.batchSize) async throws -> Int {
+        // First, so that nothing is taken while all masters are away.
+        let absent = try await AbsentParts.find(self.dispatcher)
         let now = self.dispatcher.now()
         let fence = self.dispatcher.fence(for: Self.hold)
-        let due = try await self.take(now: now, limit: limit)
-        guard !due.isEmpty else { return 0 }
+        let taken = try await self.take(now: now, limit: limit)
+        guard !taken.isEmpty else { return 0 }
+        // The rest is due again.
+        let due = taken.filter { !absent.contains($0.user) }
         let summaries = due.filter { $0.count > 0 }
         guard let sent = try await self.send(summaries, now: now, within: fence) else {
             self.dispatcher.logger.warning(
                 "digests took over 30 s; they are due again", metadata: ["count": "\(due.count)"])
-            return due.count
+            return taken.count
         }
         try await self.reportEvents(of: due, summaries: sent)
         let suppressed = sent.filter { $0.value.status == .suppressed }.map(\.key)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
         }
-        return due.count
+        return taken.count
     }
 
     /// Takes windows; puts off a single one that outlasts the time limit, so that it does not hold

@@ -49,12 +49,16 @@ package struct FollowUpService: Service {
     ///
     /// - Returns: how many there were.
     func follow() async throws -> Int {
+        // First, so that nothing is taken while all masters are away.
+        let absent = try await AbsentParts.find(self.dispatcher)
         let now = self.dispatcher.now()
         let until = now + Self.hold
         let fence = self.dispatcher.fence(for: Self.hold)
         let taken = try await self.dispatcher.database.followUps.take(now: now, until: until, limit: Self.batchSize)
         guard !taken.isEmpty else { return 0 }
-        let present = taken.compactMap { Self.present($0) }
+        // The rest is due again.
+        let reachable = taken.filter { !absent.contains($0.item.user) }
+        let present = reachable.compactMap { Self.present($0) }
         var (plan, releases, handedOn) = try await self.plan(present)
         // Another dispatcher may have taken them; otherwise they are due again.
         guard fence.isOpen else {
@@ -68,8 +72,8 @@ package struct FollowUpService: Service {
         try await self.dispatcher.database.followUps.remember(
             handedOn, takenUntil: until, now: self.dispatcher.now())
         // Follow-ups that were enqueued or postponed have another due time by now, and stay.
-        try await self.dispatcher.database.followUps.remove(taken.map(\.item), takenUntil: until)
-        PipelineMetrics.followed.increment(by: taken.count)
+        try await self.dispatcher.database.followUps.remove(reachable.map(\.item), takenUntil: until)
+        PipelineMetrics.followed.increment(by: reachable.count)
         return taken.count
     }
 

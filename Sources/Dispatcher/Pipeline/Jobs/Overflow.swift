@@ -136,7 +136,7 @@ final class OverflowGuard: Sendable {
     /// - Throws: ``RedisError`` with code `notReplicated` if the overflows are on another master,
     ///   and too few of its replicas have the jobs. They must then take their turn in the lane.
     func move(_ excess: [Excess], of lane: ConsumerGroup) async throws {
-        let jobs = excess.map { item in
+        let jobs: [OverflowStreams.Job] = excess.map { item in
             let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
         }
@@ -147,10 +147,13 @@ final class OverflowGuard: Sendable {
         repeat {
             session = self.dispatcher.redis.session
             for share in shares {
+                // Redis tells names apart by their bytes.
+                let orgs = Set(share.map { ExactText($0.org) })
+                var rest = share
                 let appended = try await self.dispatcher.untilDone(
                     "move jobs to the overflow", isFinal: { ($0 as? RedisError)?.code == .notReplicated }
                 ) {
-                    try await self.dispatcher.live.with(lane.keys).overflows.append(share)
+                    try await self.dispatcher.live.with(lane.keys).overflows.append(&rest, of: orgs)
                 }
                 lengths.merge(appended) { $1 }
             }

@@ -226,10 +226,12 @@ package struct ClaimService: Service {
                 guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle) else { continue }
                 isProgressing = true
-                if item.deliveries >= Self.mostDeliveries {
-                    try await setAside(entry, item.deliveries == Self.mostDeliveries, term)
-                } else {
-                    try await work([entry], term)
+                try await self.keepingCount(of: [item], group) {
+                    if item.deliveries >= Self.mostDeliveries {
+                        try await setAside(entry, item.deliveries == Self.mostDeliveries, term)
+                    } else {
+                        try await work([entry], term)
+                    }
                 }
             }
             // An entry that cannot be claimed has another owner, or was handed out just now; the
@@ -251,7 +253,7 @@ package struct ClaimService: Service {
     ) async throws -> Bool {
         let entries = try await group.claim(items.map(\.id), from: consumer, idle: self.idle)
         guard !entries.isEmpty else { return false }
-        try await work(entries, term)
+        try await self.keepingCount(of: items, group) { try await work(entries, term) }
         return true
     }
 
@@ -280,7 +282,9 @@ package struct ClaimService: Service {
                     else { continue }
                     isProgressing = true
                     running += 1
-                    tasks.addTask { try await work([entry], term) }
+                    tasks.addTask {
+                        try await self.keepingCount(of: [item], group) { try await work([entry], term) }
+                    }
                 }
             } catch {
                 // An error that leaves the group would cancel calls that the provider may have
@@ -290,6 +294,25 @@ package struct ClaimService: Service {
             }
             try await tasks.waitForAll()
             return isProgressing
+        }
+    }
+
+    /// Restores the delivery counts of claimed entries if `work` ends with an error.
+    ///
+    /// A dispatcher that is stopped during the work has not died.
+    private func keepingCount(
+        of items: [ConsumerGroup.Pending],
+        _ group: ConsumerGroup,
+        _ work: () async throws -> Void
+    ) async throws {
+        do {
+            try await work()
+        } catch {
+            for (deliveries, items) in Dictionary(grouping: items, by: \.deliveries) {
+                _ = try? await group.claim(
+                    items.map(\.id), from: self.dispatcher.name, idle: .zero, deliveries: deliveries)
+            }
+            throw error
         }
     }
 

@@ -5,9 +5,9 @@ import Clients
 import Core
 import CoreMetrics
 import Logging
+import Operations
 import ServiceLifecycle
 import Storage
-import Synchronization
 
 /// Routes notifications again that had no owner for two minutes, and enqueues again what Redis may
 /// have lost.
@@ -234,27 +234,6 @@ package struct SweepService: Service {
     }
 }
 
-/// The parts of a cluster whose master is away.
-struct AbsentParts: Sendable {
-    private let keys: Keyspace
-    /// The keys of the notes that could not be read.
-    private var memories: Set<String> = []
-    /// The first error; nil if no master is away.
-    private(set) var error: RedisError?
-
-    init(_ keys: Keyspace) { self.keys = keys }
-
-    mutating func add(_ memory: String, _ error: RedisError) {
-        self.memories.insert(memory)
-        self.error = self.error ?? error
-    }
-
-    /// Whether a user's keys are in one of these parts.
-    func contains(_ user: String) -> Bool {
-        !self.memories.isEmpty && self.memories.contains(self.keys.part(of: user).memory)
-    }
-}
-
 /// The turn to sweep, which one dispatcher at a time has.
 ///
 /// Two sweeps at once would be harmless but publish and push twice.
@@ -282,12 +261,4 @@ extension Dispatcher {
         PipelineMetrics.swept.increment(by: count)
         self.logger.info(message, metadata: ["count": "\(count)"])
     }
-}
-
-/// Lets one caller through.
-private final class FirstTime: Sendable {
-    private let isOver = Atomic(false)
-
-    /// Whether this is the first call.
-    func take() -> Bool { !self.isOver.exchange(true, ordering: .relaxed) }
 }

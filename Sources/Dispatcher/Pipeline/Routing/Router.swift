@@ -185,19 +185,24 @@ struct Router: Sendable {
     /// Publishes a plan's frames, after their deadlines, so that no missing proof goes unnoticed.
     ///
     /// Each try counts the deadlines from its own time, because Redis may have been away since the
-    /// decision. Repeating this is harmless: deadlines that are set stay, and nodes drop frames
-    /// that are not newer than what they sent.
+    /// decision. A deadline that is set stays. A retry publishes only the messages that failed,
+    /// because nodes send each event that they get.
     private func publish(_ plan: RoutePlan) async throws {
         guard !plan.awaited.isEmpty || plan.messages.frameCount > 0 else { return }
         let start = self.dispatcher.now()
-        var messages: [NodeMessages.Message] = []
-        let receivers = try await self.dispatcher.untilDone("publish frames") { () async throws -> [Int64] in
+        var messages = plan.messages.all
+        try await self.dispatcher.untilDone("publish frames") {
             var batch = RedisBatch()
             self.dispatcher.live.proofDeadlines.add(plan.deadlines(at: self.dispatcher.now()), in: &batch)
             let firstPublish = batch.count
-            messages = plan.messages.add(to: &batch)
-            let replies = try await self.dispatcher.redis.send(batch).map { try $0.integer() }
-            return Array(replies.dropFirst(firstPublish))
+            for message in messages { plan.messages.publish(message, in: &batch) }
+            let replies = try await self.dispatcher.redis.send(batch)
+            let receivers = replies.dropFirst(firstPublish)
+            for case (let message, .integer(0)) in zip(messages, receivers) {
+                self.dispatcher.presence.forgetLease(of: message.node)
+            }
+            messages.keepFailed(by: receivers)
+            for reply in replies { _ = try reply.checked() }
         }
         if let shortest = plan.awaited.lazy.map(\.within).min() {
             let end = self.dispatcher.now()
@@ -205,9 +210,6 @@ struct Router: Sendable {
             self.dispatcher.share.visit(plan.awaited.lazy.map(\.0.user))
             self.dispatcher.alarms.proofs.note((isLate ? end : start) + shortest)
             if isLate { try await self.extendDeadlines(of: plan, from: end) }
-        }
-        for (message, count) in zip(messages, receivers) where count == 0 {
-            self.dispatcher.presence.forgetLease(of: message.node)
         }
         PipelineMetrics.published.increment(by: plan.messages.frameCount)
     }
@@ -333,7 +335,7 @@ struct Router: Sendable {
             isSecondTry = true
             let replies = try await self.dispatcher.redis.send(batch)
             // The other masters of a cluster have theirs while one is away.
-            rest = zip(rest, replies).compactMap { if case .error = $1 { $0 } else { nil } }
+            rest.keepFailed(by: replies)
             for reply in replies { _ = try reply.checked() }
         }
     }

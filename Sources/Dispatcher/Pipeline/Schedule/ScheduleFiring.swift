@@ -51,12 +51,21 @@ struct ScheduleFiring: Sendable {
     /// - Parameter hasRoom: whether the lane has room for pages of broadcasts; otherwise they wait.
     func fireDue(_ lane: Lane, hasRoom: Bool = true) async throws -> Int {
         let store = self.dispatcher.database.schedules
+        // First, so that nothing is claimed while all masters are away.
+        let absent = try await AbsentParts.find(self.dispatcher)
         let fence = self.dispatcher.fence(for: Self.hold)
         let now = self.dispatcher.now()
         if !hasRoom { try await store.holdPages(of: lane, now: now, missedAfter: Recurrence.missedLimit) }
         let claimed = try await store.claim(lane, now: now, hold: Self.hold, hasRoom: hasRoom)
         guard !claimed.isEmpty else { return 0 }
-        let firings = try await self.firings(claimed)
+        var firings = try await self.firings(claimed)
+        let waiting = firings.filter { self.concerns(absent, $0) }
+        if !waiting.isEmpty {
+            // They are due again; with their attempt, each would then fire alone.
+            try await store.withdrawAttempts(waiting.map(\.schedule))
+            let ids = Set(waiting.map(\.schedule.id))
+            firings.removeAll { ids.contains($0.schedule.id) }
+        }
         var open = firings.map { firing in
             var schedule = firing.schedule
             // A schedule that skipped occurrences has moved on since it was claimed.
@@ -82,6 +91,14 @@ struct ScheduleFiring: Sendable {
             open.removeAll { ended.contains($0.id) }
         }
         return claimed.count
+    }
+
+    /// Whether a job names a user in one of these parts.
+    private func concerns(_ absent: AbsentParts, _ firing: Firing) -> Bool {
+        guard absent.error != nil, let job = try? self.dispatcher.catalog.job(firing.entry.fields ?? []) else {
+            return false
+        }
+        return JobIntake.users(job).contains { absent.contains($0) }
     }
 
     /// Counts the attempt of a schedule that fires alone, before it can do harm.

@@ -14,6 +14,9 @@ package enum RedisReply: Sendable {
     case error(RedisError)
     case array(RedisArray)
 
+    /// Whether it is an error reply.
+    package var isError: Bool { if case .error = self { true } else { false } }
+
     /// Returns the reply; throws an error reply.
     package func checked() throws(RedisError) -> RedisReply {
         if case .error(let error) = self { throw error }
@@ -77,6 +80,15 @@ package enum RedisReply: Sendable {
             throw RedisError(.unexpectedReply, "expected a time")
         }
         return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
+    }
+}
+
+extension Array {
+    /// Keeps the items whose command failed, for a retry of these alone.
+    ///
+    /// - Parameter replies: the reply of each item's command, in order.
+    package mutating func keepFailed(by replies: some Sequence<RedisReply>) {
+        self = zip(self, replies).compactMap { $1.isError ? $0 : nil }
     }
 }
 

@@ -8,7 +8,8 @@ enum NotificationSQL {
     /// Locks inboxes, and creates the missing ones.
     ///
     /// $1: users in byte order, so that two batches never deadlock. Each row is locked or created
-    /// in its turn; a condition that is never true locks it without writing it.
+    /// in its turn; a condition that is never true locks it without writing it. The lock makes a
+    /// batch that stores nothing wait for a synchronous standby.
     static let makeInboxes = """
         WITH fresh AS (
             INSERT INTO carillon.inboxes AS b (user_id, version)
@@ -274,19 +275,23 @@ enum NotificationSQL {
     /// Sets statuses.
     ///
     /// A push may be faster than the mark that it is queued. If quiet hours put it off meanwhile,
-    /// it stays deferred until its release.
+    /// it stays deferred until its release. One that was sent to another device long before keeps
+    /// its status, and gets its `handed_at`.
     ///
     /// $1 to $5: users, ids, statuses, reasons, ways; $6: whether deferred ones are released.
     static let mark = """
         UPDATE carillon.notifications n
-        SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via),
+        SET status = CASE n.status WHEN 'sent' THEN n.status ELSE c.status END,
+            status_reason = CASE n.status WHEN 'sent' THEN n.status_reason ELSE c.reason END,
+            sent_via = coalesce(c.via, n.sent_via),
             handed_at = CASE
                 WHEN c.reason = 'queued' AND n.stored_at < now() - \(Self.handOver) THEN clock_timestamp()
                 ELSE n.handed_at
             END
         FROM \(Self.rows("user_id", "id", "status", "reason", "via")) AS c
         WHERE \(Self.isNamed(by: "c"))
-            AND (n.status = 'pending' OR n.status = 'deferred' AND (c.status <> 'pending' OR $6::bool))
+            AND (n.status = 'pending' OR n.status = 'deferred' AND (c.status <> 'pending' OR $6::bool)
+                OR n.status = 'sent' AND c.reason = 'queued' AND n.stored_at < now() - \(Self.handOver))
         """
 
     /// Notes decisions, and raises the note counts of their inboxes, which are locked.

@@ -151,15 +151,12 @@ package struct NodeMessages: Sendable {
         }
     }
 
-    /// Adds the commands that publish the messages; each reply is the number of receivers.
-    ///
-    /// - Returns: the messages, in the order of their commands.
-    package func add(to batch: inout RedisBatch) -> [Message] {
-        let messages = self.full + self.filling.values
-        for message in messages {
-            batch.append(self.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes))
-        }
-        return messages
+    /// The messages; those of one channel are in order.
+    package var all: [Message] { self.full + self.filling.values }
+
+    /// Adds the command that publishes a message; its reply is the number of receivers.
+    package func publish(_ message: Message, in batch: inout RedisBatch) {
+        batch.append(self.keys.publishCommand, .text(message.channel), .bytes(message.frames.bytes))
     }
 }
 
@@ -191,7 +188,7 @@ package struct FramePublisher: Sendable {
         for (frame, presence) in zip(frames, presences) { messages.append(frame, to: presence) }
         guard messages.frameCount > 0 else { return }
         var batch = RedisBatch()
-        _ = messages.add(to: &batch)
+        for message in messages.all { messages.publish(message, in: &batch) }
         try await self.live.connection.run(batch, isPatient: isPatient)
     }
 }

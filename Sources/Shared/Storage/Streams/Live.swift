@@ -31,7 +31,7 @@ package struct Live: Sendable {
     }
 
     /// Sends a batch; in a cluster, a master that is away fails only its own commands, and at once.
-    func replies(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
+    package func replies(_ batch: RedisBatch) async throws(RedisError) -> [RedisReply] {
         guard self.connection.isCluster else { return try await self.connection.send(batch) }
         do throws(RedisError) {
             return try await self.connection.send(batch, isPatient: false)
