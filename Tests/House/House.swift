@@ -119,7 +119,7 @@ enum Deployment {
     static func drain(_ service: String) throws -> Int {
         let name = service.prefix(1).uppercased() + service.dropFirst()
         let text = try House.text("Sources/\(name)/Command/\(name)Composition.swift")
-        let match = try #require(text.firstMatch(of: #/maximumGracefulShutdownDuration = \.seconds\((\d+)\)/#))
+        let match = try #require(text.firstMatch(of: #/stopsWithin: \.seconds\((\d+)\)/#))
         return try #require(Int(match.output.1))
     }
 }

@@ -8,8 +8,8 @@ import Testing
 
 @Suite("Addresses that cannot be listened on", .timeLimit(.minutes(10)))
 struct ListenFaultTests {
-    private static func text(_ error: any Error) -> String? {
-        ListenFault(error, host: ("THE_HOST", "::"), port: ("THE_PORT", 80))?.description
+    private static func text(_ error: any Error, host: String = "::") -> String? {
+        ListenFault(error, host: ("THE_HOST", host), port: ("THE_PORT", 80))?.description
     }
 
     @Test(
@@ -20,6 +20,14 @@ struct ListenFaultTests {
         ])
     func setting(code: CInt, beginning: String) {
         #expect(Self.text(IOError(errnoCode: code, reason: "bind"))?.hasPrefix(beginning) == true)
+    }
+
+    @Test(
+        "writes an IPv6 address in brackets",
+        arguments: [("::1", "cannot listen on [::1]:80: "), ("127.0.0.1", "cannot listen on 127.0.0.1:80: ")])
+    func place(host: String, words: String) {
+        let text = Self.text(IOError(errnoCode: EADDRINUSE, reason: "bind"), host: host)
+        #expect(text?.contains(words) == true)
     }
 
     @Test("leaves other errors alone")

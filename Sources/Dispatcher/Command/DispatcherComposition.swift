@@ -14,7 +14,6 @@ import Pipeline
 import Providers
 import ServiceLifecycle
 import Storage
-import UnixSignals
 
 /// Composes the dispatcher: the only place that makes its clients and services.
 enum DispatcherComposition {
@@ -75,10 +74,7 @@ enum DispatcherComposition {
             // the lease goes last.
             var services: [any Service] = []
             if let traces = settings.common.traces {
-                services.append(
-                    try SpanExport.start(
-                        endpoint: traces.endpoint, headers: traces.headers,
-                        service: traces.service ?? "carillon-dispatcher", logger: logger))
+                services.append(try SpanExport.start(traces, program: "carillon-dispatcher", logger: logger))
             }
             services += [lease, time]
             services.append(
@@ -100,7 +96,9 @@ enum DispatcherComposition {
             await lease.release()
         }
         let server = OperationsServer.make(settings, metrics, clients, startup, logger: logger)
-        try await self.serve([server, work], settings, logger: logger)
+        try await ServiceGroup.run(
+            [server, work], stopsWithin: .seconds(60), host: ("METRICS_HOST", settings.metricsHost),
+            port: ("METRICS_PORT", settings.metricsPort), logger: logger)
         await transfers.shutdown()
         await webhooks.shutdown()
         await clients.close()
@@ -117,27 +115,6 @@ enum DispatcherComposition {
         } catch {
             guard Task.isShuttingDownGracefully else { throw error }
             return false
-        }
-    }
-
-    /// Runs services until a signal or a failure.
-    private static func serve(
-        _ services: [any Service],
-        _ settings: DispatcherSettings,
-        logger: Logger
-    ) async throws {
-        var configuration = ServiceGroupConfiguration(
-            services: services.map { .init(service: $0) },
-            gracefulShutdownSignals: [.sigterm, .sigint],
-            logger: logger
-        )
-        configuration.maximumGracefulShutdownDuration = .seconds(60)
-        do {
-            try await ServiceGroup(configuration: configuration).run()
-        } catch {
-            throw ListenFault(
-                error, host: ("METRICS_HOST", settings.metricsHost), port: ("METRICS_PORT", settings.metricsPort))
-                ?? error
         }
     }
 
@@ -285,13 +262,7 @@ enum DispatcherComposition {
     }
 
     private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {
-        var configuration = PostgresConfiguration(
-            connectionString: settings.common.database,
-            applicationName: "carillon-dispatcher"
-        )
-        configuration.timeout = settings.common.databaseTimeout
-        configuration.sessionSettings = StoreSession.settings
-        configuration.connections = settings.common.databaseConnections
+        var configuration = settings.common.databaseConfiguration(applicationName: "carillon-dispatcher")
         EpochWatch().watch(&configuration)
         return configuration
     }

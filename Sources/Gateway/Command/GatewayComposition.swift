@@ -15,7 +15,6 @@ import Operations
 import ServiceLifecycle
 import Sockets
 import Storage
-import UnixSignals
 
 /// Composes the gateway: the only place that makes its clients and services.
 enum GatewayComposition {
@@ -75,8 +74,7 @@ enum GatewayComposition {
         let startup = Startup()
         let app = door.application(api, startup, eventLoops: clients.eventLoops, logger: logger)
         let spans = try settings.common.traces.map {
-            try SpanExport.start(
-                endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
+            try SpanExport.start($0, program: "carillon-gateway", logger: logger)
         }
         // `ServiceGroup` stops services in the opposite order.
         let optional: [(any Service)?] = [
@@ -106,7 +104,9 @@ enum GatewayComposition {
         // Shut down together: the server waits for its connections, which may carry sockets of the
         // hub.
         let connections = ConcurrentServices([app, hub])
-        try await self.run([work, connections], settings, logger: logger)
+        try await ServiceGroup.run(
+            [work, connections], stopsWithin: .seconds(30), host: ("GATEWAY_HOST", settings.host),
+            port: ("GATEWAY_PORT", settings.port), logger: logger)
         await clients.close()
     }
 
@@ -114,7 +114,7 @@ enum GatewayComposition {
     private static func zoneRefresh(_ zones: ZoneDatabase, logger: Logger) -> RefreshService {
         _ = zones.refresh()
         return RefreshService(every: .seconds(60)) {
-            guard zones.refresh() else { return }
+            guard zones.refresh() != nil else { return }
             logger.notice("time-zone data changed", metadata: ["zones.version": "\(zones.version)"])
         }
     }
@@ -161,22 +161,6 @@ enum GatewayComposition {
         }
         return hub
     }
-
-    /// Runs the services until a signal arrives.
-    private static func run(_ services: [any Service], _ settings: GatewaySettings, logger: Logger) async throws {
-        var configuration = ServiceGroupConfiguration(
-            services: services.map { .init(service: $0) },
-            gracefulShutdownSignals: [.sigterm, .sigint],
-            logger: logger
-        )
-        configuration.maximumGracefulShutdownDuration = .seconds(30)
-        do {
-            try await ServiceGroup(configuration: configuration).run()
-        } catch {
-            throw ListenFault(error, host: ("GATEWAY_HOST", settings.host), port: ("GATEWAY_PORT", settings.port))
-                ?? error
-        }
-    }
 }
 
 /// The contents of files and settings, checked before anything starts.
@@ -220,6 +204,8 @@ private struct GatewayFiles {
 
 /// The connections to Redis and PostgreSQL, and the services that need their own.
 private struct GatewayClients {
+    private static let applicationName = "carillon-gateway"
+
     let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
     let redis: RedisClient
     let replicated: ReplicatedWrites?
@@ -240,7 +226,7 @@ private struct GatewayClients {
         self.redis = try RedisClient(self.redisConfiguration, on: self.eventLoops.next(), logger: logger)
         self.replicated = try settings.common.redis.replicatedWrites(
             on: RedisClient(self.redisConfiguration, on: self.eventLoops.next(), logger: logger))
-        var postgres = Self.postgres(settings)
+        var postgres = settings.common.databaseConfiguration(applicationName: Self.applicationName)
         self.epoch.watch(&postgres)
         self.pool = try PostgresPool(postgres, logger: logger)
         self.standby = try Self.standby(settings).map { try PostgresPool($0, logger: logger) }
@@ -248,24 +234,11 @@ private struct GatewayClients {
         self.keys = try await settings.common.redis.keyspace(Database(self.pool).layout, logger: logger)
     }
 
-    private static func postgres(_ settings: GatewaySettings) -> PostgresConfiguration {
-        var configuration = PostgresConfiguration(
-            connectionString: settings.common.database,
-            applicationName: "carillon-gateway"
-        )
-        configuration.timeout = settings.common.databaseTimeout
-        configuration.sessionSettings = StoreSession.settings
-        configuration.connections = settings.common.databaseConnections
-        return configuration
-    }
-
     private static func standby(_ settings: GatewaySettings) -> PostgresConfiguration? {
         guard let url = settings.readDatabase else { return nil }
-        var configuration = PostgresConfiguration(connectionString: url, applicationName: "carillon-gateway")
+        var configuration = settings.common.databaseConfiguration(applicationName: Self.applicationName, url: url)
         // Short, because the primary answers if no standby does.
         configuration.timeout = .seconds(1)
-        configuration.sessionSettings = StoreSession.settings
-        configuration.connections = settings.common.databaseConnections
         configuration.wantsStandby = true
         configuration.waitsForServer = false
         return configuration

@@ -5,7 +5,10 @@ import ArgumentParser
 import Clients
 import Core
 import Glibc
+import Logging
 import NIOCore
+import ServiceLifecycle
+import UnixSignals
 
 /// Runs the commands of both programs: parsing, error lines, exit codes and signals.
 package enum CommandFrame {
@@ -213,10 +216,40 @@ package struct ListenFault: Error, Sendable, CustomStringConvertible {
             error is SocketAddressError || error is SocketAddressError.UnknownHost
             || [EADDRNOTAVAIL, EAFNOSUPPORT].contains((error as? IOError)?.errnoCode)
         guard isOfHost || error is IOError else { return nil }
-        let words = "cannot listen on \(host.value):\(port.value): \(NetworkFault.words(error))"
+        let place = host.value.contains(":") ? "[\(host.value)]" : host.value
+        let words = "cannot listen on \(place):\(port.value): \(NetworkFault.words(error))"
         self.description =
             isOfHost
             ? "\(host.setting): \(words); name an address of this machine, or 0.0.0.0 or :: for all"
             : "\(port.setting): \(words); choose another, or 0 for any"
+    }
+}
+
+extension ServiceGroup {
+    /// Runs a program's services until a signal or a failure.
+    ///
+    /// - Parameters:
+    ///   - limit: how long the shutdown may take.
+    ///   - host: the setting of the host on which a service listens.
+    ///   - port: the setting of its port.
+    /// - Throws: the error of a service; ``ListenFault`` if it cannot listen there.
+    package static func run(
+        _ services: [any Service],
+        stopsWithin limit: Duration,
+        host: (setting: String, value: String),
+        port: (setting: String, value: Int),
+        logger: Logger
+    ) async throws {
+        var configuration = ServiceGroupConfiguration(
+            services: services.map { .init(service: $0) },
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: logger
+        )
+        configuration.maximumGracefulShutdownDuration = limit
+        do {
+            try await ServiceGroup(configuration: configuration).run()
+        } catch {
+            throw ListenFault(error, host: host, port: port) ?? error
+        }
     }
 }

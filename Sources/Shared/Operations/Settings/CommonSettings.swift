@@ -68,12 +68,24 @@ package struct CommonSettings: Sendable {
     /// lease.
     var redisTimeout: Duration { min(.seconds(5), self.lease / 3) }
     /// The time limit of a statement: a batch is stored or has failed before the lease expires.
-    package var databaseTimeout: Duration { min(.seconds(10), self.lease * 2 / 3) }
+    var databaseTimeout: Duration { min(.seconds(10), self.lease * 2 / 3) }
 
     /// Returns the configuration of a connection to Redis.
     package func redisConfiguration(clientName: String) -> RedisConfiguration {
         var configuration = self.redis.configuration(clientName: clientName)
         configuration.commandTimeout = self.redisTimeout
+        return configuration
+    }
+
+    /// Returns the configuration of the stores' connections to PostgreSQL.
+    ///
+    /// - Parameter url: another server than that of `DATABASE_URL`.
+    package func databaseConfiguration(applicationName: String, url: String? = nil) -> PostgresConfiguration {
+        var configuration = PostgresConfiguration(
+            connectionString: url ?? self.database, applicationName: applicationName)
+        configuration.timeout = self.databaseTimeout
+        configuration.sessionSettings = StoreSession.settings
+        configuration.connections = self.databaseConnections
         return configuration
     }
 }

@@ -100,10 +100,11 @@ extension SpanExport {
     /// Starts tracing to a collector; the caller must run the returned service.
     ///
     /// Call it once per process.
+    ///
+    /// - Parameter program: the service name if the settings have none.
     package static func start(
-        endpoint: String,
-        headers: [(name: String, value: String)],
-        service: String,
+        _ settings: TraceSettings,
+        program: String,
         logger: Logger
     ) throws(TransferError) -> SpanExport {
         var configuration = TransferConfiguration()
@@ -115,7 +116,8 @@ extension SpanExport {
         let transfer = try TransferClient(configuration: configuration, logger: logger)
         InstrumentationSystem.bootstrap(SpanTracer(queue: queue))
         return SpanExport(
-            queue: queue, endpoint: endpoint, headers: headers, service: service, transfer: transfer, logger: logger)
+            queue: queue, endpoint: settings.endpoint, headers: settings.headers,
+            service: settings.service ?? program, transfer: transfer, logger: logger)
     }
 }
 
