@@ -440,7 +440,9 @@ struct TaskClientTests {
                 count += 1
                 answer = try await ada.send(.post, "/api/push/test/", test)
             }
-            #expect(answer.status == 429 && answer.header("retry-after") == "1" && count >= 60)
+            #expect(answer.status == 429 && count >= 60)
+            let wait = try #require(answer.header("retry-after").flatMap { Int($0) })
+            #expect((1...60).contains(wait))
             let jobs = try await stack.connection.send("XLEN", "carillon:jobs").integer()
             #expect(jobs == Int64(count))
         }

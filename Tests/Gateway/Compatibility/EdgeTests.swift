@@ -205,21 +205,29 @@ struct EdgeTests {
     }
 
     @Test(
-        "names the place of a fault in a body",
+        "names the place of a fault in a body, with PostgreSQL's code",
         arguments: [
-            (#"{}"#, ["platform", "token"]), (#"{"platform":"web","token":"x"}"#, ["platform"]),
-            (#"{"platform":"ios","token":"\#(String(repeating: "xy", count: 32))"}"#, ["token"]),
-            (#"{"platform":"ios","token":"\#(String(repeating: "ab", count: 31))"}"#, ["token"]),
-            (#"[{"platform":"android","token":"x"},{"platform":"palm","token":7}]"#, ["[1].platform", "[1].token"]),
-            (#"{"platform":"android","token":"x","locale":"not a tag"}"#, ["locale"]),
-            (#"{"platform":"android","token":"x","locale":"de#a b"}"#, ["locale"]),
-            (#"{"platform":"android","token":"x","locale":"de@\#(String(repeating: "x", count: 126))"}"#, ["locale"]),
-            (#"[]"#, []), (#"["x"]"#, []), (#"7"#, []),
-        ]
+            (#"{}"#, ["platform", "token"], "23502"), (#"{"platform":"palm"}"#, ["platform", "token"], "23502"),
+            (#"{"platform":"web","token":"x"}"#, ["platform"], "23514"),
+            (#"{"platform":"ios","token":"\#(String(repeating: "xy", count: 32))"}"#, ["token"], "23514"),
+            (#"{"platform":"ios","token":"\#(String(repeating: "ab", count: 31))"}"#, ["token"], "23514"),
+            (
+                #"[{"platform":"android","token":"x"},{"platform":"palm","token":7}]"#,
+                ["[1].platform", "[1].token"], "23514"
+            ),
+            (#"{"platform":"android","token":"x","locale":"not a tag"}"#, ["locale"], "23514"),
+            (#"{"platform":"android","token":"x","locale":"de#a b"}"#, ["locale"], "23514"),
+            (
+                #"{"platform":"android","token":"x","locale":"de@\#(String(repeating: "x", count: 126))"}"#,
+                ["locale"], "23514"
+            ),
+            (#"[]"#, [], nil), (#"["x"]"#, [], nil), (#"7"#, [], nil),
+        ] as [(String, [String], String?)]
     )
-    func bodyFaults(text: String, places: [String]) throws {
+    func bodyFaults(text: String, places: [String], code: String?) throws {
         let body = try Self.json(text)
-        #expect(Self.problem { _ = try EdgeRequests.tokens(body, user: "u1") }?.faults.map(\.field) == places)
+        let problem = Self.problem { _ = try EdgeRequests.tokens(body, user: "u1") }
+        #expect(problem?.status == .badRequest && problem?.faults.map(\.field) == places && problem?.code == code)
     }
 
     @Test("reads changes and events")

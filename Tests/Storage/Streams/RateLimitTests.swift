@@ -51,6 +51,34 @@ struct TokenBucketsTests {
         }
     }
 
+    @Test("a bucket of one token a minute has the next one after the wait that it returned")
+    func slow() async throws {
+        try await TestRedis.with { connection, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let key = keys.bucket("own_sends", "u")
+            func take() async throws -> (taken: Int, wait: Int64) {
+                try await Live(connection, keys: keys).buckets.takeAvailable(
+                    1, kind: "own_sends", user: "u", perSecond: 1.0 / 60, burst: 60)
+            }
+            // As after this time: the key holds the moment when the bucket is full.
+            func pass(_ milliseconds: Int64) async throws {
+                let full = try await connection.send("GET", .text(key)).string().flatMap { Double($0) }
+                let earlier = try #require(full) - Double(milliseconds)
+                try await connection.send("SET", .text(key), .text("\(earlier)"), "KEEPTTL")
+            }
+            for _ in 0..<60 { #expect(try await take().taken == 1) }
+            let (taken, wait) = try await take()
+            #expect(taken == 0)
+            #expect((30_000...60_000).contains(wait), "\(wait)")
+            #expect((3_570_000...3_600_000).contains(try await connection.send("PTTL", .text(key)).integer()))
+            try await pass(wait / 2)
+            let (early, rest) = try await take()
+            #expect(early == 0)
+            try await pass(rest)
+            #expect(try await take().taken == 1)
+        }
+    }
+
     @Test("fills a bucket whose time lies ahead, because Redis's clock has stepped back")
     func steppedBack() async throws {
         try await TestRedis.with { connection, prefix in
@@ -67,7 +95,7 @@ struct TokenBucketsTests {
 
     @Test("shares a bucket between two processes")
     func shared() async throws {
-        let (rate, burst) = (40, 10)
+        let (rate, burst) = (40.0, 10)
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
                 let keys = Keyspace(prefix: prefix)
@@ -89,7 +117,7 @@ struct TokenBucketsTests {
                     if waits.count == 2, let wait = waits.min() { try await Task.sleep(for: .milliseconds(wait)) }
                 }
                 let seconds = (try await survey.time() - start) / .seconds(1)
-                #expect(Double(taken.reduce(0, +)) <= Double(burst) + Double(rate) * seconds + 1)
+                #expect(Double(taken.reduce(0, +)) <= Double(burst) + rate * seconds + 1)
                 #expect(taken.allSatisfy { $0 >= 5 }, "\(taken)")
             }
         }

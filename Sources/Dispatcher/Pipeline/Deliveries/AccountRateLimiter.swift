@@ -89,7 +89,7 @@ actor AccountRateLimiter {
             // A twentieth of a second at a time leaves turns to other dispatchers.
             let reply = try? await self.buckets.takeAvailable(
                 max(1, perSecond / 20), kind: "send", user: "\(self.provider.rawValue):\(account)",
-                perSecond: perSecond, burst: max(1, perSecond / 4))
+                perSecond: Double(perSecond), burst: max(1, perSecond / 4))
             // The bucket's server in a cluster may be away or full while the others work, so a
             // failure counts as an empty bucket.
             let (taken, wait) = reply ?? (taken: 0, wait: Self.longestWait.inMilliseconds)

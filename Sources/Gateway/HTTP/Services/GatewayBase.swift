@@ -45,21 +45,37 @@ package struct GatewayBase: Sendable {
     var publisher: FramePublisher { FramePublisher(self.live, presence: self.presence) }
 }
 
-/// The rate of notifications that users send themselves, by snoozes and test sends.
+/// Limits of a user's calls with lasting effects, over all nodes.
 extension GatewayBase {
-    private static let ownSendsPerSecond = 1
-    private static let ownSendsAtOnce = 60
+    private static let mostAtOnce = 60
 
-    /// Counts such a send towards the user's rate.
+    /// Counts a notification that a user sends themselves, by a snooze or a test send.
+    ///
+    /// Each leaves a row that scans of the user's inbox read until retention deletes it.
     ///
     /// - Throws: ``Problem`` 429 beyond the rate.
     func countOwnSend(of user: String) async throws {
+        try await self.count("own_sends", of: user, perSecond: 1.0 / 60, fault: "too many snoozes or test sends")
+    }
+
+    /// Counts a call that lets an event of a notification come again: `acted` after a press of a
+    /// button, `read` and `opened` after the notification has become unread.
+    ///
+    /// Without a limit, a user's events could push those of others out of a webhook's queue.
+    ///
+    /// - Throws: ``Problem`` 429 beyond the rate.
+    func countRepeatedEvent(of user: String) async throws {
+        try await self.count(
+            "repeated_events", of: user, perSecond: 1, fault: "too many pressed buttons or notifications made unread")
+    }
+
+    private func count(_ kind: String, of user: String, perSecond: Double, fault: String) async throws {
         // As for calls, there is no limit while the user's Redis server is out of reach.
-        let taken = try? await self.live.buckets.takeAvailable(
-            1, kind: "own_sends", user: user, perSecond: Self.ownSendsPerSecond, burst: Self.ownSendsAtOnce
-        ).taken
-        guard taken == 0 else { return }
+        let reply = try? await self.live.buckets.takeAvailable(
+            1, kind: kind, user: user, perSecond: perSecond, burst: Self.mostAtOnce)
+        guard let reply, reply.taken == 0 else { return }
         throw Problem(
-            .tooManyRequests, "too many snoozes or test sends; wait as long as Retry-After says", retryAfter: 1)
+            .tooManyRequests, "\(fault); wait as long as Retry-After says",
+            retryAfter: max(1, Int((reply.wait + 999) / 1_000)))
     }
 }

@@ -28,7 +28,7 @@ package struct TokenBuckets: Sendable {
         burst: Int
     ) async throws(RedisError) -> Int64 {
         try await self.run(
-            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst
+            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: Double(perSecond), burst: burst
         ).integer()
     }
 
@@ -38,13 +38,14 @@ package struct TokenBuckets: Sendable {
     ///
     /// - Parameters:
     ///   - kind: the limited action; part of the key.
+    ///   - perSecond: the rate; may be less than 1.
     ///   - burst: the capacity of the bucket.
     /// - Returns: the number of tokens taken and the milliseconds until the next one.
     package func takeAvailable(
         _ count: Int,
         kind: String,
         user: String,
-        perSecond: Int,
+        perSecond: Double,
         burst: Int
     ) async throws(RedisError) -> (taken: Int, wait: Int64) {
         let reply = try await self.run(
@@ -58,7 +59,7 @@ package struct TokenBuckets: Sendable {
         _ count: Int,
         kind: String,
         user: String,
-        perSecond: Int,
+        perSecond: Double,
         burst: Int
     ) async throws(RedisError) -> RedisReply {
         var batch = RedisBatch()

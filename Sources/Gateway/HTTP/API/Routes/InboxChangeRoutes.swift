@@ -26,11 +26,12 @@ struct InboxChangeRoutes {
         "unreadNotification",
         "Marks a notification as unread again; open sockets receive it as a silent notification.",
         path: InboxRoutes.one,
-        answers: [.ok("The change.", .inboxChange), 404])
+        answers: [.ok("The change.", .inboxChange), 404, InboxRoutes.tooManyRepeatedEvents])
 
     private func unread(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let id = try context.pathID()
+        try await self.inbox.base.countRepeatedEvent(of: user)
         let change = try await self.inbox.service.markUnread(user: user, id: id)
         if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil {
             throw Problem.noSuch("notification")

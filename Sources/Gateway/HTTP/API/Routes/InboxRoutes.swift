@@ -13,6 +13,8 @@ struct InboxRoutes {
 
     /// The path of calls about one notification.
     static let one: Fields = ["id": .uuid("A notification of the caller's.")]
+    static let tooManyRepeatedEvents = Answer(
+        429, "The user exceeds the rate limit, or presses buttons or makes notifications unread too often.")
 
     let inbox: InboxServices
 
@@ -271,7 +273,7 @@ struct InboxRoutes {
         path: one,
         body: .object(
             ["action": .text(JobLimits.name)("The id of one of the `actions` of its data.")], isClosed: true),
-        answers: [.done, 404, 422])
+        answers: [.done, 404, 422, Self.tooManyRepeatedEvents])
 
     private func act(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -279,6 +281,7 @@ struct InboxRoutes {
         var body = try await FieldReader(body: request, of: Self.act)
         let action = body.text("action", limit: JobLimits.name, isRequired: true) ?? ""
         try body.finish()
+        try await self.inbox.base.countRepeatedEvent(of: user)
         switch try await self.inbox.service.act(user: user, id: id, action: action) {
         case nil: throw Problem.noSuch("notification")
         case false?:
