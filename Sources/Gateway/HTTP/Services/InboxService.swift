@@ -1,13 +1,9 @@
 // Carillon · InboxService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
-import CoreMetrics
 import Logging
-import Metrics
 import Operations
-import ServiceLifecycle
 import Storage
 
 /// Applies users' changes to inboxes: stores them, then publishes them to all sockets of the user.
@@ -20,17 +16,11 @@ struct InboxService: Sendable {
     /// After this time, a call no longer waits for an unreachable Redis server.
     private static let patience: Duration = .seconds(5)
 
+    private let base: GatewayBase
     private let store: InboxStore
-    private let schedules: ScheduleStore
-    private let catalogs: CatalogRegister
-    private let publisher: FramePublisher
     private let retries: FrameRetries
-    private let proofDeadlines: ProofDeadlines
-    private let events: EventPublisher
     private let retractions: RetractionService
-    private let now: @Sendable () -> Timestamp
     private let uptime: @Sendable () -> ContinuousClock.Instant
-    private let logger: Logger
 
     init(
         _ base: GatewayBase,
@@ -38,17 +28,11 @@ struct InboxService: Sendable {
         retries: FrameRetries,
         uptime: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
+        self.base = base
         self.store = store
-        self.schedules = base.database.schedules
-        self.catalogs = base.catalogs
-        self.publisher = base.publisher
         self.retries = retries
-        self.proofDeadlines = base.live.proofDeadlines
-        self.events = base.events
         self.retractions = RetractionService(base)
-        self.now = base.now
         self.uptime = uptime
-        self.logger = base.logger
     }
 
     /// Marks notifications as read; all if `ids` is nil.
@@ -62,7 +46,7 @@ struct InboxService: Sendable {
         isBulk: Bool = false,
         isPatient: Bool = true
     ) async throws -> InboxStore.Change {
-        let now = self.now()
+        let now = self.base.now()
         let end = self.uptime() + Self.patience
         return try await self.inPages {
             try await self.store.markRead(user: user, ids: ids, at: now, upTo: $0)
@@ -71,7 +55,7 @@ struct InboxService: Sendable {
             await self.publish(
                 user, .read, change, all: all, isBulk: isBulk, isPatient: isPatient && self.uptime() < end)
         } finish: { page in
-            await self.events.publish(
+            await self.base.events.publish(
                 zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) },
                 isPatient: isPatient && self.uptime() < end)
             await self.retractions.retract(page.labels, isPatient: isPatient && self.uptime() < end)
@@ -81,7 +65,7 @@ struct InboxService: Sendable {
     /// Deletes a notification of the inbox or the archive, or all read ones of the inbox if `id` is
     /// nil.
     func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
-        let now = self.now()
+        let now = self.base.now()
         guard let id else {
             return try await self.inPages {
                 try await self.store.delete(user: user, id: nil, at: now, upTo: $0)
@@ -131,7 +115,7 @@ struct InboxService: Sendable {
 
     /// Moves a notification to the archive.
     func archive(user: String, id: NotificationID) async throws -> InboxStore.Change {
-        let change = try await self.store.archive(user: user, id: id, at: self.now())
+        let change = try await self.store.archive(user: user, id: id, at: self.base.now())
         await self.publish(user, .deleted, change, all: nil)
         return change
     }
@@ -150,11 +134,12 @@ struct InboxService: Sendable {
         // The schedule comes first, and stays even if another call has deleted the notification
         // meanwhile: the user sees it twice rather than never again.
         let schedule = try RepeatedJob.schedule(
-            of: notification, until: until, now: self.now(), catalog: self.catalogs.current)
-        let outcomes = try await self.schedules.add([schedule])
-        let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.now())
+            of: notification, until: until, now: self.base.now(), catalog: self.base.catalog)
+        let schedules = self.base.database.schedules
+        let outcomes = try await schedules.add([schedule])
+        let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.base.now())
         if change.isEmpty, outcomes == [.stored] {
-            try await self.schedules.cancelNeedless(schedule.id, of: notification.id, user: notification.user)
+            try await schedules.cancelNeedless(schedule.id, of: notification.id, user: notification.user)
         }
         await self.publish(notification.user, .deleted, change, all: nil)
         return change
@@ -164,7 +149,7 @@ struct InboxService: Sendable {
     ///
     /// - Returns: whether the user has the notification.
     func markOpened(user: String, id: NotificationID) async throws -> Bool {
-        let now = self.now()
+        let now = self.base.now()
         guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
         await self.publish(.opened, receipt, at: now)
         return true
@@ -177,7 +162,7 @@ struct InboxService: Sendable {
     func act(user: String, id: NotificationID, action: String) async throws -> Bool? {
         guard let (label, isThere) = try await self.store.button(action, user: user, id: id) else { return nil }
         guard isThere, try await self.markOpened(user: user, id: id) else { return false }
-        await self.events.publish([LifecycleEvent(.acted, label, at: self.now(), reason: action)])
+        await self.base.events.publish([LifecycleEvent(.acted, label, at: self.base.now(), reason: action)])
         return true
     }
 
@@ -186,18 +171,18 @@ struct InboxService: Sendable {
     /// - Returns: whether the user has the notification.
     func markDelivered(user: String, id: NotificationID) async throws -> Bool {
         // Update the row first: after a crash the deadline expires and the gate finds the delivery.
-        let now = self.now()
+        let now = self.base.now()
         guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
             return false
         }
         await self.publish(.delivered, receipt, at: now)
-        try await self.proofDeadlines.remove([AwaitedProof(id: id, user: user, lane: receipt.lane)])
+        try await self.base.live.proofDeadlines.remove([AwaitedProof(id: id, user: user, lane: receipt.lane)])
         return true
     }
 
     private func publish(_ kind: LifecycleEvent.Kind, _ receipt: InboxStore.Receipt, at: Timestamp) async {
         guard let (label, endpoint) = receipt.changed else { return }
-        await self.events.publish([LifecycleEvent(kind, label, at: at, endpoint: endpoint)])
+        await self.base.events.publish([LifecycleEvent(kind, label, at: at, endpoint: endpoint)])
     }
 
     /// Publishes a change to the user's sockets.
@@ -221,7 +206,7 @@ struct InboxService: Sendable {
         await self.publish(
             NodeFrame.change(
                 kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
-                at: self.now()),
+                at: self.base.now()),
             isPatient: isPatient)
     }
 
@@ -232,9 +217,9 @@ struct InboxService: Sendable {
         do {
             found = try await self.store.find(user: user, id: id)
         } catch {
-            self.logger.warning(
-                "cannot read a changed notification; sockets resync at the next frame", metadata: ["error": "\(error)"])
-            return
+            self.base.logger.warning(
+                "cannot read a changed notification; sockets will read it", metadata: ["error": "\(error)"])
+            return await self.publishGap(user, change)
         }
         // It was deleted meanwhile, and that change has its own frame.
         guard let found else { return }
@@ -243,167 +228,24 @@ struct InboxService: Sendable {
                 kind: .notification, user: user, previous: change.version - 1, version: change.version,
                 unread: change.unread, id: id, body: CanonicalShape.encode(found, isSilent: true, isAgain: true),
                 camelCaseBody: CamelCaseShape.encode(
-                    found, code: self.catalogs.current[found.type]?.code, now: self.now())))
+                    found, code: self.base.catalog[found.type]?.code, now: self.base.now())))
+    }
+
+    /// Publishes a change without its content, so that sockets read it from the inbox.
+    private func publishGap(_ user: String, _ change: InboxStore.Change) async {
+        var frame = NodeFrame.change(
+            .read, user: user, version: change.version, unread: change.unread, .ids([]), at: self.base.now())
+        // No socket has this version before it has read the inbox, so no client gets the frame.
+        frame.previous = change.version
+        await self.publish(frame)
     }
 
     private func publish(_ frame: NodeFrame, isPatient: Bool = true) async {
         do {
-            try await self.publisher.publish(frame, isPatient: isPatient)
+            try await self.base.publisher.publish(frame, isPatient: isPatient)
         } catch {
-            self.logger.warning("cannot publish inbox change; retrying", metadata: ["error": "\(error)"])
+            self.base.logger.warning("cannot publish inbox change; retrying", metadata: ["error": "\(error)"])
             self.retries.add(frame)
         }
-    }
-}
-
-/// Retries inbox changes that could not be published.
-///
-/// Sockets recognise a repeated change by its version and drop it.
-package final class FrameRetries: Service {
-    /// The most changes that wait, each of up to some tens of kilobytes; a retry publishes all at
-    /// once.
-    private static let capacity = 1_024
-    /// How long a change is retried.
-    private static let patience: Duration = .seconds(30)
-    private static let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
-
-    private let frames = BatchQueue<NodeFrame>(capacity: FrameRetries.capacity)
-    private let publisher: FramePublisher
-    private let lost: Counter
-    private let now: @Sendable () -> ContinuousClock.Instant
-    private let logger: Logger
-
-    init(
-        _ base: GatewayBase,
-        metrics: any MetricsFactory = MetricsSystem.factory,
-        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
-    ) {
-        self.publisher = base.publisher
-        self.lost = Counter(label: "carillon.frames.lost", factory: metrics)
-        self.now = now
-        self.logger = base.logger
-    }
-
-    /// Adds a change; counts it as lost if too many wait.
-    func add(_ frame: NodeFrame) {
-        if !self.frames.offer(frame) { self.lost.increment() }
-    }
-
-    package func run() async throws {
-        await cancelWhenGracefulShutdown {
-            await withTaskCancellationHandler {
-                while let batch = await self.frames.next(limit: Self.capacity) { await self.publish(batch) }
-            } onCancel: {
-                self.frames.finish()
-            }
-        }
-    }
-
-    private func publish(_ frames: [NodeFrame]) async {
-        var rest = frames
-        let end = self.now() + Self.patience
-        var attempt = 0
-        repeat {
-            // Redis does not signal its return, so retry with backoff.
-            try? await Task.sleep(for: Self.backoff.delay(attempt: attempt))
-            attempt += 1
-            // A separate task is not cancelled at shutdown, so each change gets at least one
-            // attempt.
-            let refused = rest
-            rest = await Task { await self.refused(refused) }.value
-        } while !rest.isEmpty && !Task.isCancelled && self.now() < end
-        guard !rest.isEmpty else { return }
-        self.lost.increment(by: rest.count)
-        self.logger.warning(
-            "lost inbox changes; sockets resync at the next frame", metadata: ["count": "\(rest.count)"])
-    }
-
-    /// Publishes each frame separately, because only some users' servers may be unreachable.
-    ///
-    /// - Returns: the frames that failed.
-    private func refused(_ frames: [NodeFrame]) async -> [NodeFrame] {
-        let publisher = self.publisher
-        return await withTaskGroup(of: NodeFrame?.self) { group in
-            for frame in frames {
-                group.addTask { (try? await publisher.publish(frame)) == nil ? frame : nil }
-            }
-            var refused: [NodeFrame] = []
-            for await frame in group {
-                if let frame { refused.append(frame) }
-            }
-            return refused
-        }
-    }
-}
-
-/// Removes read notifications from the user's other devices if their type asks for it.
-///
-/// This is best effort and rate-limited per user.
-struct RetractionService: Sendable {
-    private static let perSecond = 2
-    private static let burst = 20
-    /// A provider with this many queued deliveries, over all parts, gets no retractions: it is far
-    /// behind, or no dispatcher serves it any more.
-    private static let mostDeliveries = 1_000_000
-    private static let omitted = Counter(label: "carillon.retractions.omitted")
-
-    private let catalogs: CatalogRegister
-    private let deliveries: DeliveryStore
-    private let live: Live
-    private let logger: Logger
-
-    init(_ base: GatewayBase) {
-        self.catalogs = base.catalogs
-        self.deliveries = base.database.deliveries
-        self.live = base.live
-        self.logger = base.logger
-    }
-
-    /// Queues the removal of notifications from the devices that received them, newest first.
-    ///
-    /// Removals beyond the user's rate limit, or for a provider with too many queued deliveries,
-    /// are dropped.
-    ///
-    /// - Parameter isPatient: whether to wait for an unreachable Redis server.
-    func retract(_ labels: [NotificationLabel], isPatient: Bool) async {
-        let catalog = self.catalogs.current
-        let wanted = labels.filter { catalog[$0.type]?.isRetractedOnRead == true }
-        guard let user = wanted.first?.user else { return }
-        do {
-            if !isPatient { try self.live.connection.failIfAway() }
-            let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
-            guard !holders.isEmpty else { return }
-            let keys = self.live.keys.part(of: user)
-            let open = try await self.open(Set(holders.map(\.provider)), keys)
-            let reachable = holders.filter { open.contains($0.provider) }
-            let count = try await self.live.buckets.takeAvailable(
-                reachable.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst
-            ).taken
-            if count < holders.count { Self.omitted.increment(by: holders.count - count) }
-            guard count > 0 else { return }
-            var batch = RedisBatch()
-            for holder in reachable.prefix(count) {
-                let work = DeliveryWork(
-                    notification: holder.notification, device: holder.device, user: user, attempt: 0, isRepeat: false,
-                    isRetraction: true)
-                batch.append(work, to: keys.deliveries(holder.provider, .bulk))
-            }
-            try await self.live.connection.run(batch, isPatient: isPatient)
-        } catch {
-            self.logger.warning("cannot retract read notifications from other devices", metadata: ["error": "\(error)"])
-        }
-    }
-
-    /// Returns the providers whose streams have room.
-    private func open(_ providers: Set<Provider>, _ keys: Keyspace) async throws(RedisError) -> Set<Provider> {
-        var batch = RedisBatch()
-        for provider in providers { batch.append("XLEN", .text(keys.deliveries(provider, .bulk))) }
-        let most = Self.mostDeliveries / self.live.keys.parts.count
-        var open: Set<Provider> = []
-        for (provider, reply) in zip(providers, try await self.live.connection.send(batch, isPatient: false)) {
-            // A server that does not answer counts as open; the append to it then fails.
-            if (try? reply.integer()) ?? 0 < most { open.insert(provider) }
-        }
-        return open
     }
 }
