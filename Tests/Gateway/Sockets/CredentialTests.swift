@@ -164,6 +164,21 @@ struct RenewalTests {
         }
     }
 
+    @Test("keeps the newest token if the check of an older one ends later")
+    func overtaken() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open(by: Self.identity(from: 100, to: 200), .native)
+        session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
+        for _ in 0..<2 { session.obey(.auth(token: "t"), reference: nil) }
+        session.authenticated(Self.identity(from: 150, to: 300), reference: nil)
+        session.authenticated(Self.identity(from: 120, to: 220), reference: nil)
+        #expect(wire.answers == [.done, .done])
+        session.tick(now: .now(), wallClock: Timestamp(seconds: 299))
+        #expect(wire.end == nil)
+        session.tick(now: .now(), wallClock: Timestamp(seconds: 300))
+        #expect(wire.end == .expired)
+    }
+
     @Test("continues long polling with fresh tokens from polls and POSTs")
     func requests() async throws {
         let clock = ManualClock(150)

@@ -23,13 +23,13 @@ struct CrowdTests {
                 eventLoopGroup: group, configuration: configuration, backend: ScriptedBackend(),
                 logger: TestLog.logger, now: { Timestamp(seconds: 1_795_000_000) })
             for number in 0..<10 {
-                _ = try await LiveSocket.open("user-\(number)", of: hub, on: hub.eventLoops[number % 2])
+                _ = try await LiveSocket.open("user-\(number)", of: hub, on: hub.loops.eventLoops[number % 2])
             }
-            let first = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[0])
+            let first = try await LiveSocket.open("a", of: hub, on: hub.loops.eventLoops[0])
             try await first.on { session, _ in session.end() }
-            _ = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[1])
+            _ = try await LiveSocket.open("a", of: hub, on: hub.loops.eventLoops[1])
             #expect(hub.crowds.count == 0)
-            _ = try await LiveSocket.open("a", of: hub, on: hub.eventLoops[0])
+            _ = try await LiveSocket.open("a", of: hub, on: hub.loops.eventLoops[0])
             #expect(hub.crowds.count == 1)
         }
     }

@@ -106,10 +106,10 @@ final class HubHarness {
     }
 
     /// The snapshot item of ``notification(_:_:camelCase:)``.
-    static func item(_ version: Int64) -> InboxSnapshot.Item {
+    static func item(_ version: Int64, awaitsProof: Bool = false) -> InboxSnapshot.Item {
         InboxSnapshot.Item(
             id: NotificationID(high: 1, low: UInt64(version)), version: version, json: Array("{}".utf8),
-            awaitsProof: false, lane: .normal, isRead: false
+            awaitsProof: awaitsProof, lane: .normal, isRead: false
         )
     }
 

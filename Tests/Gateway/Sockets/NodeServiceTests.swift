@@ -320,7 +320,7 @@ struct EventLoopTests {
         } _: {
             let users = ["a", "b"]
             var sockets: [LiveSocket] = []
-            for (user, eventLoop) in zip(users, hub.eventLoops) {
+            for (user, eventLoop) in zip(users, hub.loops.eventLoops) {
                 let socket = try await LiveSocket.open(user, of: hub, on: eventLoop)
                 try await socket.on { session, _ in
                     session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
@@ -328,7 +328,7 @@ struct EventLoopTests {
                 sockets.append(socket)
             }
             // The second loop stands still, and its queue takes no more than two changes.
-            hub.eventLoops[1].execute { standstill.wait() }
+            hub.loops.eventLoops[1].execute { standstill.wait() }
             for version in 1...5 {
                 hub.deliver([HubHarness.notification("a", Int64(version))])
                 try await eventually("the first has it") {
@@ -340,7 +340,7 @@ struct EventLoopTests {
             try await eventually("the second gets its own") {
                 try await sockets[1].on { _, wire in wire.versions == [1] }
             }
-            #expect(await hub.ghosts.next(limit: 10) == ["nobody"])
+            #expect(await hub.presence.ghosts.next(limit: 10) == ["nobody"])
         }
     }
 }

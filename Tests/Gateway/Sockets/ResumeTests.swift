@@ -3,6 +3,7 @@
 
 import Core
 import NIOCore
+import Protocols
 import Support
 import Testing
 
@@ -322,6 +323,40 @@ struct BookmarkTests {
         let sequence = session.proofs.nextSequence()
         #expect(session.proofs.confirm(sequence).isEmpty)
         session.end()
+    }
+
+    /// Opens a Server-Sent Events connection of a returning client, and breaks it in its start.
+    private static func breakStream(in harness: HubHarness) throws {
+        let loop = harness.eventLoop
+        let connection = SignalRConnection(
+            id: "id",
+            offer: .init(owner: "ada", usesStatefulReconnect: false),
+            transport: .serverSentEvents,
+            node: SignalRNode(
+                configuration: SignalREndpointConfiguration(
+                    path: "/hub", connection: .standard, webSocket: harness.hub.configuration.webSocketLimits,
+                    wallClock: { Tokens.now })),
+            eventLoop: loop
+        )
+        let shard = try #require(harness.hub.shard(on: loop))
+        let session = SocketSession(connection: "c", identity: Self.ada, since: nil, client: "web", shard: shard)
+        connection.begin(SignalRWire(session: session))
+        connection.receive(Array(#"{"protocol":"json","version":1}"#.utf8) + [0x1E])
+        var snapshot = Self.snapshot(9, [HubHarness.item(7)])
+        snapshot.isReturn = true
+        session.opened(snapshot)
+        #expect(connection.holdsRecords)
+        connection.transportLost()
+    }
+
+    @Test("counts what the start of a stream held back as missed when the stream breaks")
+    func brokenStream() async throws {
+        let bookmarks = try {
+            let harness = try HubHarness()
+            try Self.breakStream(in: harness)
+            return harness.hub.bookmarks
+        }()
+        #expect(await bookmarks.next(limit: 10)?.map(\.version) == [6])
     }
 
     @Test("removes the bookmark of a client that stops, even while its inbox is read", arguments: [false, true])

@@ -69,6 +69,111 @@ struct InboxSequenceTests {
     }
 }
 
+@Suite("Reads of one socket's inbox", .timeLimit(.minutes(10)))
+struct CatchUpTests {
+    /// A read in short: a reset, changes, or the version of a resumption.
+    private static func word(_ read: CatchUp.Read?) -> String? {
+        switch read {
+        case nil: nil
+        case .reset: "reset"
+        case .changes: "changes"
+        case .resumption(let resumption): "\(resumption.version)"
+        }
+    }
+
+    private static func resumption(_ version: Int64) -> Resumption { Resumption(version: version, reference: nil) }
+
+    /// Ends each read with an answer until none is wanted, and returns them.
+    private static func drain(_ catchUp: inout CatchUp) -> [String] {
+        var reads: [String] = []
+        while let read = catchUp.begin() {
+            if let word = Self.word(read) { reads.append(word) }
+            catchUp.ended(isReset: reads.last == "reset")
+        }
+        return reads
+    }
+
+    /// Wants everything.
+    private static func wanting() -> CatchUp {
+        var catchUp = CatchUp()
+        catchUp.wantChanges()
+        for version in Int64(1)...2 { _ = catchUp.want(Self.resumption(version)) }
+        catchUp.wantReset()
+        return catchUp
+    }
+
+    @Test("come one at a time: a reset, the resumptions in order, changes")
+    func order() {
+        var catchUp = Self.wanting()
+        #expect(Self.word(catchUp.begin()) == "reset")
+        #expect(catchUp.isReading)
+        #expect(catchUp.begin() == nil)
+        catchUp.ended(isReset: true)
+        #expect(!catchUp.isReading)
+        #expect(Self.drain(&catchUp) == ["1", "2", "changes"])
+    }
+
+    @Test("are wanted again if they fail")
+    func failures() {
+        var catchUp = Self.wanting()
+        for word in ["reset", "1", "2"] {
+            for isLast in [false, true] {
+                let read = catchUp.begin()
+                #expect(Self.word(read) == word)
+                var failed: Resumption?
+                if case .resumption(let resumption) = read { failed = resumption }
+                if isLast { catchUp.ended(isReset: word == "reset") } else { catchUp.failed(failed) }
+            }
+        }
+        #expect(Self.word(catchUp.begin()) == "changes")
+        catchUp.failed(nil)
+        #expect(Self.drain(&catchUp) == ["changes"])
+    }
+
+    @Test("of changes are not repeated if a reset was wanted when they failed")
+    func superseded() {
+        var catchUp = CatchUp()
+        catchUp.wantChanges()
+        #expect(Self.word(catchUp.begin()) == "changes")
+        catchUp.wantReset()
+        catchUp.failed(nil)
+        #expect(Self.drain(&catchUp) == ["reset"])
+    }
+
+    @Test("of a reset are not repeated if another read was answered with one")
+    func answered() {
+        var catchUp = CatchUp()
+        catchUp.wantChanges()
+        #expect(Self.word(catchUp.begin()) == "changes")
+        catchUp.wantReset()
+        catchUp.ended(isReset: true)
+        #expect(Self.drain(&catchUp) == [])
+    }
+
+    @Test("that are refused are dropped, except changes")
+    func refusals() {
+        var catchUp = Self.wanting()
+        for word in ["reset", "1", "2", "changes", "changes"] {
+            guard let read = catchUp.begin() else {
+                Issue.record("nothing is wanted, not \(word)")
+                return
+            }
+            #expect(Self.word(read) == word)
+            catchUp.refused(read)
+        }
+        #expect(Self.drain(&catchUp) == ["changes"])
+    }
+
+    @Test("have at most 16 resumptions that wait")
+    func bound() {
+        var catchUp = CatchUp()
+        for version in Int64(0)..<16 { #expect(catchUp.want(Self.resumption(version)) == true) }
+        #expect(catchUp.want(Self.resumption(16)) == false)
+        #expect(catchUp.begin() != nil)
+        #expect(catchUp.want(Self.resumption(17)) == true)
+    }
+}
+
 @Suite("Proof by ping and pong", .timeLimit(.minutes(10)))
 struct ProofLedgerTests {
     private static func id(_ number: UInt64) -> NotificationID { NotificationID(high: 0, low: number) }
@@ -190,6 +295,46 @@ struct SeenVersionTests {
         #expect(seen.version == 31)
         seen.proven(40)
         #expect(seen.version == 40)
+    }
+}
+
+@Suite("A client that reads its inbox over REST", .timeLimit(.minutes(10)))
+struct MissingChangeTests {
+    private static func awaited(_ session: SocketSession) -> [UInt64] {
+        session.proofs.confirm(session.proofs.nextSequence()).map(\.id.low)
+    }
+
+    @Test("gets what awaits proof and then what is new, oldest first, and proves nothing else")
+    func proofs() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open("a", .signalr)
+        let items = [HubHarness.item(8), HubHarness.item(7, awaitsProof: true)]
+        session.opened(InboxSnapshot(version: 8, unread: 2, total: 2, items: items))
+        #expect(wire.rows == [7])
+        #expect(Self.awaited(session) == [7])
+        var reset = InboxSnapshot(version: 10, unread: 4, total: 4)
+        reset.isReset = true
+        reset.items = [10, 9, 8, 7].map { HubHarness.item($0, awaitsProof: true) }
+        session.filled(reset, answering: nil)
+        #expect(wire.rows == [7, 9, 10])
+        #expect(Self.awaited(session) == [9, 10])
+        // An inbox that was reset starts its versions again.
+        reset.version = 3
+        reset.items = [3, 2].map { HubHarness.item($0, awaitsProof: true) }
+        session.filled(reset, answering: nil)
+        #expect(wire.rows == [7, 9, 10, 2, 3])
+        #expect(Self.awaited(session) == [2, 3])
+    }
+
+    @Test("gets all that it missed when it returns")
+    func returns() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open("a", .signalr)
+        var snapshot = InboxSnapshot(version: 9, unread: 2, total: 2, items: [7, 8].map { HubHarness.item($0) })
+        snapshot.deleted = [InboxSnapshot.Deletion(id: HubHarness.item(9).id, version: 9)]
+        snapshot.isReturn = true
+        session.opened(snapshot)
+        #expect(wire.rows == [7, 8, 9])
     }
 }
 

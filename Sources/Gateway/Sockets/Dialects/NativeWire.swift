@@ -134,7 +134,7 @@ enum NativeDialect {
         func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: reference) }
         func ids() throws(ClientFault) -> [NotificationID] {
             guard let texts = value["ids"]?.strings, texts.count <= Self.maximumIDs else {
-                throw fault("ids must be an array of at most \(Self.maximumIDs) notification ids")
+                throw fault("ids must be an array of 0 to \(Self.maximumIDs) notification ids")
             }
             let ids = texts.compactMap { NotificationID($0) }
             guard ids.count == texts.count else { throw fault("ids must hold notification ids") }

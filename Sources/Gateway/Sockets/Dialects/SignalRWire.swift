@@ -13,15 +13,12 @@ final class SignalRWire: SocketWire, SignalRApplication {
     private let session: SocketSession
     /// Nil before the handshake and after the end.
     private var transport: SignalRConnection?
-    private var isSynced = false
     /// Whether the transport proves receipt; kept after its end.
     private(set) var provesReceipt = false
     private var leftUnwritten = false
     /// Whether the transport still holds records, or held some when it ended.
     var hasUnwritten: Bool { self.transport?.holdsRecords ?? self.leftUnwritten }
     var isAway: Bool { self.transport?.isAway ?? false }
-    /// The version up to which everything was sent to the client.
-    private var sentVersion: Int64 = 0
     /// The methods of running calls, by number, for their answers.
     ///
     /// Bounded by the transport's limits.
@@ -79,17 +76,10 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func welcome(connection: String, version: Int64) {}
 
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
-        // A reset inbox restarts its versions.
-        if snapshot.isReset, snapshot.version < self.sentVersion { self.sentVersion = 0 }
-        for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced, after: self.sentVersion) {
-            self.transport?.send(record)
-        }
-        self.sentVersion = max(self.sentVersion, snapshot.version)
-        self.isSynced = true
+        for record in SignalRDialect.sync(snapshot) { self.transport?.send(record) }
     }
 
     func change(_ change: LoopFrame) {
-        self.sentVersion = max(self.sentVersion, change.frame.version)
         self.transport?.send(change.bundle { SignalRBundle(SignalRDialect.change($0)) })
     }
 
@@ -181,23 +171,9 @@ enum SignalRDialect {
     }
 
     /// Encodes the records that bring a client up to date.
-    ///
-    /// - Parameters:
-    ///   - isFirst: Whether this is the connection's first sync. Clients fetch their inbox over
-    ///     REST, so it sends only what they missed.
-    ///   - sentVersion: The version up to which this connection sent everything.
-    static func sync(_ snapshot: InboxSnapshot, isFirst: Bool, after sentVersion: Int64 = 0) -> [SignalRRecord] {
-        var records: [SignalRRecord] = []
-        if isFirst, !snapshot.isReturn {
-            // Oldest first: a client shows the last one on top.
-            records = snapshot.items.reversed().filter(\.awaitsProof).map { Self.received($0.json) }
-        } else if snapshot.isReset {
-            records = snapshot.items.reversed().filter { !$0.isRead && $0.version > sentVersion }
-                .map { Self.received($0.json) }
-        } else {
-            records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
-            records += snapshot.deleted.map { Self.deleted($0.id.description) }
-        }
+    static func sync(_ snapshot: InboxSnapshot) -> [SignalRRecord] {
+        var records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
+        records += snapshot.deleted.map { Self.deleted($0.id.description) }
         return records + [Self.unreadCount(snapshot.unread)]
     }
 
@@ -220,7 +196,7 @@ enum SignalRDialect {
                 throw Self.fault(
                     SignalRErrorText.failed(
                         invocation.target,
-                        "the first argument must be a notification id, or an array of at most \(Self.maximumIDs)"
+                        "the first argument must be a notification id, or an array of 1 to \(Self.maximumIDs)"
                     )
                 )
             }

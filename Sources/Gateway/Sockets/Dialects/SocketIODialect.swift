@@ -46,7 +46,7 @@ enum SocketIODialect {
             return .message(.read(ids: [id]))
         case "bulk_read":
             guard let texts = argument["notification_ids"]?.strings, texts.count <= Self.maximumIDs else {
-                throw Self.fault("notification_ids must be an array of at most \(Self.maximumIDs) notification ids")
+                throw Self.fault("notification_ids must be an array of 0 to \(Self.maximumIDs) notification ids")
             }
             let ids = texts.compactMap { NotificationID($0) }
             guard ids.count == texts.count else {

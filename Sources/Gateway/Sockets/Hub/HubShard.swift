@@ -96,7 +96,7 @@ final class HubShard {
 
     /// Removes the presence of a socket that has gone.
     func departed(_ socket: SocketSession, user: String) {
-        self.hub.disconnected(user: user, connection: socket.connection)
+        self.hub.presence.disconnected(user: user, connection: socket.connection)
     }
 
     /// Registers a socket's presence and reads its inbox.
@@ -148,7 +148,7 @@ final class HubShard {
             state: socket.state,
             since: socket.stateSince ?? self.hub.now()
         )
-        self.hub.offer(change, to: self.hub.presences)
+        self.hub.presence.changed(change)
     }
 
     /// Reports the states of connections again, as they are now; skips those that have left.
@@ -338,7 +338,7 @@ final class HubShard {
             let registration = entry.registration
             guard let socket = self.sockets[entry.socket], socket.connection == registration.connection else {
                 // The departure may have been recorded before the registration.
-                self.hub.disconnected(user: registration.user, connection: registration.connection)
+                self.hub.presence.disconnected(user: registration.user, connection: registration.connection)
                 continue
             }
             socket.missedChanges()

@@ -3,7 +3,6 @@
 
 import Core
 import NIOCore
-import Synchronization
 
 extension NodeFrame {
     /// Whether the frame has the body that the dialect needs.
@@ -78,48 +77,6 @@ final class FrameJoins {
         one.withUnsafeReadableBytes { bytes in
             // Only compares addresses, so no pointer outlives its buffer.
             other.withUnsafeReadableBytes { $0.baseAddress == bytes.baseAddress && $0.count == bytes.count }
-        }
-    }
-}
-
-/// Counts the changes queued on an event loop and sheds load above a limit.
-///
-/// Once the limit is reached, nothing passes until the loop has drained its queue: the sockets read
-/// the shed changes from their inboxes, and would only hold later ones.
-final class LoopBacklog: Sendable {
-    private struct State {
-        var waiting = 0
-        var isShedding = false
-    }
-
-    private let limit: Int
-    private let state = Mutex(State())
-
-    init(limit: Int) {
-        self.limit = limit
-    }
-
-    /// Admits changes; false if the queue is full or still draining after it was.
-    func take(_ count: Int) -> Bool {
-        self.state.withLock { state in
-            if state.waiting > 0, state.isShedding || state.waiting + count > self.limit {
-                state.isShedding = true
-                return false
-            }
-            state.waiting += count
-            return true
-        }
-    }
-
-    /// Notes that the loop handled changes.
-    ///
-    /// - Returns: True if the queue is now empty and changes were shed before.
-    func release(_ count: Int) -> Bool {
-        self.state.withLock { state in
-            state.waiting -= count
-            guard state.waiting == 0, state.isShedding else { return false }
-            state.isShedding = false
-            return true
         }
     }
 }

@@ -286,6 +286,20 @@ package struct InboxSnapshot: Sendable {
         news.deleted.removeAll { $0.version <= version }
         return news
     }
+
+    /// Returns the part that is new to a client that reads its inbox over REST, oldest first.
+    ///
+    /// - Parameter sent: The version up to which the client was sent everything; nil at its start,
+    ///   when only notifications that await proof are new to it.
+    func missing(after sent: Int64?) -> InboxSnapshot {
+        guard !self.isReturn, self.isReset || sent == nil else { return self }
+        // A reset inbox restarts its versions.
+        let sent = sent.map { $0 > self.version ? 0 : $0 }
+        var missing = self
+        missing.items = self.items.reversed().filter { item in sent.map { item.version > $0 } ?? item.awaitsProof }
+        missing.hasMore = self.hasMore || sent == nil
+        return missing
+    }
 }
 
 /// The user of a socket, and how long its token is valid.

@@ -37,6 +37,89 @@ struct InboxSequence {
     }
 }
 
+/// The reads of the inbox that bring one client up to date, one at a time.
+///
+/// A reset comes first, then the client's own requests, then the changes that it may lack.
+struct CatchUp {
+    enum Read {
+        /// Replaces the client's list with the newest unread notifications.
+        case reset
+        case resumption(Resumption)
+        /// Brings the changes after the last version that the client was sent.
+        case changes
+    }
+
+    /// The most resumptions that may wait.
+    private static let mostResumptions = 16
+
+    /// Whether a read is under way.
+    private(set) var isReading = false
+    private var wantsReset = false
+    private var resumptions: [Resumption] = []
+    private var wantsChanges = false
+
+    mutating func wantReset() { self.wantsReset = true }
+    mutating func wantChanges() { self.wantsChanges = true }
+
+    /// Queues a resumption behind the first sync and earlier resumptions; false if too many wait.
+    mutating func want(_ resumption: Resumption) -> Bool {
+        guard self.resumptions.count < Self.mostResumptions else { return false }
+        self.resumptions.append(resumption)
+        return true
+    }
+
+    /// Begins the most urgent read; nil while another is under way, or if none is wanted.
+    mutating func begin() -> Read? {
+        guard !self.isReading else { return nil }
+        // A reset is wanted until one is answered.
+        if self.wantsReset { return self.begin(.reset) }
+        if !self.resumptions.isEmpty { return self.begin(.resumption(self.resumptions.removeFirst())) }
+        guard self.wantsChanges else { return nil }
+        self.wantsChanges = false
+        return self.begin(.changes)
+    }
+
+    private mutating func begin(_ read: Read) -> Read {
+        self.isReading = true
+        return read
+    }
+
+    /// Takes back a read that could not be queued; only changes are still wanted then.
+    mutating func refused(_ read: Read) {
+        self.isReading = false
+        switch read {
+        case .reset: self.wantsReset = false
+        case .resumption: break
+        case .changes: self.wantsChanges = true
+        }
+    }
+
+    /// Ends the read with an answer; a reset also answers a wish for one that came during the read.
+    mutating func ended(isReset: Bool) {
+        self.isReading = false
+        if isReset { self.wantsReset = false }
+    }
+
+    /// Ends the read without an answer, and wants it again.
+    ///
+    /// - Parameter resumption: The client's request that it was to answer, if there is one.
+    mutating func failed(_ resumption: Resumption?) {
+        self.isReading = false
+        if let resumption {
+            self.resumptions.insert(resumption, at: 0)
+        } else if !self.wantsReset {
+            self.wantsChanges = true
+        }
+    }
+}
+
+/// A client's request for the changes after a version; it is answered even if there are none.
+struct Resumption: Sendable {
+    let version: Int64
+    /// Returned with the answer, in JSON.
+    let reference: [UInt8]?
+}
+
 /// The notifications of one socket that wait for a pong.
 ///
 /// A pong confirms every sequence up to its own.
@@ -85,33 +168,6 @@ struct ProofLedger {
         if !proven.isEmpty { self.awaited.removeAll { ids.contains($0.id) } }
         return Array(proven)
     }
-}
-
-/// The proofs awaited from a polling client; each is given once the client has a certain number of
-/// messages.
-struct PolledProofs {
-    private var awaited: [(sequence: UInt64, messages: UInt64)] = []
-
-    /// The last proof that is awaited.
-    var last: UInt64? { self.awaited.last?.sequence }
-
-    /// Awaits a proof of everything up to a message; it replaces an earlier one for that message.
-    mutating func await(_ sequence: UInt64, after messages: UInt64) {
-        if self.awaited.last?.messages == messages { self.awaited.removeLast() }
-        self.awaited.append((sequence, messages))
-    }
-
-    /// Removes the proofs that are given once a client has this many messages.
-    ///
-    /// - Returns: the last of them, which covers the others.
-    mutating func settle(_ messages: UInt64) -> UInt64? {
-        let settled = self.awaited.prefix { $0.messages <= messages }
-        // Frees the storage while the socket is idle.
-        if settled.count == self.awaited.count { self.awaited = [] } else { self.awaited.removeFirst(settled.count) }
-        return settled.last?.sequence
-    }
-
-    mutating func removeAll() { self.awaited = [] }
 }
 
 /// The version of its inbox up to which a client has proven receipt.

@@ -22,8 +22,6 @@ final class SocketSession {
 
     /// The most changes that may wait for earlier ones; a read of the inbox recovers further ones.
     private static let longestWait = 1_024
-    /// The most resumptions that may wait for earlier ones.
-    private static let mostResumptions = 16
     /// The most bytes of a token that waits for its check; the verifier accepts no longer ones.
     private static let longestToken = 8_192
     /// The most calls that may wait for the first sync.
@@ -53,14 +51,7 @@ final class SocketSession {
     /// Changes that wait for the sync or for an earlier change.
     private var held: [LoopFrame] = []
     private var heldSince: NIODeadline?
-    /// Whether its inbox is being read.
-    private var isReading = false
-    /// Whether the next read must replace the client's list with the newest unread notifications.
-    private var wantsReset = false
-    /// Resumptions that wait for the first sync or for earlier ones.
-    private var resumptions: [Resumption] = []
-    /// Whether the client may lack changes after the last version that it was sent.
-    private var wantsChanges = false
+    private var catchUp = CatchUp()
     /// Calls that came before the inbox was read, in order.
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
@@ -163,9 +154,8 @@ final class SocketSession {
 
     /// Takes the changes that were requested; nil if there were none.
     func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption?) {
-        self.isReading = false
+        self.catchUp.ended(isReset: snapshot?.isReset ?? false)
         guard self.phase == .open else { return }
-        if snapshot?.isReset == true { self.wantsReset = false }
         if let snapshot, let news = self.news(snapshot, answering: resumption) {
             self.take(news, answering: resumption)
         } else {
@@ -177,12 +167,7 @@ final class SocketSession {
 
     /// Requests the changes again that could not be read.
     func fillFailed(_ resumption: Resumption?) {
-        self.isReading = false
-        if let resumption {
-            self.resumptions.insert(resumption, at: 0)
-        } else if !self.wantsReset {
-            self.wantsChanges = true
-        }
+        self.catchUp.failed(resumption)
         self.readNext()
         self.flush()
     }
@@ -191,7 +176,7 @@ final class SocketSession {
     ///
     /// A read under way may have missed them, as may the opening, so this read follows it.
     func missedChanges() {
-        self.wantsChanges = true
+        self.catchUp.wantChanges()
         self.readNext()
     }
 
@@ -199,8 +184,7 @@ final class SocketSession {
     ///
     /// - Returns: False if too many wait.
     func resume(_ resumption: Resumption) -> Bool {
-        guard self.resumptions.count < Self.mostResumptions else { return false }
-        self.resumptions.append(resumption)
+        guard self.catchUp.want(resumption) else { return false }
         self.readNext()
         return true
     }
@@ -216,36 +200,29 @@ final class SocketSession {
 
     /// Requests the newest unread notifications and repeats the request until it is answered.
     func resync() {
-        self.wantsReset = true
+        self.catchUp.wantReset()
         self.readNext()
     }
 
     /// Begins the most urgent read of the inbox, unless one is under way.
     private func readNext() {
-        guard self.phase == .open, !self.isReading, let last = self.sequence.last, let user = self.identity?.user else {
-            return
-        }
-        if self.wantsReset {
-            // The version -1, below that of any inbox, is answered with a reset.
-            self.isReading = self.shard.requestChanges(self, user: user, since: -1)
-            if !self.isReading {
-                SocketMetrics.overflows.increment()
-                self.wantsReset = false
-                self.close(.tryAgainLater)
-            }
-        } else if !self.resumptions.isEmpty {
-            let resumption = self.resumptions.removeFirst()
-            self.isReading = self.shard.requestChanges(
-                self, user: user, since: resumption.version, answering: resumption)
-            if !self.isReading {
-                SocketMetrics.overflows.increment()
-                self.sayBusy(resumption.reference)
-                self.readNext()
-            }
-        } else if self.wantsChanges {
-            self.isReading = self.shard.requestChanges(self, user: user, since: last)
-            // If the queue is full, the next tick tries again, so nothing overflows.
-            self.wantsChanges = !self.isReading
+        while self.phase == .open, let last = self.sequence.last, let user = self.identity?.user,
+            let read = self.catchUp.begin()
+        {
+            let (since, resumption): (Int64, Resumption?) =
+                switch read {
+                // The version -1, below that of any inbox, is answered with a reset.
+                case .reset: (-1, nil)
+                case .resumption(let resumption): (resumption.version, resumption)
+                case .changes: (last, nil)
+                }
+            guard !self.shard.requestChanges(self, user: user, since: since, answering: resumption) else { return }
+            self.catchUp.refused(read)
+            // The next tick tries again to read changes, so nothing overflows.
+            if case .changes = read { return }
+            SocketMetrics.overflows.increment()
+            guard let resumption else { return self.close(.tryAgainLater) }
+            self.sayBusy(resumption.reference)
         }
     }
 
@@ -268,16 +245,17 @@ final class SocketSession {
     private func take(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
         // A reset or a resumption replaces all that the client has, even newer changes.
         let isWhole = resumption != nil || snapshot.isReset
-        let overtaking = isWhole ? self.sequence.last : nil
+        let last = self.sequence.last
         if isWhole { self.sequence.reset(to: snapshot.version) }
         self.sequence.advance(to: snapshot.version)
+        let snapshot = self.dialect.readsInboxOverREST ? snapshot.missing(after: last) : snapshot
         if snapshot.hasMore { self.cutVersion = snapshot.version }
         self.wire?.sync(snapshot, answering: resumption?.reference)
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         if self.client != nil { self.mustProve = true }
         self.releaseHeld()
         // The snapshot has replaced newer changes, so they must be read again.
-        if let overtaking, overtaking > snapshot.version { self.wantsChanges = true }
+        if isWhole, let last, last > snapshot.version { self.catchUp.wantChanges() }
     }
 
     // MARK: Changes
@@ -325,7 +303,7 @@ final class SocketSession {
         guard self.held.count < Self.longestWait else {
             SocketMetrics.dropped.increment()
             // The read that is under way may be older than this change.
-            self.wantsChanges = true
+            self.catchUp.wantChanges()
             return
         }
         self.held.append(change)
@@ -474,8 +452,8 @@ final class SocketSession {
 
     /// Reads the changes that the client may lack, unless a read under way may bring them.
     private func readChanges() {
-        guard !self.isReading else { return }
-        self.wantsChanges = true
+        guard !self.catchUp.isReading else { return }
+        self.catchUp.wantChanges()
         self.readNext()
     }
 
@@ -574,7 +552,7 @@ extension SocketSession {
                 self.wire?.answer(.error("the token belongs to another user"), to: reference)
                 break
             }
-            self.identity = identity
+            self.renew(identity)
             self.wire?.answer(.done, to: reference)
         case .closing: break
         }
@@ -593,7 +571,8 @@ extension SocketSession {
 
     /// Adopts a newer token of the same user.
     ///
-    /// Requests may overtake each other, so an older token can come later; it is ignored.
+    /// Requests and checks may overtake each other, so an older token can come later; it is
+    /// ignored.
     func renew(_ identity: SocketIdentity) {
         guard self.phase != .closing, let current = self.identity,
             ExactText(identity.user) == ExactText(current.user), identity.isNewer(than: current)
@@ -611,11 +590,4 @@ extension SocketSession {
         self.close(.unauthorized("the token was revoked"))
         self.flush()
     }
-}
-
-/// A client's request for the changes after a version; it is answered even if there are none.
-struct Resumption: Sendable {
-    let version: Int64
-    /// Returned with the answer, in JSON.
-    let reference: [UInt8]?
 }

@@ -409,9 +409,11 @@ package final class SignalRConnection {
         guard !self.isEnding else { return }
         self.isEnding = true
         if end == .client { self.application?.signalRStopped() }
+        // Held records can no longer be written, so they stay held and count as missed.
+        if case .none = self.link { return self.finish() }
         self.releaseRecords()
         switch self.link {
-        case .none: self.finish()
+        case .none: break
         case .webSocket(let socket, _):
             let code = end.isFault ? WebSocketCloseCode.policyViolation : self.closeCode
             socket.call { $0.close(code) }

@@ -83,12 +83,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isSettled = false
     /// The client's address that the connection counts for, in a box that outlives this handler.
     var counted: NIOLoopBoundBox<ClientAddress>?
-    /// Whether the server has a request that it has not answered.
-    private var isServerAnswering = false
-    /// The CORS grant for the server's answer.
-    private var serverGrant: AllowedOrigins.Grant?
-    /// The version of the server's answer; HTTP/1.0 has no chunks.
-    private var serverVersion = HTTPVersion.http1_1
+    /// The version and CORS grant of the answer that the server owes; nil once it has answered.
+    private var serverAnswer: (version: HTTPVersion, grant: AllowedOrigins.Grant?)?
     /// Runs while the client does not read what was written; nil until the connection was full.
     private var stall: TimeLimit?
     /// Whether to close the connection after the answer; the server may have closed its half
@@ -186,7 +182,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         // A client that leaves in the middle of a request is not refused.
         if fault != .invalidEOFState { DoorMetrics.refusedHeads.increment() }
-        guard case .idle = self.phase, !self.isServerAnswering else { return context.close(promise: nil) }
+        guard case .idle = self.phase, self.serverAnswer == nil else { return context.close(promise: nil) }
         let refusal: TransportRefusal =
             switch fault {
             case .headerOverflow: .problem(.requestHeaderFieldsTooLarge, "the request's head is too large")
@@ -272,7 +268,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private func accepts(_ part: HTTPServerRequestPart) -> Bool {
         switch self.phase {
         case .deciding, .answering: return false
-        case .idle: return !self.isServerAnswering && !self.mustClose
+        case .idle: return self.serverAnswer == nil && !self.mustClose
         case .collecting, .forwarding, .refusing, .over: return true
         }
     }
@@ -338,7 +334,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             } else {
                 self.forward(head, context)
             }
-        case (.forwarding, .body) where !self.isServerAnswering:
+        case (.forwarding, .body) where self.serverAnswer == nil:
             // The server has answered, after a 401 for example, so the rest is not read.
             break
         case (.forwarding, _):
@@ -415,13 +411,13 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.limitBody()
         do {
             if !self.hasServer { try self.addServer(context) }
-            self.isServerAnswering = true
-            self.serverGrant = self.policy.grant(head)
-            self.serverVersion = head.version == .http1_0 ? .http1_0 : .http1_1
+            // HTTP/1.0 has no chunks.
+            let version: HTTPVersion = head.version == .http1_0 ? .http1_0 : .http1_1
+            self.serverAnswer = (version, self.policy.grant(head))
             self.invite(head, context)
             var head = head
             // Over HTTP/1.0, an answer without a length ends with the connection.
-            if self.serverVersion == .http1_0 || !head.isKeepAlive {
+            if version == .http1_0 || !head.isKeepAlive {
                 self.mustClose = true
                 // The server closes only for exactly this value.
                 head.headers.replaceOrAdd(name: "connection", value: "close")
@@ -461,14 +457,14 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if case .over = self.phase { return context.write(data, promise: promise) }
         switch self.unwrapOutboundIn(data) {
         case .head(var head) where head.status.code >= 200:
-            head.version = self.serverVersion
+            if let serverAnswer { head.version = serverAnswer.version }
             if self.mustClose { head.headers.replaceOrAdd(name: "connection", value: "close") }
-            self.policy.protect(&head.headers, self.serverGrant)
+            self.policy.protect(&head.headers, self.serverAnswer?.grant)
             return context.write(self.wrapOutboundOut(.head(head)), promise: promise)
         case .head, .body: return context.write(data, promise: promise)
         case .end: context.write(data, promise: promise)
         }
-        self.isServerAnswering = false
+        self.serverAnswer = nil
         if !self.waiting.isEmpty { self.drain() }
     }
 

@@ -21,6 +21,9 @@ package enum Dialect: String, Sendable, CaseIterable {
     /// The JSON form of notifications in this dialect.
     package var shape: NotificationShape { self == .signalr ? .camelCase : .canonical }
 
+    /// Whether its clients read their inbox over REST, so a sync brings only what they miss.
+    package var readsInboxOverREST: Bool { self == .signalr }
+
     /// Whether its clients can prove receipt without a call of their own.
     ///
     /// The transport may still forbid it.

@@ -1,0 +1,317 @@
+// Carillon · HubPresence.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import CoreMetrics
+import Logging
+import NIOCore
+import ServiceLifecycle
+import Synchronization
+
+/// Keeps the presence of a hub's sockets in Redis: removes those that leave, records states, and
+/// registers again those that were lost.
+///
+/// The opening of a socket registers it first.
+final class HubPresence: Sendable {
+    private static let batchSize = 256
+    /// The delay before departures and states that Redis did not accept are sent again.
+    private static let retryPause: Duration = .milliseconds(500)
+
+    private let loops: HubLoops
+    /// The interval of the audit.
+    private let interval: Duration
+    private let backend: any SocketBackend
+    private let logger: Logger
+    private let now: @Sendable () -> Timestamp
+
+    private let departures = BatchQueue<SocketDeparture>(capacity: 200_000)
+    /// Departures that Redis did not accept.
+    private let lateDepartures = BatchQueue<SocketDeparture>(capacity: 200_000)
+    /// Departures whose presence is removed; each may have been the user's last visit.
+    private let visits = BatchQueue<SocketDeparture>(capacity: 200_000)
+    /// When it is full, a focus message is lost until the client sends the next.
+    private let states = BatchQueue<PresenceChange>(capacity: 50_000)
+    /// States that Redis did not accept, by connection.
+    private let lateStates = Mutex<[String: PresenceChange]>([:])
+    private let repairs = BatchQueue<Void>(capacity: 1)
+    /// Users who got frames but have no socket here; when it is full, the next frame reports them
+    /// again.
+    let ghosts = BatchQueue<String>(capacity: 10_000)
+
+    init(
+        loops: HubLoops,
+        audit: Duration,
+        backend: any SocketBackend,
+        logger: Logger,
+        now: @escaping @Sendable () -> Timestamp
+    ) {
+        self.loops = loops
+        self.interval = audit
+        self.backend = backend
+        self.logger = logger
+        self.now = now
+    }
+
+    /// Queues the removal of a connection's presence.
+    ///
+    /// A departure that is lost leaves stale presence; the next frame for it finds no socket and
+    /// removes it.
+    func disconnected(user: String, connection: String) {
+        let departure = SocketDeparture(user: user, connection: connection, at: self.now())
+        if !self.departures.offer(departure) { SocketMetrics.overflows.increment() }
+    }
+
+    /// Queues the new state of a connection.
+    func changed(_ change: PresenceChange) {
+        if !self.states.offer(change) { SocketMetrics.overflows.increment() }
+    }
+
+    /// Notes that a frame came for a user who has no socket here.
+    func noteGhost(_ user: String) { _ = self.ghosts.offer(user) }
+
+    /// Registers every socket again.
+    func repair() { _ = self.repairs.offer(()) }
+
+    // MARK: Tasks
+
+    func run() async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                async let late: Void = self.serveLateDepartures()
+                await self.serveDepartures()
+                await late
+                self.visits.finish()
+            }
+            group.addTask { await self.serveVisits() }
+            group.addTask { await self.serveStates() }
+            group.addTask { await self.serveGhosts() }
+            group.addTask { await self.serveRepairs() }
+            group.addTask { await self.auditPresence() }
+        }
+    }
+
+    /// Takes nothing more; what waits is still served.
+    func finish() {
+        self.repairs.finish()
+        self.ghosts.finish()
+        self.states.finish()
+        self.departures.finish()
+        self.lateDepartures.finish()
+    }
+
+    // MARK: Departures
+
+    /// Removes the presence of closed sockets; what Redis does not accept becomes a late departure.
+    private func serveDepartures() async {
+        while let batch = await self.departures.next(limit: 512) {
+            let kept = await self.remove(batch)
+            // Log only the first failure; the others would flood the log.
+            guard kept > 0, self.lateDepartures.count == kept else { continue }
+            self.logger.warning("cannot remove presence of closed sockets: Redis is down or refuses writes; retrying")
+        }
+    }
+
+    /// Retries late departures until Redis accepts them; new departures do not wait for them.
+    private func serveLateDepartures() async {
+        while let batch = await self.lateDepartures.next(limit: 512) {
+            guard await self.remove(batch) > 0 else { continue }
+            // Redis does not signal that it accepts writes again; once cancelled, do not try again.
+            guard (try? await Task.sleep(for: Self.retryPause)) != nil else { return }
+        }
+    }
+
+    /// Removes presence, and keeps the departures that Redis does not accept.
+    ///
+    /// - Returns: The number of those kept; 0 after the end of the queue.
+    private func remove(_ departures: [SocketDeparture]) async -> Int {
+        let late = (try? await self.close(departures)) ?? departures
+        let kept = self.lateDepartures.offer(contentsOf: late)
+        if kept < late.count { SocketMetrics.overflows.increment(by: late.count - kept) }
+        return kept
+    }
+
+    /// Removes presence.
+    ///
+    /// - Returns: The departures whose Redis master is down.
+    private func close(_ departures: [SocketDeparture]) async throws -> [SocketDeparture] {
+        let areGone = try await self.backend.close(departures)
+        let gone = zip(departures, areGone).filter { $1 }.map(\.0)
+        let lost = gone.count - self.visits.offer(contentsOf: gone)
+        if lost > 0 { SocketMetrics.unseen.increment(by: lost) }
+        return zip(departures, areGone).filter { !$1 }.map(\.0)
+    }
+
+    /// Records the last visits of departed users; the removal of presence does not wait for it.
+    private func serveVisits() async {
+        while let batch = await self.visits.next(limit: 512) {
+            do {
+                try await self.backend.markSeen(batch)
+            } catch {
+                SocketMetrics.unseen.increment(by: batch.count)
+            }
+        }
+    }
+
+    // MARK: States
+
+    /// Records states; if that fails, the shards report the states of these sockets again.
+    private func serveStates() async {
+        var nextWarning = ContinuousClock.now
+        while let batch = await self.states.next(limit: Self.batchSize) {
+            do {
+                try await self.backend.setStates(batch)
+            } catch {
+                if ContinuousClock.now >= nextWarning {
+                    nextWarning = ContinuousClock.now + .seconds(60)
+                    self.logger.warning("cannot record focus changes; retrying", metadata: ["error": "\(error)"])
+                }
+                self.reportAgain(batch)
+            }
+        }
+    }
+
+    /// Has the shards report the states of these sockets again, each once however often it changed.
+    private func reportAgain(_ changes: [PresenceChange]) {
+        let isFirst = self.lateStates.withLock { late in
+            defer { for change in changes { late[change.connection] = change } }
+            return late.isEmpty
+        }
+        guard isFirst else { return }
+        // Redis does not signal that it accepts writes again, so try again.
+        self.loops.eventLoops[0].scheduleTask(in: TimeAmount(Self.retryPause)) {
+            let late = self.lateStates.withLock { late in
+                defer { late = [:] }
+                return Array(late.values)
+            }
+            self.loops.onEach { $0.reportStates(of: late) }
+        }
+    }
+
+    // MARK: Stale presence
+
+    /// Removes stale presence.
+    ///
+    /// Reads presence before it counts sockets, so a socket that opens meanwhile is not removed.
+    private func serveGhosts() async {
+        while let batch = await self.ghosts.next(limit: Self.batchSize) {
+            for user in ExactText.distinct(batch) where !Task.isCancelled {
+                guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
+                    continue
+                }
+                var here: Set<String> = []
+                for eventLoop in self.loops.eventLoops {
+                    here.formUnion(await self.loops.ask(eventLoop) { $0.connections(of: user) } ?? [])
+                }
+                let ghosts = registered.filter { !here.contains($0) }
+                guard !ghosts.isEmpty else { continue }
+                SocketMetrics.ghosts.increment(by: ghosts.count)
+                let now = self.now()
+                _ = try? await self.close(ghosts.map { SocketDeparture(user: user, connection: $0, at: now) })
+            }
+        }
+    }
+
+    // MARK: Lost presence
+
+    private func serveRepairs() async {
+        // Repeats failed registrations; other sockets and the next repair do not wait for them.
+        var retries: Task<Void, Never>?
+        while await self.repairs.next(limit: 1) != nil {
+            retries?.cancel()
+            let batches = await self.batches()
+            let count = batches.reduce(0) { $0 + $1.sockets.count }
+            self.logger.info("registering all sockets again", metadata: ["sockets.open": "\(count)"])
+            var failed: [LoopSockets] = []
+            for batch in batches { failed.append(await self.repair(batch)) }
+            let rest = failed
+            retries = Task { await self.repairLater(rest) }
+        }
+        retries?.cancel()
+    }
+
+    /// Sockets of one event loop.
+    private struct LoopSockets: Sendable {
+        let eventLoop: any EventLoop
+        var sockets: [ObjectIdentifier]
+    }
+
+    /// All sockets, in batches of one event loop each.
+    private func batches() async -> [LoopSockets] {
+        var batches: [LoopSockets] = []
+        for eventLoop in self.loops.eventLoops {
+            let sockets = await self.loops.ask(eventLoop) { $0.connected } ?? []
+            for start in stride(from: 0, to: sockets.count, by: Self.batchSize) {
+                let batch = Array(sockets[start..<min(start + Self.batchSize, sockets.count)])
+                batches.append(LoopSockets(eventLoop: eventLoop, sockets: batch))
+            }
+        }
+        return batches
+    }
+
+    /// Repairs sockets until all are registered or have left.
+    private func repairLater(_ sockets: [LoopSockets]) async {
+        let backoff = Backoff(base: .milliseconds(200), limit: .seconds(2))
+        var (rest, attempt) = (sockets.filter { !$0.sockets.isEmpty }, 0)
+        while !rest.isEmpty {
+            // Redis does not signal that a server is back, so try again.
+            guard (try? await Task.sleep(for: backoff.ceiling(attempt: attempt))) != nil else { return }
+            attempt += 1
+            for index in rest.indices where !Task.isCancelled { rest[index] = await self.repair(rest[index]) }
+            rest.removeAll { $0.sockets.isEmpty }
+        }
+    }
+
+    /// Registers a batch of sockets again in their current state; they read what they missed.
+    ///
+    /// - Returns: those whose registration failed.
+    private func repair(_ batch: LoopSockets) async -> LoopSockets {
+        let entries = await self.loops.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
+        var failed = LoopSockets(eventLoop: batch.eventLoop, sockets: entries.map(\.socket))
+        guard !entries.isEmpty, let areRegistered = try? await self.backend.register(entries.map(\.registration)) else {
+            return failed
+        }
+        failed.sockets = zip(entries, areRegistered).filter { !$1 }.map(\.0.socket)
+        let registered = zip(entries, areRegistered).filter { $1 }.map(\.0)
+        // Some may have left meanwhile or changed focus, which the registration has overwritten.
+        _ = await self.loops.ask(batch.eventLoop) { $0.reconcile(registered) }
+        return failed
+    }
+
+    /// Checks at intervals that presence lists every socket; a socket without presence gets no
+    /// frames.
+    private func auditPresence() async {
+        var round = 0
+        while true {
+            // Redis does not signal a lost registration, so poll.
+            await cancelWhenGracefulShutdown { try? await Task.sleep(for: self.interval) }
+            if Task.isCancelled || Task.isShuttingDownGracefully { return }
+            // Once an hour, as presence lasts a day.
+            let renews = round % 12 == 0
+            round += 1
+            for batch in await self.batches() { await self.audit(batch, renews: renews) }
+        }
+    }
+
+    /// Registers sockets again that presence does not list.
+    ///
+    /// If presence cannot be read, the next round checks again.
+    private func audit(_ batch: LoopSockets, renews: Bool) async {
+        // Skips sockets that are still opening; their registration is under way.
+        let open = await self.loops.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
+        let registered = open.filter { $0.lastVersion != nil }
+        guard !registered.isEmpty,
+            let areThere = try? await self.backend.areRegistered(
+                registered.map { ($0.registration.user, $0.registration.connection) }, renews: renews)
+        else { return }
+        let missing = zip(registered, areThere).filter { !$1 }.map(\.0.socket)
+        guard !missing.isEmpty else { return }
+        // Skips those that have left meanwhile.
+        let lost = await self.loops.ask(batch.eventLoop) { $0.registrations(of: missing) } ?? []
+        guard !lost.isEmpty else { return }
+        self.logger.warning(
+            "open sockets had lost their registration; registering them again",
+            metadata: ["sockets.lost": "\(lost.count)"]
+        )
+        _ = await self.repair(LoopSockets(eventLoop: batch.eventLoop, sockets: lost.map(\.socket)))
+    }
+}
