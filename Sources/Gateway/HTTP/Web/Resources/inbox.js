@@ -502,7 +502,7 @@ export class Inbox extends EventTarget {
   /**
    * Reports a click that the service worker has handed over, and marks its notification as read.
    *
-   * Returns whether the gateway answered. If it did not, the click goes back to the worker.
+   * Returns false if a later report may succeed; the click then goes back to the worker.
    */
   async reportClick(click) {
     try {
