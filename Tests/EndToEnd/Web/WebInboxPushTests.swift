@@ -305,6 +305,7 @@ struct WebInboxPushTests {
     func returnedClick() async throws {
         try await Self.withWorker { _, _, browser in
             try await browser.run("worker.active.postMessage({ push: { title: 'one', notification_id: '1' } })")
+            try await browser.wait(for: "it is shown", "told.some(({ shown }) => shown === 'one')")
             try await browser.wait(
                 for: "it is listed", "(await worker.getNotifications()).some(({ title }) => title === 'one')")
             try await browser.run("worker.active.postMessage({ click: 'one' })")
