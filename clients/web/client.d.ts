@@ -150,8 +150,9 @@ export class Inbox extends EventTarget {
    */
   takeClicks(): void;
   /**
-   * Reports a click of such a message, and marks its notification read. Returns whether the gateway
-   * answered; if it did not, the service worker stores the click again.
+   * Reports a click of such a message, and marks its notification read. Returns false if a later
+   * report may succeed (no answer, 401, 429 or 5xx); the service worker then stores the click
+   * again.
    */
   reportClick(click: { readonly id: string; readonly action?: string }): Promise<boolean>;
 

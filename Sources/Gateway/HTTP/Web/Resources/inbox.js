@@ -510,7 +510,7 @@ export class Inbox extends EventTarget {
     } catch (error) {
       warn(error);
       if (error.kind !== "refused" || error.status === 429 || error.status >= 500) {
-        this.#tellWorker(click);
+        this.#tellWorker({ ...click, kind: "carillon-clicked" });
         return false;
       }
     }
