@@ -238,7 +238,7 @@ struct AbsentMasterTests {
             let excess = users.map { org in
                 OverflowGuard.Excess(org: org, entry: StreamEntry(id: "1-0", fields: [("org", Array(org.utf8)[...])]))
             }
-            // The first login starts a session, in which everything is scheduled.
+            // Log in first: a new session would schedule the retries a second time.
             for part in parts { try await scene.redis.send("EXISTS", .text(part.memory)) }
             try await scene.loseMaster()
             dispatcher.leaseClock.renewed(at: .now)
@@ -329,6 +329,11 @@ struct AbsentMasterTests {
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 2)
             let attempts = try await scene.database.pool.query("SELECT attempts::int4 FROM carillon.schedules")
             #expect(try attempts.map { try $0.int4(0) } == [0], "it would fire alone")
+            let windows = try await scene.database.pool.query("SELECT state FROM carillon.digests")
+            #expect(try windows.map { try $0.text(0) } == ["closing"], "its items would not be judged again")
+            let fates = try await scene.database.pool.query(
+                "SELECT 1 FROM carillon.digest_items WHERE fate IS NOT NULL AND user_id = $1", .text(users[0]))
+            #expect(fates.isEmpty)
             // The rest is due again.
             for table in ["follow_ups", "digests", "schedules"] { #expect(try await owners(table) == [users[0]]) }
         }

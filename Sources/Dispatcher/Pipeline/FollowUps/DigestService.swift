@@ -55,7 +55,11 @@ package struct DigestService: Service {
         let fence = self.dispatcher.fence(for: Self.hold)
         let taken = try await self.take(now: now, limit: limit)
         guard !taken.isEmpty else { return 0 }
-        // The rest is due again.
+        // Those of absent masters are due again after `hold`.
+        let waiting = taken.filter { absent.contains($0.user) }
+        try await self.dispatcher.untilDone("give digests back") {
+            try await self.dispatcher.database.digests.giveBack(waiting.map(\.id))
+        }
         let due = taken.filter { !absent.contains($0.user) }
         let summaries = due.filter { $0.count > 0 }
         guard let sent = try await self.send(summaries, now: now, within: fence) else {

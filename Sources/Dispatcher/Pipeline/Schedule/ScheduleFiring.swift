@@ -61,8 +61,11 @@ struct ScheduleFiring: Sendable {
         var firings = try await self.firings(claimed)
         let waiting = firings.filter { self.concerns(absent, $0) }
         if !waiting.isEmpty {
-            // They are due again; with their attempt, each would then fire alone.
-            try await store.withdrawAttempts(waiting.map(\.schedule))
+            // They are due again after `hold`. If they kept the attempt, each would then fire
+            // alone.
+            try await self.dispatcher.untilDone("withdraw attempts") {
+                try await store.withdrawAttempts(waiting.map(\.schedule))
+            }
             let ids = Set(waiting.map(\.schedule.id))
             firings.removeAll { ids.contains($0.schedule.id) }
         }

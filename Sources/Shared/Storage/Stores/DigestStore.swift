@@ -188,6 +188,13 @@ package struct DigestStore: Sendable {
         try await self.pool.query(DigestSQL.putOff, .timestamp(now), .timestamp(until)).first?.id(0)
     }
 
+    /// Gives back windows that were taken for the first time and not sent; their items are judged
+    /// again then.
+    package func giveBack(_ ids: [NotificationID]) async throws(PostgresError) {
+        guard !ids.isEmpty else { return }
+        try await self.pool.query(DigestSQL.giveBack, .ids(ids))
+    }
+
     /// A page of held items, by window and item, without single ones.
     ///
     /// - Parameter last: the last item of the previous page; nil for the first page.
@@ -442,6 +449,17 @@ enum DigestSQL {
             SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT $3
             FOR UPDATE SKIP LOCKED
         )
+        """
+
+    /// Gives back windows that were taken once.
+    ///
+    /// The summary of one that was taken again may be stored, so it stays.
+    static let giveBack = """
+        WITH back AS (
+            UPDATE carillon.digests SET state = 'closing' WHERE id = ANY ($1) AND state = 'taken' RETURNING id
+        )
+        UPDATE carillon.digest_items i SET fate = NULL
+        FROM back b WHERE i.digest_id = ANY (ARRAY[b.id]) AND NOT i.is_single AND i.fate IS NOT NULL
         """
 
     /// Puts off the window that ended first; its time is over, so it accepts no more items.

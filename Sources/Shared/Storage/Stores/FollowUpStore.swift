@@ -356,9 +356,10 @@ package struct FollowUpStore: Sendable {
             UPDATE carillon.follow_ups f
             SET due_at = least(f.due_at, $1::timestamptz
                 + (hashtextextended(f.user_id, 0) & 1023) / 1024.0 * $2 * interval '1 microsecond')
-            FROM page p LEFT JOIN carillon.user_settings s ON s.user_id = p.owner
+            FROM page p
             WHERE f.user_id = p.owner AND f.notification_id = p.id AND f.kind = p.step
-                AND \(Self.waitsForQuietEnd) AND f.was_due_at IS NULL AND coalesce(s.zone, $8) <> ALL ($7)
+                AND \(Self.waitsForQuietEnd) AND f.was_due_at IS NULL
+                AND coalesce((SELECT s.zone FROM carillon.user_settings s WHERE s.user_id = p.owner), $8) <> ALL ($7)
         )
         SELECT p.owner, p.id, p.step FROM page p ORDER BY p.owner DESC, p.id DESC, p.step DESC LIMIT 1
         """
