@@ -14,7 +14,7 @@ class Feed:
     def __init__(self):
         self.stories = {}
         self.looks = 0
-        # The status of the answer to a change, for stories that refuse it.
+        # The status with which the feed refuses to change a story, by id.
         self.refusals = {}
         self._lock = threading.Lock()
         feed = self

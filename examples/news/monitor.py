@@ -74,7 +74,8 @@ class Monitor:
             self._call("PATCH", f"{self.feed}/{quoted(story['id'])}", {"status": "VERIFIED"})
             say(f"verified {story['id']}")
         except (OSError, http.client.HTTPException) as error:
-            # The story was sent. The next poll marks it, and the others do not wait.
+            # The story was sent. The next poll tries to mark it again, and the other stories do not
+            # wait.
             say(f"could not verify {story['id']}; the next poll retries: {error}")
 
     @staticmethod

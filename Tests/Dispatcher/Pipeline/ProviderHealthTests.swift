@@ -239,7 +239,7 @@ struct ProviderHealthTests {
         }
         for _ in 0..<20 { note(reply, "one", after: .zero) }
         note(reply, "one", after: .seconds(59))
-        let end = "HTTP_403 critical any number for a day, then 40, normal 8, bulk 16"
+        let end = "HTTP_403 critical any number for a day, later 40, normal 8, bulk 16"
         #expect(lines.all == ["error one \(end)"])
         note(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
         note(reply, "two", after: .seconds(59))

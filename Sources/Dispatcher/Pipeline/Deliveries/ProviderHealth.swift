@@ -262,7 +262,7 @@ final class ProviderHealth: Sendable {
     private var tries: String {
         Lane.allCases.map { lane in
             let policy = RetryPolicy.of(lane, self.provider)
-            let uncounted = policy.endsByExpiry ? "any number for a day, then " : ""
+            let uncounted = policy.endsByExpiry ? "any number for a day, later " : ""
             return "\(lane.rawValue) \(uncounted)\(policy.tries)"
         }.joined(separator: ", ")
     }

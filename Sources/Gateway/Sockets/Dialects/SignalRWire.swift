@@ -196,7 +196,7 @@ enum SignalRDialect {
                 throw Self.fault(
                     SignalRErrorText.failed(
                         invocation.target,
-                        "the first argument must be a notification id, or an array of 1 to \(Self.maximumIDs)"
+                        "the first argument must be a notification id, or an array of 1 to \(Self.maximumIDs) ids"
                     )
                 )
             }

@@ -124,7 +124,8 @@ extension Schema {
             "final": .isJobFinal,
             "status": .choice("cancelled", "cancelling", "too_late", "not_sent", "pending")(
                 "cancelling: a broadcast is being withdrawn. not_sent: no recipient would have received it. "
-                    + "pending: the job is not stored yet; once it comes, it is stored as cancelled."
+                    + "pending: the job is not stored yet; if it comes while the cancellation is kept, it is stored as "
+                    + "cancelled."
             ),
             "cancelled": .count.orNull(
                 "Recipients who do not receive it; the counts are null for a broadcast or an event."),

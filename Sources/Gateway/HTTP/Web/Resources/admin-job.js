@@ -15,7 +15,7 @@ const outcomes = {
   cancelling: "The broadcast is being withdrawn.",
   too_late: "Too late: every recipient already has it.",
   not_sent: "No recipient would have got it.",
-  pending: "Nothing of the job is stored yet. Once it comes, it is stored as cancelled.",
+  pending: "Nothing of the job is stored yet. If it comes while the cancellation is kept, it is stored as cancelled.",
 };
 
 const reachNames = {
