@@ -198,7 +198,8 @@ package struct Dispatcher: Sendable {
     /// Tries once to acknowledge entries and to append their events.
     ///
     /// - Parameters:
-    ///   - events: emptied by an acknowledgement; if it fails, only the events that Redis took go.
+    ///   - events: emptied once the entries are acknowledged; if that fails, keeps the events that
+    ///     Redis refused.
     ///   - addFirst: adds commands that come before the acknowledgement, in the same write.
     func acknowledgeOnce(
         _ ids: [String],
@@ -214,7 +215,7 @@ package struct Dispatcher: Sendable {
         let replies = try await self.redis.send(batch)
         let (answers, rest) = (replies.prefix(eventCount), replies.dropFirst(eventCount))
         if rest.contains(where: \.isError) {
-            self.publisher.note(answers.filter { !$0.isError }[...])
+            self.publisher.note(answers.filter { !$0.isError })
             events.keepFailed(by: answers)
             for reply in rest { _ = try reply.checked() }
         }

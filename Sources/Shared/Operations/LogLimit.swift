@@ -6,7 +6,7 @@ import Synchronization
 
 /// Limits log lines about each key, such as an app, to one per interval.
 package final class LogLimit<Key: Hashable & Sendable>: Sendable {
-    /// The number of keys from which those without a recent line are forgotten.
+    /// From this many keys on, those without a recent line are forgotten.
     private static var capacity: Int { 1_000 }
 
     private let interval: Duration
@@ -18,7 +18,7 @@ package final class LogLimit<Key: Hashable & Sendable>: Sendable {
 
     /// Whether a line about a key is due; if so, defers its next one.
     ///
-    /// Threads call in any order and clocks step, so `now` may be before the last line.
+    /// Threads call in any order and clocks step back, so `now` may be before the last line.
     package func isDue(for key: Key, at now: Timestamp) -> Bool {
         self.lastAt.withLock { lastAt in
             if let last = lastAt[key], self.isRecent(last, at: now) { return false }
@@ -33,7 +33,7 @@ package final class LogLimit<Key: Hashable & Sendable>: Sendable {
     }
 }
 
-/// Lets one caller through, such as for a line that is logged once per process.
+/// Lets only its first caller through, for a line that is logged once.
 package final class FirstTime: Sendable {
     private let isOver = Atomic(false)
 

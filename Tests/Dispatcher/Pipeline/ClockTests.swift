@@ -55,7 +55,7 @@ struct ZoneWatchTests {
         }
     }
 
-    @Test("reconsiders the releases of users whose zone has other rules; users without a zone have the default")
+    @Test("reconsiders the releases of users whose zone's rules have changed; users without a zone have the default")
     func changedZones() async throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: "zones-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
@@ -74,7 +74,7 @@ struct ZoneWatchTests {
                 let watch = ZoneWatch(dispatcher: dispatcher)
                 var state = ZoneWatch.State()
                 try await watch.look(&state)
-                // As the decisions that postponed the releases did.
+                // The decisions that postponed the releases read these rules.
                 for name in ["Home", "Away", nil] { _ = dispatcher.zones.rules(name) }
                 try await watch.look(&state)
                 let far = PostgresValue.timestamptz((TestDispatcher.now + .seconds(36_000)).microseconds)

@@ -430,7 +430,7 @@ struct RetryPolicyTests {
     }
 
     @Test(
-        "critical deliveries retry until they expire, and by count after a day",
+        "critical deliveries retry any number of times for a day, then by count",
         arguments: [Provider.fcm, .email]
     )
     func critical(provider: Provider) throws {

@@ -658,7 +658,7 @@ struct SweepServiceTests {
         }
     }
 
-    @Test("enqueues a device's push again that quiet hours held back long after another device got it")
+    @Test("enqueues a lost push again that quiet hours held back until long after another device got its own")
     func releasedToSecondDevice() async throws {
         try await Self.with { scene in
             let database = scene.dispatcher.database

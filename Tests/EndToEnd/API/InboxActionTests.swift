@@ -102,7 +102,7 @@ struct InboxActionTests {
         }
     }
 
-    @Test("clients of every dialect get a notification that could not be read after it came back")
+    @Test("clients of every dialect get a notification that came back while PostgreSQL could not read it")
     func unreadable() async throws {
         try await Self.with { scene in
             let id = try await scene.notify("one")
@@ -435,7 +435,8 @@ struct InboxActionTests {
             func wait(_ answer: Gateway.Answer) throws -> Int {
                 try #require(answer.header("retry-after").flatMap { Int($0) })
             }
-            // As after this time: the key holds when the user may send 60 at once again, in ms.
+            // Acts as if this time had passed: the key holds the moment when the bucket is full, in
+            // ms.
             func pass(_ seconds: Int) async throws {
                 let redis = scene.stack.connection
                 let key = RedisArgument.text(Keyspace().bucket("own_sends", "ada"))

@@ -305,7 +305,7 @@ struct ProtectionTests {
                 if answer.status == 200 { pages.append(answer.body["notifications"]?.array?.count) }
                 return answer.status == 429
             }
-            // A page takes 10 calls; if it took one, there would be room for more pages.
+            // A page takes 10 calls. If it took one, the user would get at least 7 pages.
             #expect((1...6).contains(pages.count) && pages.allSatisfy { $0 == 1_000 })
         }
     }

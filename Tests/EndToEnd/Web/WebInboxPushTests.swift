@@ -298,7 +298,7 @@ struct WebInboxPushTests {
         }
     }
 
-    /// The number of clicks that the worker of `withWorker` keeps.
+    /// A script for the number of clicks that the worker of `withWorker` keeps.
     private static let kept = "(await caches.open('carillon clicks').then((one) => one.keys())).length"
 
     @Test("the worker hands out a click once, and keeps it again if a page gives it back")

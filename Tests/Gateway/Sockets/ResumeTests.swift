@@ -325,7 +325,7 @@ struct BookmarkTests {
         session.end()
     }
 
-    /// Opens a Server-Sent Events connection of a returning client, and breaks it in its start.
+    /// Opens a Server-Sent Events connection of a returning client, and breaks it while it starts.
     private static func breakStream(in harness: HubHarness) throws {
         let loop = harness.eventLoop
         let connection = SignalRConnection(

@@ -102,7 +102,7 @@ struct CatchUpTests {
         return catchUp
     }
 
-    @Test("come one at a time: a reset, the resumptions in order, changes")
+    @Test("begins one read at a time: a reset, then the resumptions in order, then changes")
     func order() {
         var catchUp = Self.wanting()
         #expect(Self.word(catchUp.begin()) == "reset")
@@ -113,7 +113,7 @@ struct CatchUpTests {
         #expect(Self.drain(&catchUp) == ["1", "2", "changes"])
     }
 
-    @Test("are wanted again if they fail")
+    @Test("repeats a read that failed")
     func failures() {
         var catchUp = Self.wanting()
         for word in ["reset", "1", "2"] {
@@ -130,7 +130,7 @@ struct CatchUpTests {
         #expect(Self.drain(&catchUp) == ["changes"])
     }
 
-    @Test("of changes are not repeated if a reset was wanted when they failed")
+    @Test("does not repeat a read of changes that failed after a reset was wanted")
     func superseded() {
         var catchUp = CatchUp()
         catchUp.wantChanges()
@@ -140,7 +140,7 @@ struct CatchUpTests {
         #expect(Self.drain(&catchUp) == ["reset"])
     }
 
-    @Test("of a reset are not repeated if another read was answered with one")
+    @Test("drops a wanted reset once another read is answered with one")
     func answered() {
         var catchUp = CatchUp()
         catchUp.wantChanges()
@@ -150,7 +150,7 @@ struct CatchUpTests {
         #expect(Self.drain(&catchUp) == [])
     }
 
-    @Test("that are refused are dropped, except changes")
+    @Test("drops refused reads, except changes")
     func refusals() {
         var catchUp = Self.wanting()
         for word in ["reset", "1", "2", "changes", "changes"] {
@@ -164,7 +164,7 @@ struct CatchUpTests {
         #expect(Self.drain(&catchUp) == ["changes"])
     }
 
-    @Test("have at most 16 resumptions that wait")
+    @Test("lets at most 16 resumptions wait")
     func bound() {
         var catchUp = CatchUp()
         for version in Int64(0)..<16 { #expect(catchUp.want(Self.resumption(version)) == true) }
@@ -235,33 +235,6 @@ struct ProofLedgerTests {
         #expect(ledger.confirm(ledger.nextSequence()).count == 4_096)
         _ = ledger.await(Self.id(1), lane: .normal)
         #expect(ledger.confirm(ledger.nextSequence()).count == 1)
-    }
-}
-
-@Suite("Proofs by polls", .timeLimit(.minutes(10)))
-struct PolledProofsTests {
-    @Test("gives the last proof that the client's messages cover, once")
-    func settles() {
-        var proofs = PolledProofs()
-        #expect(proofs.settle(9) == nil && proofs.last == nil)
-        proofs.await(1, after: 2)
-        proofs.await(2, after: 2)
-        proofs.await(3, after: 5)
-        proofs.await(4, after: 8)
-        #expect(proofs.settle(1) == nil)
-        #expect(proofs.settle(5) == 3)
-        #expect(proofs.settle(5) == nil)
-        #expect(proofs.last == 4)
-        #expect(proofs.settle(9) == 4)
-        #expect(proofs.last == nil)
-    }
-
-    @Test("awaits nothing once all are removed")
-    func removes() {
-        var proofs = PolledProofs()
-        proofs.await(1, after: 0)
-        proofs.removeAll()
-        #expect(proofs.settle(9) == nil && proofs.last == nil)
     }
 }
 

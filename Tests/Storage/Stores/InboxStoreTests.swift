@@ -116,7 +116,7 @@ struct InboxStoreTests {
         }
     }
 
-    @Test("an inbox counts exactly the notifications on its pages, however others left it")
+    @Test("an inbox counts exactly the notifications on its pages, whichever way others left it")
     func exactTotal() async throws {
         try await Samples.withStores { database in
             let inbox = InboxStore(database)

@@ -79,9 +79,9 @@ enum Samples {
         }
     }
 
-    /// Returns the plan of a statement, which is that of the services: one for all parameters.
+    /// Returns the generic plan of a statement, as the services use it.
     ///
-    /// A plain EXPLAIN shows a plan for its parameters. Changes of the statement are undone.
+    /// A plain EXPLAIN would plan for the given parameters. Undoes the statement's changes.
     ///
     /// - Parameters:
     ///   - types: the types of the parameters.

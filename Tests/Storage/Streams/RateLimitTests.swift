@@ -60,7 +60,8 @@ struct TokenBucketsTests {
                 try await Live(connection, keys: keys).buckets.takeAvailable(
                     1, kind: "own_sends", user: "u", perSecond: 1.0 / 60, burst: 60)
             }
-            // As after this time: the key holds the moment when the bucket is full.
+            // Acts as if this time had passed: the key holds the moment when the bucket is full, in
+            // ms.
             func pass(_ milliseconds: Int64) async throws {
                 let full = try await connection.send("GET", .text(key)).string().flatMap { Double($0) }
                 let earlier = try #require(full) - Double(milliseconds)

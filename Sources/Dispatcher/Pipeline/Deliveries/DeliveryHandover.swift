@@ -80,14 +80,15 @@ struct DeliveryHandover: Sendable {
         await self.dispatcher.report(unreported)
     }
 
-    /// Schedules deliveries, after their claims are released; keeps those that failed.
+    /// Releases the claims of deliveries, then schedules them; keeps those that failed.
     ///
-    /// A retry that comes at once would otherwise count as a duplicate of its first try. The member
-    /// of a set is the work itself, so repeating this schedules it once.
+    /// The claim goes first, because a retry that comes at once would count as a duplicate of its
+    /// first try. The member of a set is the work itself, so a repeat adds nothing while it waits.
     private func schedule(_ waiting: inout [Waiting]) async throws {
         guard let due = waiting.lazy.map(\.due).min() else { return }
         let parts = Array(Dictionary(grouping: waiting, by: \.outcome.group.keys.index).values)
         var releases = RedisBatch()
+        // One command for each part, as each delivery that waits has its work.
         for part in parts { self.releaseClaims(of: part.map(\.outcome), in: &releases) }
         // A batch of its own: a script that Redis has forgotten runs after the rest of its batch.
         let released = try await self.dispatcher.redis.send(releases)

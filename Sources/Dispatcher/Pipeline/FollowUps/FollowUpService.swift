@@ -56,7 +56,7 @@ package struct FollowUpService: Service {
         let fence = self.dispatcher.fence(for: Self.hold)
         let taken = try await self.dispatcher.database.followUps.take(now: now, until: until, limit: Self.batchSize)
         guard !taken.isEmpty else { return 0 }
-        // The rest is due again.
+        // Those of absent masters are due again after `hold`.
         let reachable = taken.filter { !absent.contains($0.item.user) }
         let present = reachable.compactMap { Self.present($0) }
         var (plan, releases, handedOn) = try await self.plan(present)

@@ -140,7 +140,8 @@ final class OverflowGuard: Sendable {
             let origin = JobOrigin(stream: lane.stream, entry: item.entry.id, fields: item.entry.fields ?? [])
             return (org: item.org, fields: origin.movedFields)
         }
-        // Part by part, so that retries for a master that is away make no copies on the others.
+        // Part by part: with replicas a batch fails as a whole, and a retry would copy the other
+        // parts.
         let shares = Dictionary(grouping: jobs) { lane.keys.overflowPart(of: $0.org).overflows }.values
         var lengths: [ExactText: Int] = [:]
         var session: Int

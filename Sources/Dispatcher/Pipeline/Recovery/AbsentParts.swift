@@ -7,14 +7,14 @@ import Storage
 /// The parts of a cluster whose master is away.
 struct AbsentParts: Sendable {
     private let keys: Keyspace
-    /// The parts' keys of this kind.
+    /// Their ``Keyspace/memory`` keys.
     private var memories: Set<String> = []
     /// The first error; nil if no master is away.
     private(set) var error: RedisError?
 
     init(_ keys: Keyspace) { self.keys = keys }
 
-    /// Asks the masters of a cluster, for each part, whether they are there.
+    /// Finds the parts of a cluster whose master does not answer; none on a single server.
     ///
     /// Work that needs a master that is away would hold up the rest of its batch.
     ///

@@ -297,9 +297,9 @@ package struct ClaimService: Service {
         }
     }
 
-    /// Restores the delivery counts of claimed entries if `work` ends with an error.
+    /// Restores the delivery counts of claimed entries if `work` fails.
     ///
-    /// A dispatcher that is stopped during the work has not died.
+    /// The count tells how many dispatchers died; one that is stopped has not.
     private func keepingCount(
         of items: [ConsumerGroup.Pending],
         _ group: ConsumerGroup,

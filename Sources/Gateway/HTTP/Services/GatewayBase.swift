@@ -58,8 +58,8 @@ extension GatewayBase {
         try await self.count("own_sends", of: user, perSecond: 1.0 / 60, fault: "too many snoozes or test sends")
     }
 
-    /// Counts a call that lets an event of a notification come again: `acted` after a press of a
-    /// button, `read` and `opened` after the notification has become unread.
+    /// Counts a call that repeats events of a notification: `acted` for each press of a button, or
+    /// `read` and `opened` after the notification was made unread.
     ///
     /// Without a limit, a user's events could push those of others out of a webhook's queue.
     ///

@@ -18,8 +18,7 @@ final class HubPresence: Sendable {
     private static let retryPause: Duration = .milliseconds(500)
 
     private let loops: HubLoops
-    /// The interval of the audit.
-    private let interval: Duration
+    private let auditInterval: Duration
     private let backend: any SocketBackend
     private let logger: Logger
     private let now: @Sendable () -> Timestamp
@@ -46,7 +45,7 @@ final class HubPresence: Sendable {
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.loops = loops
-        self.interval = audit
+        self.auditInterval = audit
         self.backend = backend
         self.logger = logger
         self.now = now
@@ -283,7 +282,7 @@ final class HubPresence: Sendable {
         var round = 0
         while true {
             // Redis does not signal a lost registration, so poll.
-            await cancelWhenGracefulShutdown { try? await Task.sleep(for: self.interval) }
+            await cancelWhenGracefulShutdown { try? await Task.sleep(for: self.auditInterval) }
             if Task.isCancelled || Task.isShuttingDownGracefully { return }
             // Once an hour, as presence lasts a day.
             let renews = round % 12 == 0

@@ -297,6 +297,7 @@ package struct InboxSnapshot: Sendable {
         let sent = sent.map { $0 > self.version ? 0 : $0 }
         var missing = self
         missing.items = self.items.reversed().filter { item in sent.map { item.version > $0 } ?? item.awaitsProof }
+        // The client reads the rest over REST, so no proof of it is awaited.
         missing.hasMore = self.hasMore || sent == nil
         return missing
     }

@@ -102,7 +102,7 @@ struct CatchUp {
 
     /// Ends the read without an answer, and wants it again.
     ///
-    /// - Parameter resumption: The client's request that it was to answer, if there is one.
+    /// - Parameter resumption: The client's request that the read should have answered, if any.
     mutating func failed(_ resumption: Resumption?) {
         self.isReading = false
         if let resumption {

@@ -218,7 +218,7 @@ final class SocketSession {
                 }
             guard !self.shard.requestChanges(self, user: user, since: since, answering: resumption) else { return }
             self.catchUp.refused(read)
-            // The next tick tries again to read changes, so nothing overflows.
+            // The next tick reads the changes, so this is no overflow.
             if case .changes = read { return }
             SocketMetrics.overflows.increment()
             guard let resumption else { return self.close(.tryAgainLater) }

@@ -83,7 +83,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isSettled = false
     /// The client's address that the connection counts for, in a box that outlives this handler.
     var counted: NIOLoopBoundBox<ClientAddress>?
-    /// The version and CORS grant of the answer that the server owes; nil once it has answered.
+    /// The version and CORS grant of the answer that the server owes; nil if it owes none.
     private var serverAnswer: (version: HTTPVersion, grant: AllowedOrigins.Grant?)?
     /// Runs while the client does not read what was written; nil until the connection was full.
     private var stall: TimeLimit?

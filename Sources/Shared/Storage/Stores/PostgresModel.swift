@@ -53,8 +53,8 @@ extension PostgresPool {
     /// to change, and PostgreSQL would let it succeed at once. A transaction that changes or locks
     /// a row waits anyway.
     func runDurably(_ statements: [PostgresStatement]) async throws(PostgresError) -> [PostgresResult] {
-        // Last, because a server that is a standby by now refuses only changes with an error that
-        // ends the session. The message has no effect, and writing it needs no right.
+        // Last: on a server that is now a standby, a change fails with 25006, which ends the
+        // session; this call fails with another error. It has no effect and needs no right.
         let wait = PostgresStatement("SELECT pg_logical_emit_message(true, 'carillon', '')")
         return try await self.run(statements + [wait]).dropLast()
     }

@@ -380,6 +380,7 @@ extension ScheduleStore {
         let split = found.flatMap { $0.isRecurring && $0.zone == Schedule.recipientZone ? $0 : nil }
         // First, so that a repeated call finishes an interrupted one.
         if let split { try await self.removeParts(of: split, limit: limit) }
+        // Even if it is gone, so that a repeated call waits for the standby.
         let wasThere = try await self.pool.delete("DELETE FROM carillon.schedules WHERE id = $1", .id(id)) > 0
         // An occurrence may have been split meanwhile.
         if let split { try await self.removeParts(of: split, limit: limit) }

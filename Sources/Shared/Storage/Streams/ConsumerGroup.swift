@@ -168,8 +168,8 @@ package final class ConsumerGroup: Sendable {
     /// Takes over one entry that a consumer still has.
     ///
     /// - Parameters:
-    ///   - consumer: a dead consumer, or this one after a lost reply; an entry that another
-    ///     consumer has taken over stays there.
+    ///   - consumer: a dead consumer, or this one; an entry that another consumer has taken
+    ///     over stays there.
     ///   - idle: entries delivered more recently stay with their consumer.
     ///   - deliveries: the delivery count afterwards; nil adds one.
     /// - Returns: the entry; nil if another consumer has it or it was deleted.
@@ -188,8 +188,8 @@ package final class ConsumerGroup: Sendable {
     /// ``DeadLetter/cutField``, which states its size.
     ///
     /// - Parameters:
-    ///   - consumer: a dead consumer, or this one after a lost reply; entries that another consumer
-    ///     has taken over stay there.
+    ///   - consumer: a dead consumer, or this one; entries that another consumer has taken over
+    ///     stay there.
     ///   - idle: entries delivered more recently stay with their consumer.
     ///   - deliveries: the delivery count afterwards; nil adds one.
     /// - Returns: the entries, without those that another consumer has or that were deleted.
