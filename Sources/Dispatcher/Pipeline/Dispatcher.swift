@@ -215,7 +215,7 @@ package struct Dispatcher: Sendable {
         let replies = try await self.redis.send(batch)
         let (answers, rest) = (replies.prefix(eventCount), replies.dropFirst(eventCount))
         if rest.contains(where: \.isError) {
-            self.publisher.note(answers.filter { !$0.isError })
+            self.publisher.note(answers.filter { !$0.isError }[...])
             events.keepFailed(by: answers)
             for reply in rest { _ = try reply.checked() }
         }
