@@ -167,6 +167,28 @@ package final class TestCluster: Sendable {
         try await self.servers[number].kill()
     }
 
+    /// Takes a master out of the cluster, of which another gets the slots without their keys.
+    ///
+    /// The master goes on to run. For a cluster without replicas.
+    package func expel(_ number: Int) async throws {
+        let others = self.servers.filter { $0.port != self.servers[number].port }
+        let identifier = try await self.identifier(of: number)
+        try await TestRedis.withPatience(self.servers[number].url) { redis in
+            _ = try await redis.send("CLUSTER", "RESET", "SOFT")
+        }
+        for other in others {
+            try await TestRedis.withPatience(other.url) { redis in
+                _ = try await redis.send("CLUSTER", "FORGET", .text(identifier))
+            }
+        }
+        let first = Int64(number * RedisSlot.count / self.masters)
+        let last = Int64((number + 1) * RedisSlot.count / self.masters - 1)
+        try await TestRedis.withPatience(others[0].url) { redis in
+            _ = try await redis.send("CLUSTER", "ADDSLOTSRANGE", .integer(first), .integer(last))
+        }
+        try await self.waitUntilWhole(others)
+    }
+
     /// Returns the number of the master that has a key's slot at first.
     package func number(ofKey key: String) -> Int {
         let slot = RedisSlot.of(Array(key.utf8))

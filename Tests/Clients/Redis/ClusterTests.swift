@@ -1,9 +1,7 @@
 // Carillon · ClusterTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import NIOPosix
 import Support
-import Synchronization
 import Testing
 
 @testable import Clients
@@ -81,7 +79,7 @@ struct ClusterExchangeTests {
         let moved = RedisError(reply: "MOVED \(slot) new:1")
         let replies: [RedisReply] = [.status("old"), .status("old"), .integer(1), .error(moved)]
         let share = try #require(shares.first)
-        exchange.take(replies, of: share) { reply in
+        exchange.receive(replies, of: share) { reply in
             guard case .error(let error) = reply else { return nil }
             return RedisRedirect(error, from: old)
         }
@@ -90,7 +88,7 @@ struct ClusterExchangeTests {
         #expect(rest.map(\.server) == [new] && rest.map(\.positions) == [[0, 1, 3]])
         let others: [RedisReply] = [.status("new"), .status("new"), .status("value")]
         let again = try #require(rest.first)
-        exchange.take(others, of: again) { _ in nil }
+        exchange.receive(others, of: again) { _ in nil }
         #expect(exchange.rest.isEmpty)
         let results = try exchange.finish().map { (reply) throws(RedisError) in try reply.string() }
         #expect(results == ["new", "new", "1", "value"])
@@ -221,33 +219,11 @@ struct ClusterTests {
         var configuration = try cluster.configuration()
         // Not while this test runs.
         configuration.clusterRefresh = .seconds(3_600)
-        let slot = RedisSlot.of(Array("key".utf8))
-        let lost = try await cluster.master(of: slot)
-        let others = cluster.servers.filter { $0.port != lost.port }
         // Copies of the configuration share this map, which is soon out of date.
         try await TestRedis.with(configuration) { redis in
             _ = try await redis.send("EXISTS", "key")
         }
-        let identifier = try await TestRedis.withPatience(lost.url) { redis in
-            let identifier = try await redis.text("CLUSTER", "MYID") ?? ""
-            try await redis.send("CLUSTER", "RESET", "SOFT")
-            return identifier
-        }
-        for other in others {
-            try await TestRedis.withPatience(other.url) { redis in
-                _ = try await redis.send("CLUSTER", "FORGET", .text(identifier))
-            }
-        }
-        let number = cluster.servers.firstIndex { $0.port == lost.port } ?? 0
-        let first = Int64(number * RedisSlot.count / 3)
-        let last = Int64((number + 1) * RedisSlot.count / 3 - 1)
-        let heir = try #require(others.first)
-        try await TestRedis.withPatience(heir.url) { redis in
-            _ = try await redis.send("CLUSTER", "ADDSLOTSRANGE", .integer(first), .integer(last))
-            try await eventually("the others serve all slots") {
-                await redis.failure(of: "EXISTS", "key") == nil
-            }
-        }
+        try await cluster.expel(cluster.number(ofKey: "key"))
         try await TestRedis.with(configuration) { redis in
             let failure = await redis.failure(of: "EXISTS", "key")
             #expect(failure?.message?.hasPrefix("CLUSTERDOWN") == true)
@@ -506,87 +482,5 @@ struct ClusterTests {
             let error = await redis.failure(of: "PING")
             #expect(error?.message?.contains("cluster support disabled") == true)
         }
-    }
-}
-
-/// Subscriptions of a real cluster.
-@Suite(.serialized, .timeLimit(.minutes(10)))
-struct ClusterSubscriptionTests {
-    /// Collects the reports of a subscription.
-    private final class Reports: Sendable {
-        let messages = Mutex<[String]>([])
-        let subscriptions = Mutex(0)
-        let resumptions = Mutex(0)
-
-        func note(_ event: RedisSubscription.Event) {
-            switch event {
-            case .subscribed: self.subscriptions.withLock { $0 += 1 }
-            case .resumed: self.resumptions.withLock { $0 += 1 }
-            case .lost: break
-            case .message(_, let payload):
-                self.messages.withLock { $0.append(String(decoding: payload, as: UTF8.self)) }
-            }
-        }
-    }
-
-    private static let sharded = ["{a}", "{b}", "{c}", "{d}"]
-
-    private static func subscribe(_ configuration: RedisConfiguration, _ reports: Reports) throws -> RedisSubscription {
-        try RedisSubscription(
-            configuration, channels: ["news"], sharded: Self.sharded,
-            on: MultiThreadedEventLoopGroup.singleton.any(), logger: TestLog.logger
-        ) { reports.note($0) }
-    }
-
-    /// Publishes to every channel, and waits for all messages.
-    private static func expectAll(_ mark: String, _ reports: Reports, _ redis: RedisClient) async throws {
-        try await eventually("every channel is heard") {
-            for channel in Self.sharded { _ = try? await redis.send("SPUBLISH", .text(channel), .text(mark + channel)) }
-            _ = try? await redis.send("PUBLISH", "news", .text(mark + "news"))
-            let messages = reports.messages.withLock { Set($0) }
-            return (Self.sharded + ["news"]).allSatisfy { messages.contains(mark + $0) }
-        }
-    }
-
-    @Test("hears the channels of every master, and follows them when a slot moves")
-    func moves() async throws {
-        let cluster = try await TestCluster.start(replicas: false)
-        let fourth = try await cluster.join()
-        let reports = Reports()
-        let subscription = try Self.subscribe(try cluster.configuration(), reports)
-        try await TestRedis.with(try cluster.configuration()) { redis in
-            try await eventually("it is subscribed") { reports.subscriptions.withLock { $0 } == 1 }
-            try await Self.expectAll("first ", reports, redis)
-            let slot = RedisSlot.of(Array("{a}".utf8))
-            try await cluster.move(slot, from: try await cluster.master(of: slot), to: fourth)
-            try await eventually("it is subscribed again") { reports.subscriptions.withLock { $0 } > 1 }
-            try await Self.expectAll("second ", reports, redis)
-        }
-        await subscription.close()
-    }
-
-    @Test("tells of the channels that it hears while a master is away from the start")
-    func absentFromTheStart() async throws {
-        let cluster = try await TestCluster.start(replicas: false)
-        try await cluster.lose(cluster.number(ofKey: "{c}"))
-        let reports = Reports()
-        let subscription = try Self.subscribe(try cluster.configuration(), reports)
-        try await eventually("some are subscribed") { reports.resumptions.withLock { $0 } > 0 }
-        #expect(reports.subscriptions.withLock { $0 } == 0)
-        await subscription.close()
-    }
-
-    @Test("hears a dead master's channels at its replica")
-    func failover() async throws {
-        let cluster = try await TestCluster.start()
-        let reports = Reports()
-        let subscription = try Self.subscribe(try cluster.configuration(), reports)
-        try await TestRedis.with(try cluster.configuration()) { redis in
-            try await eventually("it is subscribed") { reports.subscriptions.withLock { $0 } == 1 }
-            try await cluster.failOver(slot: RedisSlot.of(Array("{b}".utf8)))
-            try await eventually("it is subscribed again") { reports.subscriptions.withLock { $0 } > 1 }
-            try await Self.expectAll("after ", reports, redis)
-        }
-        await subscription.close()
     }
 }

@@ -6,7 +6,7 @@ import NIOPosix
 import NIOSSL
 import Synchronization
 
-/// Opens channels to a Redis server, finds it through Sentinels if need be, and logs in.
+/// Opens channels to a Redis server, finds it through Sentinels or in a cluster, and logs in.
 struct RedisConnector: Sendable {
     /// A channel, and the address of the server at its other end.
     struct Opened: Sendable {
@@ -14,7 +14,7 @@ struct RedisConnector: Sendable {
         let server: RedisAddress
     }
 
-    /// How often a connected process asks Sentinels whether the master is still the same; they
+    /// How often a connected process asks Sentinels whether the master is still the same; Sentinels
     /// also announce a switch, but a client can miss that.
     static let sentinelInterval: TimeAmount = .seconds(5)
     /// Connections that were lost together share an answer of this age.
@@ -39,13 +39,27 @@ struct RedisConnector: Sendable {
     }
 
     /// Opens a channel on `eventLoop`; `handler` gets the decrypted bytes.
+    ///
+    /// - Parameter turn: picks the master if the address is of a cluster; the next number picks the
+    ///   next master.
     func connect(
         on eventLoop: any EventLoop,
+        turn: Int = 0,
         handler: @escaping @Sendable () -> any ChannelInboundHandler & Sendable
     ) -> EventLoopFuture<Opened> {
-        guard self.usesSentinels else { return self.connect(to: self.configuration.address, on: eventLoop, handler) }
-        return eventLoop.makeFutureWithTask { try await self.master(within: Self.sharedAge, on: eventLoop) }
-            .flatMap { self.connect(to: $0, on: eventLoop, handler) }
+        let configuration = self.configuration
+        let address: EventLoopFuture<RedisAddress>
+        switch configuration.address.endpoint {
+        case .tcp, .unixSocket: return self.connect(to: configuration.address, on: eventLoop, handler)
+        case .sentinels:
+            address = eventLoop.makeFutureWithTask { try await self.master(within: Self.sharedAge, on: eventLoop) }
+        case .cluster:
+            address = eventLoop.makeFutureWithTask {
+                let map = try await configuration.topology.refresh(configuration, within: Self.sharedAge, on: eventLoop)
+                return configuration.of(map.servers[turn % map.servers.count]).address
+            }
+        }
+        return address.flatMap { self.connect(to: $0, on: eventLoop, handler) }
     }
 
     /// Whether Sentinels still name `server` as the master; true if none answers.
@@ -158,8 +172,7 @@ struct RedisConnector: Sendable {
 /// Looks up the addresses of one host for an attempt to connect.
 struct RedisResolver: Resolver {
     let names: NameResolver
-    /// How long a lookup may take while earlier addresses are known, and half of the time to wait
-    /// for the first ones.
+    /// The time limit of a lookup while earlier addresses are known; without any, twice as long.
     let limit: Duration
     let eventLoop: any EventLoop
 

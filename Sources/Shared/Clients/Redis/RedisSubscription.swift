@@ -6,8 +6,9 @@ import NIOCore
 
 /// A pub/sub subscription to a fixed set of channels, kept up through losses.
 ///
-/// In a cluster it has a connection to each master that owns one of the channels, and follows them
-/// when slots move. Messages published during a loss are gone; ``Event/lost`` and
+/// In a cluster it has a connection to each master that owns a sharded channel, and follows the
+/// channels when slots move. The general channels have another connection, to any master, as each
+/// delivers them. Messages published during a loss are gone; ``Event/lost`` and
 /// ``Event/subscribed`` mark the gap.
 package actor RedisSubscription {
     /// An event of the subscription, delivered on its event loop.
@@ -21,7 +22,6 @@ package actor RedisSubscription {
         case message(channel: String, payload: ArraySlice<UInt8>)
     }
 
-    /// The connection to one server.
     private struct Link {
         let channels: SubscriptionConnection.Channels
         let connection: SubscriptionConnection
@@ -39,7 +39,8 @@ package actor RedisSubscription {
     private let logger: Logger
     private let handle: @Sendable (Event) -> Void
 
-    /// The connections by server; nil stands for a Redis that is no cluster.
+    /// The connections for sharded channels by master; nil stands for any master, or for a Redis
+    /// that is no cluster.
     private var links: [RedisAddress.Server?: Link] = [:]
     private var check: RepeatedTask?
     private(set) var isComplete = false
@@ -125,15 +126,15 @@ package actor RedisSubscription {
     ) {
         switch event {
         case .message(let channel, let payload): self.handle(.message(channel: channel, payload: payload))
-        case .subscribed: self.note(server, channels, isSubscribed: true, "")
+        case .subscribed: self.update(server, channels, isSubscribed: true, "")
         case .lost(let reason):
-            self.note(server, channels, isSubscribed: false, reason)
+            self.update(server, channels, isSubscribed: false, reason)
             if self.isCluster { self.watch() }
         }
     }
 
-    /// Notes the state of a connection, unless another has taken its place.
-    private func note(
+    /// Records the state of a connection, unless another has replaced the connection.
+    private func update(
         _ server: RedisAddress.Server?,
         _ channels: SubscriptionConnection.Channels,
         isSubscribed: Bool,
@@ -141,13 +142,13 @@ package actor RedisSubscription {
     ) {
         guard self.links[server]?.channels == channels else { return }
         self.links[server]?.isSubscribed = isSubscribed
-        self.judge(reason, hasResumed: isSubscribed)
+        self.report(reason, hasResumed: isSubscribed)
     }
 
     /// Reports when all channels are subscribed, and when they no longer are.
     ///
     /// - Parameter hasResumed: whether a connection has just been subscribed.
-    private func judge(_ reason: String, hasResumed: Bool = false) {
+    private func report(_ reason: String, hasResumed: Bool = false) {
         let count = self.links.values.reduce(0) { $0 + ($1.isSubscribed ? $1.channels.count : 0) }
         let isComplete = count == self.channels.count
         guard isComplete != self.isComplete else {
@@ -180,30 +181,27 @@ package actor RedisSubscription {
         return self.isWatching
     }
 
-    /// Subscribes each channel at the master that owns it now.
+    /// Subscribes each sharded channel at the master that owns it now, and the others at any.
     private func follow(within age: Duration) async {
         guard
             let map = try? await self.configuration.topology.refresh(
                 self.configuration, within: age, on: self.eventLoop),
             !self.isClosed
         else { return }
-        var wanted: [RedisAddress.Server: SubscriptionConnection.Channels] = [:]
+        var wanted: [RedisAddress.Server?: SubscriptionConnection.Channels] = [:]
         for channel in self.channels.sharded {
             guard let owner = map.owner(of: RedisSlot.of(Array(channel.utf8))) else { continue }
             wanted[owner, default: .init()].sharded.append(channel)
         }
-        if let first = self.channels.general.first {
-            // Any server would do; this one is the same as long as its slots stay.
-            let owner = map.owner(of: RedisSlot.of(Array(first.utf8))) ?? map.servers[0]
-            wanted[owner, default: .init()].general = self.channels.general
-        }
+        if !self.channels.general.isEmpty { wanted[nil] = .init(general: self.channels.general) }
         var gone: [SubscriptionConnection] = []
-        for (server, link) in self.links where server.flatMap({ wanted[$0] }) != link.channels {
+        for (server, link) in self.links where wanted[server] != link.channels {
             self.links[server] = nil
             gone.append(link.connection)
         }
-        if !gone.isEmpty { self.judge("a slot has moved") }
+        if !gone.isEmpty { self.report("a slot has moved") }
         for (server, channels) in wanted where self.links[server] == nil { self.link(server, channels) }
         for connection in gone { await connection.close() }
+        await self.links[nil]?.connection.leave(unlessAmong: map.servers)
     }
 }

@@ -5,8 +5,9 @@ import Core
 import Logging
 import NIOCore
 
-/// A pub/sub connection to one server with a fixed set of channels, subscribed again after every
-/// loss.
+/// A pub/sub connection with a fixed set of channels, subscribed again after every loss.
+///
+/// With the address of a cluster, it is to one of the masters.
 actor SubscriptionConnection {
     /// An event of the connection, delivered on its event loop.
     enum Event: Sendable {
@@ -45,6 +46,8 @@ actor SubscriptionConnection {
     private var subscribed: Set<String> = []
     private var isClosed = false
     private var attempt = 0
+    /// The number of all attempts to connect so far, which go to a cluster's masters in turn.
+    private var turn = 0
     /// The first error on the channel before it closed.
     private var fault: String?
     private var lastFailure: String?
@@ -89,6 +92,12 @@ actor SubscriptionConnection {
         channel.close(promise: nil)
     }
 
+    /// Subscribes at another server if the present one is not among `servers`.
+    func leave(unlessAmong servers: [RedisAddress.Server]) {
+        guard case .tcp(let server) = self.server?.endpoint, !servers.contains(server) else { return }
+        self.restart("\(server) has left the cluster")
+    }
+
     /// Ends the subscription for good.
     func close() {
         self.isClosed = true
@@ -108,7 +117,8 @@ actor SubscriptionConnection {
     private func connect() {
         guard !self.isClosed else { return }
         let generation = self.generation
-        self.connector.connect(on: self.eventLoop) {
+        defer { self.turn += 1 }
+        self.connector.connect(on: self.eventLoop, turn: self.turn) {
             RedisChannelHandler { [weak self] event in
                 self?.assumeIsolated { $0.receive(event, from: generation) }
             }
@@ -169,7 +179,7 @@ actor SubscriptionConnection {
             do throws(RedisError) {
                 var fault: RedisError?
                 try self.reader?.read(buffer) { reply in
-                    do throws(RedisError) { try self.take(reply) } catch { fault = fault ?? error }
+                    do throws(RedisError) { try self.receive(reply) } catch { fault = fault ?? error }
                 }
                 if let fault { throw fault }
             } catch {
@@ -191,7 +201,7 @@ actor SubscriptionConnection {
         self.retry(refusal ?? reason)
     }
 
-    private func take(_ reply: RedisReply) throws(RedisError) {
+    private func receive(_ reply: RedisReply) throws(RedisError) {
         if self.pendingLogins > 0 {
             self.pendingLogins -= 1
             self.logins.append(reply)

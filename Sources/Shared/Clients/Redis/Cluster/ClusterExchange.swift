@@ -104,7 +104,7 @@ struct ClusterExchange {
     /// Takes a server's replies.
     ///
     /// - Parameter redirect: reads a redirect.
-    mutating func take(
+    mutating func receive(
         _ replies: [RedisReply],
         of share: ClusterShare,
         redirect: (RedisReply) -> RedisRedirect?
@@ -121,7 +121,7 @@ struct ClusterExchange {
             if hasNoKey, self.commands[position].asksServer {
                 self.sendAgain([position])
             } else {
-                self.take(reply, at: position, redirect: redirect)
+                self.record(reply, at: position, redirect: redirect)
             }
         }
     }
@@ -130,7 +130,7 @@ struct ClusterExchange {
         if case .slot = self.commands[position].route { true } else { false }
     }
 
-    private mutating func take(_ reply: RedisReply, at position: Int, redirect: RedisRedirect?) {
+    private mutating func record(_ reply: RedisReply, at position: Int, redirect: RedisRedirect?) {
         guard let redirect else {
             self.replies[position] = self.merged(reply, at: position)
             self.hasRun = true

@@ -104,7 +104,7 @@ final class RedisCluster: Sendable {
                     exchange.sendAgain(share.positions)
                 case .failure(let error): exchange.fail(share.positions, error)
                 case .success(let replies):
-                    exchange.take(replies, of: share) { self.redirect($0, from: share.server) }
+                    exchange.receive(replies, of: share) { self.redirect($0, from: share.server) }
                 }
             }
             // No server tells when the slot has arrived. The pause has its own task, because a
