@@ -9,6 +9,10 @@ import Testing
 struct SettingsFaultTests {
     private static let zoneFault =
         "DEFAULT_ZONE is not an IANA time zone in this machine's tzdata, such as Europe/Berlin"
+    private static let queryFault =
+        "REDIS_URL has a query or a fragment; write the database as /2, and ? or # in a password as %3F or %23"
+    private static let unixQueryFault =
+        "REDIS_URL has more than the query db=N; write ? or # in the path as %3F or %23"
     private static let urlFault = "PUBLIC_URL must be a URL such as https://notify.example.com"
 
     @Test(
@@ -64,6 +68,15 @@ struct SettingsFaultTests {
             (["REDIS_PARTS": "257"], "REDIS_PARTS must be a whole number from 1 to 256"),
             (["REDIS_URL": "redis+cluster://h", "REDIS_PARTS": "1"], "REDIS_PARTS must be 2 or more in a cluster"),
             (["REDIS_URL": "redis://h/x"], "REDIS_URL has a database that is not a number"),
+            (["REDIS_URL": "redis://h?db=2"], Self.queryFault), (["REDIS_URL": "rediss://h/2#x"], Self.queryFault),
+            (["REDIS_URL": "redis+sentinel://h/name?db=2"], Self.queryFault),
+            (
+                ["REDIS_URL": "redis+cluster://h?db=2"],
+                "REDIS_URL has a server that is not host:port; use redis+cluster://host:6379,host:6379"
+            ),
+            (["REDIS_URL": "unix:///r.sock?database=2"], Self.unixQueryFault),
+            (["REDIS_URL": "unix:///r.sock?db=2&db=3"], Self.unixQueryFault),
+            (["REDIS_URL": "unix:///r#1.sock"], Self.unixQueryFault),
             (["REDIS_URL": "redis://h:70000"], "REDIS_URL has a port that is not from 1 to 65535"),
             (["REDIS_URL": "redis+sentinel://h,h:0/name"], "REDIS_URL has a port that is not from 1 to 65535"),
             (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),

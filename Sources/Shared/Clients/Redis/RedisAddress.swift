@@ -43,6 +43,8 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
     package static let local = RedisAddress(
         .tcp(Server(host: "127.0.0.1", port: 6379)), usesTLS: false, username: nil, password: nil, database: 0)
 
+    private static let queryFault =
+        "has a query or a fragment; write the database as /2, and ? or # in a password as %3F or %23"
     private static let sentinelExample = "redis+sentinel://host:26379,host:26379/name"
     private static let clusterExample = "redis+cluster://host:6379,host:6379"
 
@@ -74,6 +76,9 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
             guard let host = components.host, !host.isEmpty else {
                 throw RedisError(.configuration, "has no host; use redis://host:port/database")
             }
+            guard components.query == nil, components.fragment == nil else {
+                throw RedisError(.configuration, Self.queryFault)
+            }
             let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
             self.endpoint = .tcp(Server(host: bare, port: try Self.checked(port: components.port ?? 6379)))
             self.usesTLS = scheme == "rediss"
@@ -82,10 +87,14 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
             guard !components.path.isEmpty else {
                 throw RedisError(.configuration, "has no socket path; use unix:///path/to.sock")
             }
+            let items = components.queryItems ?? []
+            guard items.count <= 1, items.allSatisfy({ $0.name == "db" }), components.fragment == nil else {
+                throw RedisError(
+                    .configuration, "has more than the query db=N; write ? or # in the path as %3F or %23")
+            }
             self.endpoint = .unixSocket(path: components.path)
             self.usesTLS = false
-            let item = components.queryItems?.first { $0.name == "db" }?.value
-            self.database = try Self.database(Substring(item ?? ""))
+            self.database = try Self.database(Substring(items.first?.value ?? ""))
         default:
             throw RedisError(
                 .configuration,
@@ -164,6 +173,9 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         let slash = text.firstIndex(of: "/") ?? text.endIndex
         let authority = text[..<slash]
         if slash < text.endIndex {
+            guard !text[slash...].contains(where: { $0 == "?" || $0 == "#" }) else {
+                throw RedisError(.configuration, Self.queryFault)
+            }
             parts.path = text[slash...].dropFirst().split(separator: "/", omittingEmptySubsequences: false)
         }
         let at = authority.lastIndex(of: "@")
@@ -179,7 +191,7 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         let list = at.map { authority[authority.index(after: $0)...] } ?? authority
         for host in list.split(separator: ",", omittingEmptySubsequences: false) {
             guard let components = URLComponents(string: "redis://\(host)"), let name = components.host, !name.isEmpty,
-                components.path.isEmpty
+                components.path.isEmpty, components.query == nil, components.fragment == nil
             else { throw RedisError(.configuration, "has a \(kind) that is not host:port; use \(example)") }
             let bare = name.hasPrefix("[") && name.hasSuffix("]") ? String(name.dropFirst().dropLast()) : name
             parts.servers.append(Server(host: bare, port: try Self.checked(port: components.port ?? port)))
