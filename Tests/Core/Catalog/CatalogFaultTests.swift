@@ -29,7 +29,9 @@ struct CatalogFaultTests {
         "each fault names file, line, type, setting and the rule",
         arguments: [
             ("colour: red", "unknown setting colour"),
-            ("title: [a]", "title must be text"),
+            ("title: [a]", "title must be text"), ("title: null", "title must be text"),
+            ("title: ~", "title must be text"), ("title: {en: Null}", "title.en must be text"),
+            ("actor: null", "actor has 1 to 128 characters"),
             ("title: {english!: Hi}", "title: english! is not a locale; use one such as en, pt-BR or zh-Hant"),
             ("title: {en: Hi, EN: Ho}", "title.EN occurs twice"),
             ("icon: trombone", Self.iconFault), ("icon: ab", Self.iconFault),
@@ -130,6 +132,7 @@ struct CatalogFaultTests {
                 "unknown key kinds, expected defaults, types, categories, topics, templates, actions, caps, "
                     + "default_locale"
             ),
+            ("default_locale: null", "default_locale must be a locale such as en, pt-BR or zh-Hant"),
             ("default_locale: 5", "default_locale must be a locale such as en, pt-BR or zh-Hant"),
         ]
     )

@@ -56,6 +56,8 @@ struct AppsFileTests {
                     shape: {story: {hunter2: 1}, id: [], type: ""}
                   four:
                     devices: 200000000000000000:00
+                    fcm: {key: null, project: ~}
+                    shape: null
                 """)
         }
         #expect(
@@ -70,6 +72,9 @@ struct AppsFileTests {
                 "line 10: app three: shape: id: \(sources)",
                 "line 10: app three: shape: type: \(sources)",
                 "line 12: app four: devices must be a whole number from 1 to 100",
+                "line 13: app four: fcm.key must be text",
+                "line 13: app four: fcm.project must be text",
+                "line 14: app four: shape must be `standard`, a path, or keys and their sources",
             ])
         #expect(throws: AppsFaults.self) { try AppsFile.parse("a: [") }
         #expect(throws: AppsFaults.self) { try AppsFile.parse("") }

@@ -65,7 +65,7 @@ extension CatalogDocument {
             case "actions": self.readActions(node, reader)
             case "caps": CapsReader(reader).read(node, into: &self)
             case "default_locale":
-                guard let locale = node.string.flatMap({ LocaleTag($0) }) else {
+                guard let locale = node.plainText.flatMap({ LocaleTag($0) }) else {
                     reader.fault(node, "default_locale must be a locale such as en, pt-BR or zh-Hant")
                     continue
                 }

@@ -67,7 +67,7 @@ struct NodeReader {
 
     /// Reads an entry's name of 1 to 128 characters.
     func name(_ node: Node, _ what: String) -> String? {
-        guard let name = node.string, (1...JobLimits.name).contains(name.unicodeScalars.count) else {
+        guard let name = node.plainText, (1...JobLimits.name).contains(name.unicodeScalars.count) else {
             self.fault(node, "\(what) has 1 to \(JobLimits.name) characters")
             return nil
         }
@@ -75,7 +75,7 @@ struct NodeReader {
     }
 
     func text(_ node: Node, _ key: String) -> String? {
-        if let text = node.string, !text.isEmpty { return text }
+        if let text = node.plainText, !text.isEmpty { return text }
         self.fault(node, "\(key) must be text")
         return nil
     }
@@ -178,6 +178,14 @@ struct NodeReader {
 }
 
 extension Node {
+    /// The node as text; nil for lists, mappings, and `null` or `~` without quotes.
+    package var plainText: String? {
+        guard let text = self.string else { return nil }
+        // Yams tries a regular expression for each kind of value, too slow for every text.
+        guard text == "~" || text.utf8.count == 4, self.tag == Tag(.null) else { return text }
+        return nil
+    }
+
     /// The node as a whole number; nil for other values.
     ///
     /// YAML 1.1 reads digits with colons in base 60, and Yams does not check that for overflow.

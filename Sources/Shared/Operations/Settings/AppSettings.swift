@@ -178,7 +178,7 @@ package enum AppsFile {
     }
 
     private static func app(_ key: Node, _ node: Node, _ faults: inout [String]) -> AppSettings? {
-        guard let name = key.string, (1...self.longestName).contains(name.unicodeScalars.count) else {
+        guard let name = key.plainText, (1...self.longestName).contains(name.unicodeScalars.count) else {
             faults.append(self.fault(key, "an app's name has 1 to \(self.longestName) characters"))
             return nil
         }
@@ -207,7 +207,7 @@ package enum AppsFile {
                 continue
             }
             for (setting, text) in settings {
-                guard let text = text.string, !text.isEmpty else {
+                guard let text = text.plainText, !text.isEmpty else {
                     faults.append(self.fault(setting, "app \(name): \(provider).\(setting.string ?? "?") must be text"))
                     continue
                 }
@@ -218,7 +218,7 @@ package enum AppsFile {
     }
 
     private static func shape(_ node: Node, _ place: String, _ faults: inout [String]) -> AppSettings.Shape? {
-        if let text = node.string, !text.isEmpty { return AppSettings.Shape(text) }
+        if let text = node.plainText, !text.isEmpty { return AppSettings.Shape(text) }
         guard let entries = node.mapping else {
             faults.append(self.fault(node, "\(place) must be `standard`, a path, or keys and their sources"))
             return nil
@@ -234,8 +234,8 @@ package enum AppsFile {
         var members: [AppSettings.Member] = []
         for (key, value) in entries {
             let nodes = value.sequence.map { Array($0) } ?? [value]
-            let sources = nodes.compactMap(\.string).filter { !$0.isEmpty }
-            guard let name = key.string, !name.isEmpty, !sources.isEmpty, sources.count == nodes.count else {
+            let sources = nodes.compactMap(\.plainText).filter { !$0.isEmpty }
+            guard let name = key.plainText, !name.isEmpty, !sources.isEmpty, sources.count == nodes.count else {
                 let reason =
                     "\(place)\(key.string ?? "?"): expected a source or a list of them, such as [data.id, entity_id]"
                 faults.append(self.fault(key, reason))
