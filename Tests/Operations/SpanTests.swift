@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import CoreMetrics
 import Logging
 import ServiceLifecycle
 import Support
@@ -145,11 +146,13 @@ struct SpanTests {
     ///
     /// - Parameters:
     ///   - timeout: the limit of each request.
+    ///   - lost: counts lost spans.
     ///   - report: runs when the shutdown begins.
     private static func export(
         _ count: Int,
         to collector: HTTPStub,
         timeout: Duration,
+        lost: Counter = Counter(label: "lost"),
         logger: Logger,
         report: @escaping @Sendable () -> Void = {}
     ) async throws {
@@ -161,7 +164,7 @@ struct SpanTests {
         let export = SpanExport(
             queue: queue, endpoint: collector.url, headers: [], service: "carillon-test",
             transfer: try TransferClient(configuration: configuration, logger: TestLog.logger), timeout: timeout,
-            logger: logger)
+            lost: lost, logger: logger)
         let service = ReportingExport(export: export, report: report)
         let group = ServiceGroup(
             configuration: ServiceGroupConfiguration(services: [.init(service: service)], logger: TestLog.logger))
@@ -187,6 +190,26 @@ struct SpanTests {
             #expect(count == 2_048)
         }
         #expect(lines.all.isEmpty)
+    }
+
+    @Test(
+        "spans that the collector rejects among others are counted as lost, and logged once",
+        arguments: [
+            (#"{"partialSuccess":{"rejectedSpans":"37","errorMessage":"too old"}}"#, 148),
+            (#"{"partialSuccess":{"rejectedSpans":5}}"#, 20), (#"{"partialSuccess":{"rejectedSpans":9999}}"#, 2_048),
+            (#"{"partialSuccess":{"rejectedSpans":"0","errorMessage":"write larger batches"}}"#, 0),
+            (#"{"partialSuccess":{}}"#, 0), ("{}", 0), ("", 0), ("[", 0),
+        ]
+    )
+    func rejected(answer: String, count: Int) async throws {
+        let lines = LogRecorder(from: .warning) { "\($0.message)" }
+        let registry = PrometheusRegistry()
+        let lost = Counter(label: "lost", dimensions: [], factory: registry)
+        try await HTTPStub.with(.init(body: answer)) { collector in
+            try await Self.export(2_048, to: collector, timeout: longestWait, lost: lost, logger: lines.logger)
+        }
+        #expect(registry.render().contains("\nlost \(count)\n"))
+        #expect(lines.all == (count > 0 ? ["collector rejected spans; they are lost"] : []))
     }
 
     @Test("a silent collector delays the shutdown for one request at most")

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Core
 import CoreMetrics
 import Logging
 import ServiceLifecycle
@@ -10,7 +11,7 @@ import Tracing
 
 /// Exports spans in batches by OTLP over HTTP.
 ///
-/// Spans that the collector refuses are lost and counted.
+/// Spans that the collector refuses or rejects are lost and counted.
 package struct SpanExport: Service {
     /// Spans per request.
     private static let largestBatch = 512
@@ -23,12 +24,13 @@ package struct SpanExport: Service {
     private let transfer: TransferClient
     private let timeout: Duration
     private let logger: Logger
-    private let lost = Counter(label: "carillon.spans.lost")
+    private let lost: Counter
 
     /// - Parameters:
     ///   - endpoint: the collector's base URL, such as `http://127.0.0.1:4318`.
     ///   - headers: request headers, such as a key.
     ///   - service: the service name for the collector.
+    ///   - lost: counts the spans that the collector did not take.
     init(
         queue: SpanQueue,
         endpoint: String,
@@ -36,6 +38,7 @@ package struct SpanExport: Service {
         service: String,
         transfer: TransferClient,
         timeout: Duration = .seconds(5),
+        lost: Counter = Counter(label: "carillon.spans.lost"),
         logger: Logger
     ) {
         self.queue = queue
@@ -44,6 +47,7 @@ package struct SpanExport: Service {
         self.service = service
         self.transfer = transfer
         self.timeout = timeout
+        self.lost = lost
         self.logger = logger
     }
 
@@ -62,6 +66,11 @@ package struct SpanExport: Service {
     private func flush() async {
         // Log once per flush, not once per batch.
         var hasWarned = false
+        func report(_ count: Int, _ message: Logger.Message, _ metadata: Logger.Metadata) {
+            self.lost.increment(by: count)
+            if !hasWarned { self.logger.warning(message, metadata: metadata) }
+            hasWarned = true
+        }
         while true {
             let spans = self.queue.take(Self.largestBatch)
             guard !spans.isEmpty else { return }
@@ -73,26 +82,32 @@ package struct SpanExport: Service {
                 timeout: self.timeout
             )
             switch await self.transfer.perform(request) {
-            case .answered(let response) where (200..<300).contains(response.status): break
+            case .answered(let response) where (200..<300).contains(response.status):
+                let (rejected, reason) = Self.rejection(response.body)
+                guard rejected > 0 else { break }
+                report(min(rejected, spans.count), "collector rejected spans; they are lost", ["error": "\(reason)"])
             case .answered(let response):
-                self.lost.increment(by: spans.count)
-                if !hasWarned {
-                    self.logger.warning(
-                        "collector refused spans; they are lost", metadata: ["http.status": "\(response.status)"])
-                }
-                hasWarned = true
+                report(
+                    spans.count, "collector refused spans; they are lost", ["http.status": "\(response.status)"])
             case .unanswered(let failure):
-                self.lost.increment(by: spans.count)
-                if !hasWarned {
-                    self.logger.warning("collector did not answer; spans are lost", metadata: ["error": "\(failure)"])
-                }
-                hasWarned = true
+                report(spans.count, "collector did not answer; spans are lost", ["error": "\(failure)"])
                 // An unreachable collector must not delay the exit once for each batch.
                 if [.timeout, .connect, .resolve].contains(failure.reason), Task.isShuttingDownGracefully {
                     return self.lost.increment(by: self.queue.take(SpanQueue.capacity).count)
                 }
             }
         }
+    }
+
+    /// Reads how many spans a collector rejected that accepted the others, and why.
+    ///
+    /// Source: OpenTelemetry, "OTLP Specification", partial success.
+    private static func rejection(_ body: [UInt8]) -> (spans: Int, reason: String) {
+        let answer = (try? JSONParser.parse(body))?["partialSuccess"]
+        let count = answer?["rejectedSpans"]
+        // JSON has 64-bit integers as text; some collectors write a number.
+        let spans = count?.string.flatMap { Int($0) } ?? count?.integer.map { Int($0) } ?? 0
+        return (spans, answer?["errorMessage"]?.string ?? "no reason given")
     }
 }
 
