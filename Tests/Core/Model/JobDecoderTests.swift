@@ -138,6 +138,7 @@ struct JobDecoderTests {
 /// The fields of a stream entry, as a test writes them.
 struct JobEntry {
     private var fields: [(name: String, value: ArraySlice<UInt8>)]
+    private var source: JSONValue?
 
     /// The smallest job, with fields replaced or added; nil removes a field.
     init(_ changes: KeyValuePairs<String, String?> = [:]) {
@@ -160,12 +161,19 @@ struct JobEntry {
         self.append(name, bytes)
     }
 
+    /// A job as a JSON object, whose members must have their types.
+    init(json: String) throws {
+        let object = try JSONParser.parse(Array(json.utf8))
+        self.fields = JobFields.flat(object.object ?? []).map { ($0.name, $0.value[...]) }
+        self.source = object
+    }
+
     mutating func append(_ name: String, _ value: [UInt8]) {
         self.fields.append((name, value[...]))
     }
 
     func decode() throws(JobFaults) -> Job {
-        try JobDecoder.decode(self.fields)
+        try JobDecoder.decode(self.fields, from: self.source)
     }
 
     /// The faults, one per line.

@@ -101,6 +101,63 @@ struct JobFaultTests {
         #expect(JobEntry(fields).faults == expected)
     }
 
+    private static let idRule = "must be a string or a whole number"
+
+    @Test(
+        "a member of a JSON object must have its type",
+        arguments: [
+            (#""user":5,"type":"t","id":-7,"org":0,"entity_id":18446744073709551616"#, []),
+            (#""user":true,"type":"t""#, ["user: \(idRule)"]),
+            (
+                #""user":{},"type":"t","id":["x"],"org":{"a":1},"entity_id":1.0"#,
+                ["user: \(idRule)", "entity_id: \(idRule)", "id: \(idRule)", "org: \(idRule)"]
+            ),
+            (#""user":"u","type":"t","id":1e3"#, ["id: \(idRule)"]),
+            (#""users":"[\"jj\"]","type":"t""#, ["users: \(usersRule)"]),
+            (#""users":["a",5],"type":"t""#, ["users: \(usersRule)"]),
+            (#""all":true,"type":"t""#, []), (#""all":1,"type":"t""#, ["all: must be true"]),
+            (#""all":"true","type":"t""#, ["all: must be true"]),
+            (#""topic":5,"type":"t""#, ["topic: must be a string"]),
+            (#""user":"u","event":"e","args":"[]""#, ["args: must be a JSON array"]),
+            (#""user":"u","event":["e"],"args":[]"#, ["event: must be a string"]),
+            (#""user":"u","type":"t","title":null,"data":null,"badge":null,"all":null"#, []),
+            (#""user":"u","type":"t","badge":1,"channels":["push"],"data":{},"vars":{}"#, []),
+            (#""user":"u","type":"t","badge":" 1""#, ["badge: must be a whole number"]),
+            (#""user":"u","type":"t","badge":1.5"#, ["badge: must be a whole number from 0 to 99999"]),
+            (
+                #""user":"u","type":"t","data":"{}","vars":"{}","platform":"{}""#,
+                ["data", "vars", "platform"].map { "\($0): must be a JSON object" }
+            ),
+            (
+                #""user":"u","type":"t","channels":"[\"push\"]""#,
+                ["channels: must be a JSON array out of in_app, push, email"]
+            ),
+            (
+                #""user":"u","title":5,"colour":true"#,
+                ["type: is missing", "title: must be a string", "colour: is not a field of a job; see docs/jobs.md"]
+            ),
+        ] as [(String, [String])]
+    )
+    func types(members: String, expected: [String]) throws {
+        #expect(try JobEntry(json: "{\(members)}").faults == expected)
+    }
+
+    @Test(
+        "only a string is a text",
+        arguments: [
+            "type", "title", "body", "category", "collapse_key", "entity_type", "url", "image", "sound", "state",
+            "severity", "delivery", "lane", "push_priority", "expires_at", "keep_until", "template", "digest",
+            "deliver_at", "deliver_local",
+        ]
+    )
+    func texts(field: String) throws {
+        let others = #""user":"u""# + (field == "type" ? "" : #","type":"t""#)
+        for value in ["true", "1", #"["a"]"#, #"{"en":"a"}"#] {
+            let entry = try JobEntry(json: "{\(others),\"\(field)\":\(value)}")
+            #expect(entry.faults == ["\(field): must be a string"])
+        }
+    }
+
     private static let addressRule = "must be an ASCII address such as help@example.com, without a name"
     private static let apnsMembers =
         "aps, category, content_available, filter_criteria, interruption_level, launch_image, loc_args, loc_key, "

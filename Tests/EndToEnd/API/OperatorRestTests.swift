@@ -462,6 +462,7 @@ struct OperatorRestTests {
             for (job, field) in [
                 (#"{"type":"order_shipped","vars":{}}"#, "job.vars.name"), (#"{"type":"unheard_of"}"#, "job.type"),
                 (#"{"event":"typing"}"#, "job.event"), ("[]", "job"),
+                (#"{"type":"order_shipped","title":["a"],"all":null}"#, "job.title"),
             ] {
                 let refused = try await preview(job)
                 #expect(refused.body["errors"]?.array?.first?["field"]?.string == field, "\(job): \(refused.body)")

@@ -136,7 +136,8 @@ struct RestTests {
             try await gateway.register(user: "ada", platform: "android", token: "phone")
             let waiting: [RedisArgument] = Array(repeating: "{}", count: 100)
             try await stack.connection.send(["LPUSH", "carillon:test-sends"] + waiting)
-            let test = try await gateway.call(.post, "/v1/test-sends", token: service, json: #"{"user":"ada"}"#)
+            let test = try await gateway.call(
+                .post, "/v1/test-sends", token: service, json: #"{"user":"ada","title":null,"data":null}"#)
             #expect(test.status == 503 && test.header("retry-after") == "5")
         }
     }
@@ -368,6 +369,10 @@ struct DescriptionTests {
             let element = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{},5]")
             #expect(element.status == 422)
             #expect(element.faults == ["[0].user", "[0].type", "[1].job"])
+            let types = #"{"user":5,"type":"invoice_created","title":false,"body":{"en":"Hi"},"data":"{}"}"#
+            let untyped = try await gateway.call(.post, "/v1/jobs", token: token, json: "[\(types)]")
+            #expect(untyped.status == 422 && untyped.faults == ["[0].title", "[0].body", "[0].data"])
+            #expect(untyped.body["detail"]?.string?.hasPrefix("[0].title: must be a string; ") == true)
             #expect(try await gateway.call(.post, "/v1/jobs", token: token).status == 400)
             for path in ["/v1/jobs", "/v1/users/ada", "/v1/schedules"] {
                 let method: TransferRequest.Method = path == "/v1/users/ada" ? .put : .post

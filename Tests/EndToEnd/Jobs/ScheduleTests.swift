@@ -380,11 +380,13 @@ struct ScheduleRestTests {
             let at = Schedules.later(.seconds(3_600))
             let json = #"""
                 {"id":"0190b5a2-0000-7000-8000-000000000001","at":"\#(at)",
-                 "job":{"user":"ada","type":"invoice_created","title":"x","org":"o","deliver_at":null}}
+                 "job":{"user":"ada","type":"invoice_created","title":"x","org":"o","deliver_at":null,"badge":3}}
                 """#
             let created = try await gateway.call(.post, "/v1/schedules", token: service, json: json)
             #expect(created.status == 201)
             #expect(created.body["job"]?["title"]?.string == "x")
+            // Its members have the types that a job needs.
+            #expect(created.body["job"]?["badge"]?.integer == 3)
             let again = try await gateway.call(.post, "/v1/schedules", token: service, json: json)
             #expect(again.status == 200)
             #expect(again.body["job_id"] == created.body["job_id"])
@@ -488,6 +490,10 @@ struct ScheduleRestTests {
         (#"{"at":"2020-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created"}}"#, ["at"]),
         (#"{"at":"soon","zone":"UTC","job":{"user":"u","type":"invoice_created"}}"#, ["at", "zone"]),
         (#"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"nothing"}}"#, ["job.type"]),
+        (
+            #"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created","body":[1],"data":"{}"}}"#,
+            ["job.body", "job.data"]
+        ),
         (
             #"{"at":"2099-01-01T00:00:00Z","job":{"user":"u","type":"invoice_created","deliver_local":"08:00"}}"#,
             ["job.deliver_local"]

@@ -98,6 +98,8 @@ struct SimulationTests {
             let faulty = try await simulate(#"{"type":"offer","vars":{}}"#)
             #expect(faulty.status == 422)
             #expect(faulty.faults == ["job.vars.n"])
+            let untyped = try await simulate(#"{"type":"offer","vars":"{\"n\":3}","sound":true}"#)
+            #expect(untyped.status == 422 && untyped.faults == ["job.vars", "job.sound"])
         }
     }
 
@@ -225,9 +227,12 @@ struct SimulationTests {
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
             let admin = Stack.token(user: "root", scope: .admin)
             func simulate(_ audience: String) async throws -> (reasons: Set<String>, steps: [String]) {
-                let answer = try await gateway.call(
-                    .post, "/v1/admin/simulate", token: admin,
-                    json: #"{"user":"ada","job":{"type":"payment_received","title":"x",\#(audience)}}"#)
+                // Members that are null have their defaults.
+                let json = #"""
+                    {"user":"ada","job":{"type":"payment_received","title":"x",\#(audience)},"at":null,
+                     "presence":null,"proven":null}
+                    """#
+                let answer = try await gateway.call(.post, "/v1/admin/simulate", token: admin, json: json)
                 #expect(answer.status == 200, "\(answer.body)")
                 let unused = answer.body["channels"]?.array?.filter { $0["used"]?.bool == false } ?? []
                 return (Set(unused.compactMap { $0["reason"]?.string }), answer.body["steps"]?.texts("step") ?? [])

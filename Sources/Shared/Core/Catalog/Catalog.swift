@@ -164,17 +164,25 @@ extension Catalog {
 extension Catalog {
     /// Decodes the fields of one entry and checks them against the catalog.
     ///
+    /// - Parameter source: the JSON object that the fields come from; nil does not check the types
+    ///   of its members.
     /// - Throws: `JobFaults` with every fault.
-    package func job(_ entry: [(name: String, value: ArraySlice<UInt8>)]) throws(JobFaults) -> Job {
-        try JobDecoder.decode(entry, isKnown: { self[$0] != nil }, check: self.faults)
+    package func job(
+        _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        from source: JSONValue? = nil
+    ) throws(JobFaults) -> Job {
+        try JobDecoder.decode(entry, from: source, isKnown: { self[$0] != nil }, check: self.faults)
     }
 
-    /// Decodes the fields of a job as ``job(_:)`` does, and checks that its texts can be rendered
-    /// in every locale.
+    /// Decodes the fields of a job as ``job(_:from:)`` does, and checks that its texts can be
+    /// rendered in every locale.
     ///
     /// - Throws: `JobFaults` with every fault.
-    package func checkedJob(_ fields: [(name: String, value: [UInt8])]) throws(JobFaults) -> Job {
-        let job = try self.job(fields.map { ($0.name, $0.value[...]) })
+    package func checkedJob(
+        _ fields: [(name: String, value: [UInt8])],
+        from source: JSONValue? = nil
+    ) throws(JobFaults) -> Job {
+        let job = try self.job(fields.map { ($0.name, $0.value[...]) }, from: source)
         guard case .notification(let content) = job.payload else { return job }
         let faults = self.variableFaults(content)
         guard faults.isEmpty else { throw JobFaults(faults) }

@@ -3,6 +3,24 @@
 
 /// Decodes a job from the flat fields of a stream entry and reports every fault.
 package struct JobDecoder {
+    /// The JSON types of the members that become a field of text.
+    private enum Form {
+        case string, id, number, flag
+
+        /// Returns why a member has none of these types; nil if it has one.
+        func fault(_ value: JSONValue) -> String? {
+            switch (self, value) {
+            case (.string, .string), (.id, .string), (.number, .number), (.flag, .bool): nil
+            // Ids are compared as text, so 1.0 and 1e0 would differ from 1.
+            case (.id, .number(let text)) where !text.contains(where: { ".eE".contains($0) }): nil
+            case (.string, _): "must be a string"
+            case (.id, _): "must be a string or a whole number"
+            case (.number, _): "must be a whole number"
+            case (.flag, _): "must be true"
+            }
+        }
+    }
+
     /// Fields not read yet.
     ///
     /// They are few, so a linear search is fastest.
@@ -10,16 +28,21 @@ package struct JobDecoder {
     /// A one-word Bloom filter over the names in ``fields``: most lookups are for absent names.
     private var marks: UInt64 = 0
     private var faults: [JobFault] = []
+    /// The JSON object that the fields come from; nil for an entry, which has only text.
+    private var source: JSONValue?
 
     /// Decodes the fields of one entry.
     ///
     /// - Parameters:
     ///   - entry: names and values in their order.
+    ///   - source: the JSON object that the fields come from; nil does not check the types of its
+    ///     members.
     ///   - isKnown: whether the catalog has a type.
     ///   - check: returns the catalog's faults for the content.
     /// - Throws: ``JobFaults`` with every fault.
     package static func decode(
         _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        from source: JSONValue? = nil,
         isKnown: (_ type: String) -> Bool = { _ in true },
         check: (_ content: JobContent) -> [JobFault] = { _ in [] }
     ) throws(JobFaults) -> Job {
@@ -27,6 +50,7 @@ package struct JobDecoder {
             throw JobFaults([JobFault("fields", "are more than \(JobLimits.fields)")])
         }
         var decoder = JobDecoder()
+        decoder.source = source
         decoder.fields.reserveCapacity(entry.count)
         for (name, value) in entry {
             if decoder.take(name) != nil { decoder.fault(name, "occurs twice") }
@@ -48,8 +72,8 @@ package struct JobDecoder {
     private mutating func job() -> Job? {
         let audience = self.audience()
         let payload = self.payload()
-        let id = self.text("id", limit: JobLimits.id)
-        let org = self.text("org", limit: JobLimits.org)
+        let id = self.text("id", limit: JobLimits.id, as: .id)
+        let org = self.text("org", limit: JobLimits.org, as: .id)
         let except = self.users("except")
         guard let audience, let payload else { return nil }
         var job = Job(audience: audience, payload: payload)
@@ -69,14 +93,14 @@ package struct JobDecoder {
         }
         switch named[0] {
         case "user":
-            guard let user = self.text("user", limit: JobLimits.user) else { return nil }
+            guard let user = self.text("user", limit: JobLimits.user, as: .id) else { return nil }
             return .users([user])
         case "users":
             return self.users("users").map { .users($0) }
         case "topic":
             return self.text("topic", limit: JobLimits.name).map { .topic($0) }
         default:
-            guard let flag = self.text("all", limit: JobLimits.name) else { return nil }
+            guard let flag = self.text("all", limit: JobLimits.name, as: .flag) else { return nil }
             guard flag == "true" || flag == "1" else {
                 self.fault("all", "must be true")
                 return nil
@@ -115,7 +139,7 @@ package struct JobDecoder {
         content.body = self.text("body", limit: JobLimits.body, allowsEmpty: true) ?? ""
         content.data = self.object("data")
         content.entityType = self.text("entity_type", limit: JobLimits.name)
-        content.entityID = self.text("entity_id", limit: JobLimits.name)
+        content.entityID = self.text("entity_id", limit: JobLimits.name, as: .id)
         content.category = self.text("category", limit: JobLimits.name)
         content.collapseKey = self.text("collapse_key", limit: 64)
         content.severity = self.choice("severity", of: Severity.self)
@@ -167,6 +191,14 @@ package struct JobDecoder {
         self.place(name).map { self.fields.remove(at: $0).value }
     }
 
+    /// Returns the member of ``source`` that a field comes from; nil if there is none.
+    private func member(_ name: String) -> JSONValue? {
+        switch self.source?[name] {
+        case nil, .null: nil
+        case let value?: value
+        }
+    }
+
     // MARK: Kinds of field
 
     private mutating func fault(_ field: String, _ reason: String) {
@@ -174,8 +206,17 @@ package struct JobDecoder {
         self.faults.append(JobFault(String(field.unicodeScalars.prefix(64)), reason))
     }
 
-    private mutating func text(_ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
+    private mutating func text(
+        _ name: String,
+        limit: Int,
+        allowsEmpty: Bool = false,
+        as form: Form = .string
+    ) -> String? {
         guard let bytes = self.take(name) else { return nil }
+        if let value = self.member(name), let reason = form.fault(value) {
+            self.fault(name, reason)
+            return nil
+        }
         guard let text = String(validating: bytes, as: UTF8.self) else {
             self.fault(name, "is not valid UTF-8")
             return nil
@@ -206,6 +247,8 @@ package struct JobDecoder {
 
     private mutating func json(_ name: String, limit: Int) -> (value: JSONValue, text: ArraySlice<UInt8>)? {
         guard let bytes = self.take(name) else { return nil }
+        // A string that holds JSON is still a string.
+        if let value = self.member(name), value.string != nil { return (value, bytes) }
         guard bytes.count <= limit else {
             self.fault(name, "is longer than \(limit) bytes")
             return nil
@@ -304,7 +347,7 @@ package struct JobDecoder {
     }
 
     private mutating func integer(_ name: String, in range: ClosedRange<Int64>) -> Int64? {
-        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        guard let text = self.text(name, limit: JobLimits.name, as: .number) else { return nil }
         if let value = (try? JSONParser.parse(Array(text.utf8)))?.integer, range.contains(value) { return value }
         self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         return nil
@@ -317,6 +360,8 @@ package enum JobFields {
     package static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
 
     /// Returns strings as they are and other values as JSON text; drops nulls.
+    ///
+    /// The types are lost, so also give the decoder the object if it must check them.
     package static func flat(_ members: [JSONMember]) -> [(name: String, value: [UInt8])] {
         var fields: [(name: String, value: [UInt8])] = []
         fields.reserveCapacity(members.count + 1)

@@ -65,9 +65,12 @@ package struct JobSimulation: Sendable {
 
     /// Decodes a job for a user; without an audience, the user is the audience.
     ///
+    /// - Parameter source: the JSON object that the fields come from; nil does not check the types
+    ///   of its members.
     /// - Throws: `JobFaults` with every fault.
     package static func question(
         of fields: [(name: String, value: [UInt8])],
+        from source: JSONValue? = nil,
         user: String,
         catalog: Catalog
     ) throws(JobFaults) -> Question {
@@ -75,7 +78,7 @@ package struct JobSimulation: Sendable {
         if !fields.contains(where: { ["user", "users", "topic", "all"].contains($0.name) }) {
             fields.append(("user", Array(user.utf8)))
         }
-        let job = try catalog.checkedJob(fields)
+        let job = try catalog.checkedJob(fields, from: source)
         guard case .notification(let content) = job.payload else {
             throw JobFaults([JobFault("event", "cannot be simulated; give a notification")])
         }

@@ -46,8 +46,8 @@ package struct Schedule: Sendable {
     package var state = State.waiting
     package var stateReason: String?
     package internal(set) var lastFiredAt: Timestamp?
-    /// The attempts of the due firing: 0 before the first claim, 1 after it, 2 after another, and
-    /// one more for each time that it is fired alone.
+    /// The attempts of the due firing: 0 before the first claim, 1 after it, 2 after further
+    /// claims, and one more for each time that it is fired alone.
     package internal(set) var attempts = 0
     package internal(set) var createdAt: Timestamp
 
@@ -70,7 +70,7 @@ package struct Schedule: Sendable {
 
     /// A page of a broadcast, as the part of a job names it.
     package struct Page: Sendable {
-        /// The chain's part and the number of the page in it.
+        /// The index of the chain, and the number of the page in it.
         let chain: Int
         let number: Int
         /// The topic whose subscribers it has; nil for everyone.
@@ -92,7 +92,7 @@ package struct Schedule: Sendable {
         /// - Parameter users: a hash of the users, because a repeated page may have other users,
         ///   who need a row of their own.
         package static func part(zone: String, chain: Broadcast.Chain, users: NotificationID) -> String {
-            let part = "\(zone) \(chain.part)/\(chain.pages) \(users)"
+            let part = "\(zone) \(chain.index)/\(chain.pages) \(users)"
             return chain.broadcast.topic.map { "\(part) \($0)" } ?? part
         }
     }
@@ -101,7 +101,9 @@ package struct Schedule: Sendable {
 /// A schedule as JSON for calls and commands.
 package enum ScheduleShape {
     /// Fields of a job whose text is JSON.
-    private static let json: Set<String> = ["users", "except", "data", "vars", "platform", "channels", "args"]
+    private static let json: Set<String> = [
+        "all", "users", "except", "data", "vars", "platform", "channels", "badge", "args",
+    ]
 
     /// Writes the members of an object, without the job.
     package static func write(_ schedule: Schedule, to writer: inout JSONWriter) {
@@ -162,16 +164,20 @@ enum ScheduleColumns {
         """
     }
 
-    /// Inserts the rows of ``parameters(_:)``; leaves existing ones alone.
-    static let insert = """
-        INSERT INTO carillon.schedules (id, org_id, job_id, part, user_id, source, lane, fields, content, due_at, wake_at,
-            cron, zone, wall_day, wall_minutes, starts_at, ends_at, created_at)
-        SELECT n.id, n.org_id, n.job_id, n.part, n.user_id, n.source, n.lane, n.fields, n.content, n.due_at, n.due_at,
-            n.cron, n.zone, n.wall_day, n.wall_minutes, n.starts_at, n.ends_at, n.created_at
-        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS n (id, org_id,
-            job_id, part, user_id, source, lane, fields, content, due_at, cron, zone, wall_day, wall_minutes, starts_at,
-            ends_at, created_at)
-        """
+    /// Returns the start of a statement that inserts the rows of ``parameters(_:)``.
+    ///
+    /// - Parameter first: the number of the first of these parameters.
+    static func insert(from first: Int = 1) -> String {
+        let columns = """
+            id, org_id, job_id, part, user_id, source, lane, fields, content, due_at, cron, zone, wall_day, wall_minutes,
+            starts_at, ends_at, created_at
+            """
+        let parameters = (first..<first + columns.split(separator: ",").count).map { "$\($0)" }
+        return """
+            INSERT INTO carillon.schedules (wake_at, \(columns))
+            SELECT n.due_at, n.* FROM unnest(\(parameters.joined(separator: ", "))) AS n (\(columns))
+            """
+    }
 
     static func parameters(_ schedules: [Schedule]) -> [PostgresValue] {
         // A row that also names others has no user: erasures and exports find it by its fields.

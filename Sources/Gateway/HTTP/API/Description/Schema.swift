@@ -70,6 +70,11 @@ extension Schema {
         .string(min: 1, max: limit, pattern: pattern)
     }
 
+    /// An id of an app: text, or a whole number that counts as its digits.
+    static func id(_ limit: Int) -> Schema {
+        .text(limit).with("type", .array([.string("string"), .string("integer")]))
+    }
+
     static func string(min: Int? = nil, max: Int? = nil, pattern: String? = nil) -> Schema {
         .kind(
             "string",
@@ -173,7 +178,7 @@ extension Schema {
     static let timeOfDayInSeconds = string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$")
     /// A provider that devices register with.
     static let deviceProvider = kind(
-        "string", [("enum", .array(Provider.wellKnown.filter(\.isOfDevices).map { .string($0.rawValue) }))])
+        "string", [("enum", .array(Provider.all.filter(\.isOfDevices).map { .string($0.rawValue) }))])
 }
 
 // MARK: Additions
@@ -209,6 +214,8 @@ struct Fields: Sendable, ExpressibleByDictionaryLiteral {
         let isRequired: Bool
         var schema: Schema
     }
+
+    static let ifNoneMatch: Fields = ["If-None-Match?": .string("The ETag of the client's copy.")]
 
     private(set) var all: [Field]
 

@@ -147,7 +147,7 @@ struct JobRoutes {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))
         }
         let catalog = self.jobs.base.catalog
-        let job = try catalog.checkedJob(fields)
+        let job = try catalog.checkedJob(fields, from: body)
         var lane = Lane.normal
         if case .notification(let content) = job.payload { lane = catalog.lane(of: content) }
         return Checked(id: job.id ?? "", lane: lane, org: job.org, fields: fields)
@@ -159,20 +159,20 @@ extension Schema {
         "Job", "docs/jobs.md explains every field.",
         [
             "type?": .text(JobLimits.name).orNull("A type of the catalog; required without `event`."),
-            "user?": .text(JobLimits.user).orNull,
+            "user?": .id(JobLimits.user).orNull,
             "users?": .list(of: .text(JobLimits.user), min: 1, max: JobLimits.users).orNull,
             "topic?": .text(JobLimits.name).orNull("Sends to the subscribers of a topic."),
             "all?": .constant(.bool(true)).orNull("Sends to everyone."),
             "except?": .list(of: .text(JobLimits.user), min: 1, max: JobLimits.users).orNull,
-            "id?": .text(JobLimits.id).orNull,
-            "org?": .text(JobLimits.org).orNull,
+            "id?": .id(JobLimits.id).orNull,
+            "org?": .id(JobLimits.org).orNull,
             "title?": .string(max: JobLimits.title).orNull,
             "body?": .string(max: JobLimits.body).orNull,
             "template?": .text(JobLimits.name).orNull,
             "vars?": .anyObject.orNull,
             "data?": .anyObject.orNull,
             "entity_type?": .text(JobLimits.name).orNull,
-            "entity_id?": .text(JobLimits.name).orNull,
+            "entity_id?": .id(JobLimits.name).orNull,
             "state?": .text(JobLimits.name).orNull,
             "url?": .text(JobLimits.url).orNull(
                 "A path of the app, or a URL of any scheme but javascript, vbscript, data, blob and file."),

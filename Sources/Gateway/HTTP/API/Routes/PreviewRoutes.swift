@@ -46,7 +46,7 @@ struct PreviewRoutes {
 
     /// Reads and checks a job; one without an audience counts as a job for everyone.
     private func content(_ body: inout FieldReader) -> JobContent? {
-        guard let members = body.value["job"]?.object else {
+        guard let job = body.value["job"], let members = job.object else {
             body.fault("job", "must be a JSON object with the fields of a job")
             return nil
         }
@@ -55,7 +55,7 @@ struct PreviewRoutes {
             fields.append((name: "all", value: Array("true".utf8)))
         }
         do throws(JobFaults) {
-            guard case .notification(let content) = try self.base.catalog.checkedJob(fields).payload else {
+            guard case .notification(let content) = try self.base.catalog.checkedJob(fields, from: job).payload else {
                 body.fault("job.event", "has no text to preview")
                 return nil
             }

@@ -234,7 +234,7 @@ struct ScheduleBody {
 
     /// Reads the job with the dispatcher's decoder.
     private func job(_ body: inout FieldReader) -> (fields: [(name: String, value: [UInt8])], job: Job?) {
-        guard let members = body.value["job"]?.object else {
+        guard let job = body.value["job"], let members = job.object else {
             body.fault("job", "must be an object with the fields of a job")
             return ([], nil)
         }
@@ -244,7 +244,7 @@ struct ScheduleBody {
             fields.removeAll { $0.name == name }
         }
         do throws(JobFaults) {
-            return (fields, try self.catalog.checkedJob(fields))
+            return (fields, try self.catalog.checkedJob(fields, from: job))
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return (fields, nil)

@@ -26,9 +26,9 @@ struct SimulationRoutes {
             [
                 "user": .text(JobLimits.user),
                 "job": .anyObject("The fields of a job; the audience defaults to the user."),
-                "at?": .time("Defaults to now."),
-                "presence?": .cases(of: JobSimulation.SupposedPresence.self)("Defaults to `actual`."),
-                "proven?": .bool("Whether sockets confirm delivery; defaults to true."),
+                "at?": .time.orNull("Defaults to now."),
+                "presence?": .cases(of: JobSimulation.SupposedPresence.self).orNull("Defaults to `actual`."),
+                "proven?": .bool.orNull("Whether sockets confirm delivery; defaults to true."),
             ], isClosed: true),
         answers: [.ok("The steps.", .simulatedSteps)])
 
@@ -53,13 +53,13 @@ struct SimulationRoutes {
     }
 
     private func question(_ body: inout FieldReader, user: String, _ catalog: Catalog) -> JobSimulation.Question? {
-        guard let members = body.value["job"]?.object else {
+        guard let job = body.value["job"], let members = job.object else {
             body.fault("job", "must be a JSON object with the fields of a job")
             return nil
         }
         do throws(JobFaults) {
             return try JobSimulation.question(
-                of: JobFields.flat(members), user: user, catalog: catalog)
+                of: JobFields.flat(members), from: job, user: user, catalog: catalog)
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return nil
