@@ -36,6 +36,9 @@ struct CancelTests {
                 #expect(answer.body["status"]?.string == "pending")
                 #expect(answer.body["cancelled"]?.integer == 0)
                 #expect(answer.body["final"]?.bool == false)
+                let report = try await gateway.call(.get, "/v1/jobs/\(path)", token: service)
+                #expect(report.status == 200 && report.body["reach"]?["stored"]?.integer == 0)
+                #expect(report.body["cancelled_at"]?.string != nil)
             }
             _ = try await stack.startDispatcher()
             try await eventually("only the other organisation's goes out") { stack.pushed() == ["phone": ["kept"]] }

@@ -111,6 +111,27 @@ struct OpenAPITests {
         }
     }
 
+    @Test("an optional member of a JSON body of /v1 may be null, except for the lists of preferences")
+    func nullMembers() async throws {
+        let document = try await DescribedDocument.canonical.make()
+        var names: [String] = []
+        for operation in DescribedDocument.operations(document) {
+            let content = operation.value["requestBody"]?["content"]
+            guard let schema = content?["application/json"]?["schema"] else { continue }
+            for form in Self.forms(of: schema, in: document) {
+                for member in form["properties"]?.object ?? [] {
+                    let isRequired = form["required"]?.strings?.contains(member.key) == true
+                    let types = [member.value] + (member.value["oneOf"]?.array ?? [])
+                    let mayBeNull = types.contains {
+                        $0["type"] == .string("null") || $0["type"]?.strings?.contains("null") == true
+                    }
+                    if !isRequired, !mayBeNull { names.append("\(operation.name) \(member.key)") }
+                }
+            }
+        }
+        #expect(names == ["PUT /v1/preferences types", "PUT /v1/preferences categories"])
+    }
+
     /// The schemas of the objects that a body may be or hold as elements.
     private static func forms(of schema: JSONValue, in document: JSONValue) -> [JSONValue] {
         guard let schema = DescribedDocument.resolved(schema, in: document) else { return [] }

@@ -140,9 +140,12 @@ struct InboxChangeRoutes {
         answers: [.ok("The change.", .inboxChange), 404])
 
     private func restore(_ request: Request, _ context: APIContext) async throws -> Response {
-        let change = try await self.inbox.service.restore(
-            user: try context.user(), id: try context.pathID())
-        guard !change.isEmpty else { throw Problem.noSuch("notification") }
+        let user = try context.user()
+        let id = try context.pathID()
+        let change = try await self.inbox.service.restore(user: user, id: id)
+        if change.isEmpty, try await self.inbox.store.find(user: user, id: id) == nil {
+            throw Problem.noSuch("notification")
+        }
         return InboxRoutes.answer(change)
     }
 }

@@ -67,7 +67,7 @@ struct ProviderRoutes {
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
         let report = try await self.base.live.providerBoard.report(now: self.base.now(), removesStale: true)
         return Response.object { writer in
-            writer.array("providers", Provider.wellKnown) { writer, provider in
+            writer.array("providers", Provider.all) { writer, provider in
                 writer.beginObject()
                 writer.member("provider", provider.rawValue)
                 writer.array("ways", report.states.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
@@ -128,13 +128,13 @@ struct ProviderRoutes {
         body: .object(
             [
                 "user": .text(JobLimits.user),
-                "channel?": .choice("push", "email").with("default", .string("push"))(
+                "channel?": .choice("push", "email").with("default", .string("push")).orNull(
                     "`email` sends to the user's e-mail address and excludes `device`."),
-                "device?": .uuid,
-                "type?": .text(JobLimits.name),
-                "title?": .text(JobLimits.title),
-                "body?": .text(JobLimits.body),
-                "data?": .anyObject,
+                "device?": .uuid.orNull,
+                "type?": .text(JobLimits.name).orNull,
+                "title?": .text(JobLimits.title).orNull,
+                "body?": .text(JobLimits.body).orNull,
+                "data?": .anyObject.orNull,
             ], isClosed: true),
         answers: [
             .ok(
@@ -175,7 +175,7 @@ struct ProviderRoutes {
             ("type", body.text("type", limit: JobLimits.name)), ("title", body.text("title", limit: JobLimits.title)),
             ("body", body.text("body", limit: JobLimits.body)),
         ]
-        let data = body.value["data"]
+        let data = body.value["data"].flatMap { $0 == .null ? nil : $0 }
         if let data, data.object == nil { body.fault("data", "must be an object") }
         try body.finish()
         var content: [JSONMember] = []
