@@ -241,7 +241,9 @@ struct InboxActionTests {
             try await eventually("the socket has it") { scene.frames("notification", about: id).count == 2 }
             #expect(try await scene.archived() == [])
             #expect(try await scene.listed().compactMap { $0["title"]?.string } == ["two", "one"])
-            #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/restore").status == 404)
+            // A retry after a lost answer.
+            let again = try await scene.ada.send(.post, "/v1/notifications/\(id)/restore")
+            #expect(again.status == 200 && again.body["changed"]?.integer == 0)
 
             // Deleting in the archive changes no count.
             try await scene.act("archive", on: id, unread: 1, total: 1)
@@ -316,6 +318,14 @@ struct InboxActionTests {
             _ = try await scene.notify("newer", [("collapse_key", "k")])
             try await scene.ada.waitForCount(1)
             #expect(try await scene.ada.send(.post, "/v1/notifications/\(id)/restore").status == 404)
+            // The newer one replaces only those that are in the inbox.
+            let archived = try await scene.notify("older", [("collapse_key", "other")])
+            try await scene.act("archive", on: archived, unread: 1, total: 1)
+            let newer = try await scene.notify("newest", [("collapse_key", "other")])
+            try await scene.act("restore", on: archived, unread: 3, total: 3)
+            for both in [archived, newer] {
+                #expect(try await scene.ada.send(.delete, "/v1/notifications/\(both)").status == 200)
+            }
 
             let soon = Timestamp(seconds: Int64(Date.now.timeIntervalSince1970) + 600).rfc3339
             let brief = try await scene.notify("brief", [("keep_until", soon)])
@@ -455,40 +465,48 @@ struct InboxActionTests {
         }
     }
 
-    @Test("of two snoozes at once, the one that comes too late leaves no schedule; a deletion leaves it")
+    @Test("of two snoozes at once one is refused, and only the other's schedule stays")
     func snoozes() async throws {
         try await Self.with { scene in
-            // Another call comes between the schedule of a snooze and its deletion: a deletion, or,
-            // for "both", a snooze.
+            let id = try await scene.notify("one")
+            let path = "/v1/notifications/\(id)/snooze"
+            let moments = [3_600, 7_200].map { Schedules.later(.seconds($0)) }
+            let ada = scene.ada
+            async let first = ada.send(.post, path, #"{"until":"\#(moments[0])"}"#)
+            async let second = ada.send(.post, path, #"{"until":"\#(moments[1])"}"#)
+            let statuses = try await [first.status, second.status]
+            #expect(statuses.sorted() == [200, 404])
+            let rows = try await scene.stack.query("SELECT due_at FROM carillon.schedules")
+            let due = try rows.map { Timestamp(microseconds: try $0.timestamptz(0)) }
+            let winner = statuses.first == 200 ? moments[0] : moments[1]
+            #expect(due == [Timestamp(rfc3339: winner)])
+        }
+    }
+
+    @Test("a snooze that answers 503 changes nothing and leaves no schedule")
+    func snoozeFails() async throws {
+        try await Self.with { scene in
+            let id = try await scene.notify("one")
             try await scene.stack.query(
                 """
-                CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
-                BEGIN
-                    INSERT INTO carillon.schedules (id, org_id, job_id, part, user_id, source, lane, fields, content,
-                        due_at, wake_at, created_at)
-                    SELECT gen_random_uuid(), NEW.org_id, NEW.job_id || '0', NEW.part, NEW.user_id, 'other', NEW.lane,
-                        NEW.fields, NEW.content, NEW.due_at, NEW.wake_at, NEW.created_at
-                    FROM carillon.notifications n WHERE n.deleted_at IS NULL AND n.title = 'both';
-                    UPDATE carillon.notifications SET deleted_at = now() WHERE deleted_at IS NULL;
-                    RETURN NEW;
-                END $$
-                """
-            )
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE 'refused' USING ERRCODE = '57014'; END $$
+                """)
             try await scene.stack.query(
                 """
-                CREATE TRIGGER meanwhile BEFORE INSERT ON carillon.schedules FOR EACH ROW
-                WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION carillon.meanwhile()
-                """
-            )
-            for (title, source) in [("both", "other"), ("one", "snooze")] {
-                let id = try await scene.notify(title)
-                let late = try await scene.snooze(id)
-                #expect(late.status == 404)
-                let schedules = try await scene.stack.query(
-                    "SELECT split_part(source, '/', 1) FROM carillon.schedules WHERE starts_with(job_id, $1)",
-                    .text("snooze:\(id):"))
-                #expect(try schedules.map { try $0.text(0) } == [source])
-            }
+                CREATE TRIGGER refuse BEFORE UPDATE ON carillon.notifications FOR EACH ROW
+                WHEN (NEW.deleted_at IS NOT NULL) EXECUTE FUNCTION carillon.refuse()
+                """)
+            let refused = try await scene.gateway.call(
+                .post, "/v1/notifications/\(id)/snooze", token: scene.ada.token,
+                json: #"{"until":"\#(Schedules.later(.seconds(3_600)))"}"#, retriesOutages: false)
+            #expect(refused.status == 503, "\(refused.body)")
+            #expect(try await scene.listed().count == 1)
+            #expect(try await scene.stack.query("SELECT FROM carillon.schedules").isEmpty)
+            try await scene.stack.query("DROP TRIGGER refuse ON carillon.notifications")
+            let snoozed = try await scene.snooze(id)
+            #expect(snoozed.status == 200, "\(snoozed.body)")
+            #expect(try await scene.stack.query("SELECT FROM carillon.schedules").count == 1)
         }
     }
 

@@ -110,10 +110,41 @@ struct InboxServiceTests {
             #expect([read.version, gone.version] == versions)
             try await eventually("both are published") { heard.frames.count >= 2 }
             #expect(heard.frames.map(\.version) == versions)
-            #expect(heard.frames.map(\.previous) == versions.map { $0 - 1 })
+            // A socket that has everything before needs no version between the pages.
+            #expect(heard.frames.map(\.previous) == versions.map { $0 - 2 })
             // Neither covers a notification that came between two pages.
             let bounds = heard.frames.map { (try? JSONParser.parse($0.body))?["up_to_version"]?.integer }
             #expect(bounds == versions.map { $0 - 1 })
+        }
+    }
+
+    @Test("lets sockets read the inbox if only the first pages of a change could be stored")
+    func failingPage() async throws {
+        try await Self.with { inbox, store, heard, live in
+            let count = InboxStore.mostChanged + 1
+            _ = try await store.store(Self.notifications(1..<count + 1), areRepeats: false)
+            let pool = inbox.base.database.pool
+            _ = try await pool.query("CREATE SEQUENCE carillon.pages")
+            _ = try await pool.query(
+                """
+                CREATE FUNCTION carillon.fail() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    IF nextval('carillon.pages') > 1 THEN RAISE EXCEPTION 'the second page'; END IF;
+                    RETURN NULL;
+                END $$
+                """)
+            _ = try await pool.query(
+                """
+                CREATE TRIGGER fail BEFORE UPDATE ON carillon.notifications
+                FOR EACH STATEMENT EXECUTE FUNCTION carillon.fail()
+                """)
+            await #expect(throws: PostgresError.self) { try await inbox.service.markRead(user: "ada", ids: nil) }
+            try await eventually("it is published") { !heard.frames.isEmpty }
+            let frame = try #require(heard.frames.first)
+            let version = Int64(count + 1)
+            // No socket has this version before it has read the inbox.
+            #expect(frame.previous == version && frame.version == version)
+            #expect(frame.unread == 1)
         }
     }
 

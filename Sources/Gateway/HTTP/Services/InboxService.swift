@@ -48,12 +48,13 @@ struct InboxService: Sendable {
     ) async throws -> InboxStore.Change {
         let now = self.base.now()
         let end = self.uptime() + Self.patience
-        return try await self.inPages {
+        return try await self.inPages(of: user) {
             try await self.store.markRead(user: user, ids: ids, at: now, upTo: $0)
-        } publish: { change, upTo in
+        } publish: { change, previous, upTo in
             let all: (member: StaticString, upTo: Int64)? = ids == nil ? ("all", upTo) : nil
             await self.publish(
-                user, .read, change, all: all, isBulk: isBulk, isPatient: isPatient && self.uptime() < end)
+                user, .read, change, previous: previous, all: all, isBulk: isBulk,
+                isPatient: isPatient && self.uptime() < end)
         } finish: { page in
             await self.base.events.publish(
                 zip(page.labels, page.endpoints).map { LifecycleEvent(.read, $0, at: now, endpoint: $1) },
@@ -67,10 +68,10 @@ struct InboxService: Sendable {
     func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
         let now = self.base.now()
         guard let id else {
-            return try await self.inPages {
+            return try await self.inPages(of: user) {
                 try await self.store.delete(user: user, id: nil, at: now, upTo: $0)
-            } publish: { change, upTo in
-                await self.publish(user, .deleted, change, all: ("all_read", upTo))
+            } publish: { change, previous, upTo in
+                await self.publish(user, .deleted, change, previous: previous, all: ("all_read", upTo))
             }
         }
         var change = try await self.store.delete(user: user, id: id, at: now)
@@ -79,29 +80,36 @@ struct InboxService: Sendable {
         return change
     }
 
-    /// Stores a change page by page and publishes it as one, even if a page fails.
+    /// Stores a change page by page and publishes it as one.
     ///
-    /// Later pages leave out notifications that are newer than the first page. A socket notices the
-    /// missing versions of the other pages and resyncs from the inbox.
+    /// Each page raises the version by one. Later pages leave out notifications that are newer than
+    /// the first page. If a page fails, sockets read the pages before it from the inbox.
+    ///
+    /// - Parameter publish: gets the version before the change, and the version of the first page.
     private func inPages(
+        of user: String,
         _ store: (_ upTo: Int64) async throws -> InboxStore.Change,
-        publish: (_ change: InboxStore.Change, _ upTo: Int64) async -> Void,
+        publish: (_ change: InboxStore.Change, _ previous: Int64, _ upTo: Int64) async -> Void,
         finish: (_ page: InboxStore.Change) async -> Void = { _ in }
     ) async throws -> InboxStore.Change {
         var page = try await store(.max)
         var change = page
         let first = page.version
+        // The version that the pages reach if no other change comes between them.
+        var version = first
         do {
             while page.ids.count >= InboxStore.mostChanged {
                 await finish(page)
                 page = try await store(first)
                 change.add(page)
+                if !page.isEmpty { version += 1 }
             }
         } catch {
-            await publish(change, first)
+            await self.publishGap(user, change, isPatient: false)
             throw error
         }
-        await publish(change, first)
+        // A socket that lacks a change between two pages must notice the gap.
+        await publish(change, change.version == version ? first - 1 : change.version - 1, first)
         await finish(page)
         return change
     }
@@ -127,20 +135,14 @@ struct InboxService: Sendable {
         return change
     }
 
-    /// Schedules a notification for a later moment, and deletes it.
+    /// Deletes a notification and schedules the job that sends it again.
     ///
-    /// - Throws: errors of the stores; `JobFaults` if it cannot be sent again.
+    /// - Throws: errors of the stores; `JobFaults` if the notification cannot be sent again.
     func snooze(_ notification: Notification, until: Timestamp) async throws -> InboxStore.Change {
-        // The schedule comes first, and stays even if another call has deleted the notification
-        // meanwhile: the user sees it twice rather than never again.
-        let schedule = try RepeatedJob.schedule(
-            of: notification, until: until, now: self.base.now(), catalog: self.base.catalog)
-        let schedules = self.base.database.schedules
-        let outcomes = try await schedules.add([schedule])
-        let change = try await self.store.delete(user: notification.user, id: notification.id, at: self.base.now())
-        if change.isEmpty, outcomes == [.stored] {
-            try await schedules.cancelNeedless(schedule.id, of: notification.id, user: notification.user)
-        }
+        let now = self.base.now()
+        let schedule = try RepeatedJob.schedule(of: notification, until: until, now: now, catalog: self.base.catalog)
+        let change = try await self.store.snooze(
+            user: notification.user, id: notification.id, by: schedule, at: now)
         await self.publish(notification.user, .deleted, change, all: nil)
         return change
     }
@@ -155,8 +157,8 @@ struct InboxService: Sendable {
         return true
     }
 
-    /// Tells upstream apps that the user pressed a button of a notification, and records that it
-    /// was opened.
+    /// Reports to apps that the user pressed a button of a notification, and records that it was
+    /// opened.
     ///
     /// - Returns: whether the notification has the button; nil if the user does not have it.
     func act(user: String, id: NotificationID, action: String) async throws -> Bool? {
@@ -187,15 +189,18 @@ struct InboxService: Sendable {
 
     /// Publishes a change to the user's sockets.
     ///
-    /// A change that Redis refuses is retried. If it is lost, the socket notices the gap at the
-    /// next frame and resyncs from the inbox.
+    /// A change that Redis refuses is retried. If all retries fail, sockets notice the gap at the
+    /// next change and read the inbox.
     ///
-    /// - Parameter all: replaces a list of more than ``mostNamed`` ids: the member that means
-    ///   "all", and the version up to which they changed. Nil if the client named the ids.
+    /// - Parameters:
+    ///   - previous: the version before the change; nil if it raised the version by one.
+    ///   - all: replaces a list of more than ``mostNamed`` ids: the member that means "all", and
+    ///     the version up to which they changed. Nil if the client named the ids.
     private func publish(
         _ user: String,
         _ kind: NodeFrame.Kind,
         _ change: InboxStore.Change,
+        previous: Int64? = nil,
         all: (member: StaticString, upTo: Int64)?,
         isBulk: Bool = false,
         isPatient: Bool = true
@@ -203,11 +208,11 @@ struct InboxService: Sendable {
         guard !change.isEmpty else { return }
         var subject = InboxChangeShape.Subject.ids(change.ids)
         if let all, change.ids.count > Self.mostNamed { subject = .all(all.member, upTo: all.upTo) }
-        await self.publish(
-            NodeFrame.change(
-                kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
-                at: self.base.now()),
-            isPatient: isPatient)
+        var frame = NodeFrame.change(
+            kind, user: user, version: change.version, unread: change.unread, subject, isBulk: isBulk,
+            at: self.base.now())
+        if let previous { frame.previous = previous }
+        await self.publish(frame, isPatient: isPatient)
     }
 
     /// Publishes a changed notification in its current state; silent, because the user has seen it.
@@ -232,12 +237,12 @@ struct InboxService: Sendable {
     }
 
     /// Publishes a change without its content, so that sockets read it from the inbox.
-    private func publishGap(_ user: String, _ change: InboxStore.Change) async {
+    private func publishGap(_ user: String, _ change: InboxStore.Change, isPatient: Bool = true) async {
         var frame = NodeFrame.change(
             .read, user: user, version: change.version, unread: change.unread, .ids([]), at: self.base.now())
-        // No socket has this version before it has read the inbox, so no client gets the frame.
+        // The frame follows on itself: every socket sees a gap, and reads the inbox instead.
         frame.previous = change.version
-        await self.publish(frame)
+        await self.publish(frame, isPatient: isPatient)
     }
 
     private func publish(_ frame: NodeFrame, isPatient: Bool = true) async {

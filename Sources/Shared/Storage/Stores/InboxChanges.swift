@@ -70,6 +70,31 @@ extension InboxStore {
             [.text(user), .timestamp(at), id.map { .id($0) } ?? .int8(version)])
     }
 
+    /// Deletes a notification and stores the schedule that brings it back.
+    ///
+    /// Changes nothing if the notification is not in the inbox: it was deleted, cancelled or
+    /// replaced meanwhile.
+    package func snooze(
+        user: String,
+        id: NotificationID,
+        by schedule: Schedule,
+        at: Timestamp
+    ) async throws(PostgresError) -> Change {
+        try await self.change(
+            user,
+            Self.change(
+                set: "deleted_at = \(Self.moment)", where: "n.deleted_at IS NULL AND n.version > 0 AND n.id = $3",
+                total: "-tally.n", unread: "-tally.unread",
+                and: """
+                    , scheduled AS (
+                        \(ScheduleColumns.insert(from: 4)) WHERE EXISTS (SELECT FROM changed) ON CONFLICT DO NOTHING
+                    )
+                    """),
+            [.text(user), .timestamp(at), .id(id)] + ScheduleColumns.parameters([schedule]),
+            first: [CancellationSQL.beforeStoring],
+            last: [PostgresStatement(ScheduleSQL.endCancelled, [.ids([schedule.id])])])
+    }
+
     // MARK: The archive
 
     /// Moves a notification from the inbox to the archive.
@@ -228,19 +253,26 @@ extension InboxStore {
 
     /// Locks the inbox, then changes it in a statement that sees what was committed while it
     /// waited.
+    ///
+    /// - Parameters:
+    ///   - first: further statements of the transaction, before the lock.
+    ///   - last: further statements of the transaction, after the change.
     private func change(
         _ user: String,
         _ statement: String,
-        _ parameters: [PostgresValue]
+        _ parameters: [PostgresValue],
+        first: [PostgresStatement] = [],
+        last: [PostgresStatement] = []
     ) async throws(PostgresError) -> Change {
-        let results = try await self.pool.run([
+        let change = [
             PostgresStatement(
                 """
                 SELECT \(EpochSQL.version(of: "b")), b.unread FROM carillon.inboxes b WHERE b.user_id = $1 FOR UPDATE
                 """,
                 [.text(user)]),
             PostgresStatement(statement, parameters),
-        ])
+        ]
+        let results = Array(try await self.pool.run(first + change + last).dropFirst(first.count))
         let touched = try results[1].map { (row) throws(PostgresError) in try EndpointColumns.read(row, at: 2) }
         if let row = results[1].first {
             return Change(

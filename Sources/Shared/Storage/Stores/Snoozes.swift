@@ -49,30 +49,4 @@ extension ScheduleStore {
                 .affectedRows
         } while removed >= limit
     }
-
-    /// Removes a schedule if another one brings the same snoozed notification back, or if the
-    /// notification was cancelled or replaced meanwhile.
-    package func cancelNeedless(
-        _ id: NotificationID,
-        of notification: NotificationID,
-        user: String
-    ) async throws(PostgresError) {
-        try await self.pool.run([
-            // Serialises calls of one user, so that one schedule always stays.
-            PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
-            PostgresStatement(
-                """
-                DELETE FROM carillon.schedules d WHERE d.id = $1 AND (EXISTS (
-                    SELECT FROM carillon.schedules s
-                    WHERE s.user_id = $2 AND s.id <> $1 AND s.state = 'waiting'
-                        AND \(ScheduleSQL.isSnooze(of: "$3::uuid"))
-                ) OR EXISTS (
-                    SELECT FROM carillon.notifications n
-                    WHERE n.user_id = $2 AND n.id = $3::uuid
-                        AND (n.replaced_by IS NOT NULL OR NOT (\(InboxSQL.isNotWithdrawn(of: "n"))))
-                ))
-                """,
-                [.id(id), .text(user), .id(notification)]),
-        ])
-    }
 }
