@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Support
 import Testing
 
 @testable import Core
@@ -77,18 +78,18 @@ struct ScheduleStoreTests {
             let steps = (2...3).map { Samples.notification($0, user: "a") }
             _ = try await database.notifications.store(steps, areRepeats: false)
             let dues = [Self.now + .seconds(60), now - .seconds(1)]
-            try await database.followUps.put(
+            try await database.followUps.postpone(
                 zip(steps, dues).map { step, due in
                     (FollowUpStore.Item(user: "a", notification: step.id, kind: .release), due, "quiet_hours")
                 }, now: Self.now)
             #expect(try await late() == 3)
             let claimed = try await database.schedules.claim(.normal, now: now, hold: Self.hold, hasRoom: false)
-            let taken = try await database.digests.take(now: now, until: now + Self.hold, limit: 10)
+            let taken = try await database.digests.claim(now: now, until: now + Self.hold, limit: 10)
             #expect(claimed.count == 2 && taken.count == 1)
             // The steps' first dispatcher fails, and another takes them.
             let again = now + .seconds(10)
             for (moment, until) in [(now, again), (again, now + Self.hold)] {
-                let followUps = try await database.followUps.take(now: moment, until: until, limit: 10)
+                let followUps = try await database.followUps.claim(now: moment, until: until, limit: 10)
                 #expect(followUps.count == 2)
             }
             #expect(try await late() == 3)
@@ -178,14 +179,14 @@ struct ScheduleStoreTests {
             id: NotificationID(high: 1, low: 1), org: "org", jobID: job, entry: "jobs/1-0", stream: "jobs",
             fields: [], topic: "late news", lane: .normal, createdAt: Self.now)
         let outcome = try await database.broadcasts.add(broadcast)
-        #expect(outcome == .taken)
+        #expect(outcome == .stored)
         try await database.pool.query(
             """
             INSERT INTO carillon.broadcast_pages (broadcast, part, number, selected, stored, counted, at)
             SELECT id, 3, n, 9, 0, '{"scheduled": 9}', now()
             FROM carillon.broadcasts, generate_series(0, 1) n
             """)
-        return Broadcast.Chain(broadcast: broadcast, part: 3, pages: 1, reached: "")
+        return Broadcast.Chain(broadcast: broadcast, index: 3, pages: 1, reached: "")
     }
 
     @Test("counts the outcomes of the users of a page of a broadcast once, when its schedules are removed")
@@ -349,7 +350,7 @@ struct ScheduleStoreTests {
             #expect(try await store.claim(.critical, now: Self.now, hold: Self.hold).count == 1)
 
             try await store.remove(Array(claimed.dropFirst(2)))
-            try await store.hold([claimed[0]], until: Self.now + .seconds(90))
+            try await store.extendClaims(of: [claimed[0]], until: Self.now + .seconds(90))
             let later = try await store.claim(.normal, now: Self.now + .seconds(31), hold: Self.hold)
             #expect(Set(later.map(\.id)) == [claimed[1].id, Self.schedule(count).id])
             #expect(later.first { $0.id == claimed[1].id }?.attempts == 2)
@@ -365,7 +366,7 @@ struct ScheduleStoreTests {
             let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
             #expect(try await store.cancel(schedule.id))
             _ = try await store.add([Self.schedule(1, due: .seconds(60)) { $0.content = 2 }])
-            try await store.hold(claimed, until: Self.now + .seconds(3_600))
+            try await store.extendClaims(of: claimed, until: Self.now + .seconds(3_600))
             let former = try #require(claimed.first)
             #expect(try await store.beginAlone(former) == false)
             try await store.fail(former, reason: "zone: gone")
@@ -386,7 +387,7 @@ struct ScheduleStoreTests {
             let next = Self.now + .seconds(60)
             let step = ScheduleStore.Step(schedule, to: next, wall: nil, firedAt: Self.now, wakeAt: next)
             #expect(try await store.advance([step]) == [schedule.id])
-            try await store.hold(claimed, until: Self.now + .seconds(3_600))
+            try await store.extendClaims(of: claimed, until: Self.now + .seconds(3_600))
             #expect(try await store.claim(.normal, now: next, hold: Self.hold).map(\.dueAt) == [next])
         }
     }
@@ -471,6 +472,38 @@ struct ScheduleStoreTests {
             let left = try await store.page(after: nil, org: nil, limit: 20)
             #expect(Set(left.map(\.id)) == Set(others.map(\.id)))
             #expect(try await store.cancel(recurring.id) == false)
+        }
+    }
+
+    @Test("a late cancellation removes the parts of a schedule that has ended, but not of its replacement")
+    func cancelLate() async throws {
+        for isReplaced in [false, true] {
+            try await Samples.withStoresOfTwoPools { database, second in
+                let recurring = Self.schedule(1) {
+                    $0.cron = "0 9 * * *"
+                    $0.zone = Schedule.recipientZone
+                }
+                let job = "\(recurring.id)/1"
+                let part = Self.schedule(2, job: "later") { $0.part = "UTC 1" }
+                _ = try await database.schedules.add([recurring, part])
+                let cancellation = try await database.pool.transaction { transaction in
+                    let table = "carillon.schedules"
+                    let change = isReplaced ? "UPDATE \(table) SET number = DEFAULT" : "DELETE FROM \(table)"
+                    try await transaction.query("\(change) WHERE id = $1", .id(recurring.id))
+                    try await transaction.query(
+                        "UPDATE carillon.schedules SET job_id = $2 WHERE id = $1", .id(part.id), .text(job))
+                    let cancellation = Task { try await second.schedules.cancel(recurring.id) }
+                    // By then it has read the old schedule, and found no part.
+                    try await eventually("it waits for the row") { try await Samples.areWaiting(1, database) }
+                    return cancellation
+                }
+                let wasThere = try await cancellation.value
+                #expect(!wasThere)
+                let left = try await database.schedules.count(.init(org: "org", id: job))
+                #expect(left == (isReplaced ? 1 : 0))
+                let found = try await database.schedules.find(recurring.id)
+                #expect((found != nil) == isReplaced)
+            }
         }
     }
 
@@ -635,26 +668,48 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("a snooze goes if its notification was cancelled or replaced meanwhile, and stays if it was deleted")
-    func snoozedMeanwhile() async throws {
+    @Test("a snooze deletes its notification and stores its schedule, or does neither")
+    func snoozes() async throws {
         try await Samples.withStores { database in
-            let tooLate = RecordedReason.cancelledTooLate.rawValue
-            let changes = [
-                ("status = 'cancelled'", false), ("status_reason = '\(tooLate)'", false),
-                ("replaced_by = gen_random_uuid()", false), ("deleted_at = now()", true),
-            ]
-            for (number, (change, stays)) in changes.enumerated() {
+            let inbox = InboxStore(database)
+            func snooze(_ number: Int, after change: String? = nil) async throws -> (isDone: Bool, isStored: Bool) {
                 let notification = Samples.notification(number, user: "ada")
-                _ = try await database.notifications.store([notification], areRepeats: false)
+                _ = try await database.notifications.store([notification], areRepeats: true)
+                if let change {
+                    try await database.pool.query(
+                        "UPDATE carillon.notifications SET \(change) WHERE id = $1", .id(notification.id))
+                }
                 let job = "\(ScheduleStore.snoozePrefix(of: notification.id))1"
-                let schedule = Self.schedule(number, job: job) { $0.user = "ada" }
-                _ = try await database.schedules.add([schedule])
-                try await database.pool.query(
-                    "UPDATE carillon.notifications SET \(change) WHERE id = $1", .id(notification.id))
-                try await database.schedules.cancelNeedless(schedule.id, of: notification.id, user: "ada")
-                let left = try await database.schedules.find(schedule.id)
-                #expect((left != nil) == stays, "\(change)")
+                let schedule = Self.schedule(number, due: .seconds(3_600), job: job) { $0.user = "ada" }
+                let deleted = try? await inbox.snooze(
+                    user: "ada", id: notification.id, by: schedule, at: Self.now)
+                return (deleted?.ids == [notification.id], try await database.schedules.find(schedule.id) != nil)
             }
+            let snoozed = try await snooze(1)
+            #expect(snoozed == (true, true))
+            let changes = [
+                "deleted_at = now()", "status = 'cancelled', deleted_at = now()",
+                "replaced_by = gen_random_uuid(), deleted_at = now()",
+            ]
+            for (number, change) in changes.enumerated() {
+                let late = try await snooze(number + 2, after: change)
+                #expect(late == (false, false), "\(change)")
+            }
+            try await database.pool.query(
+                """
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE 'refused' USING ERRCODE = '57014'; END $$
+                """)
+            try await database.pool.query(
+                """
+                CREATE TRIGGER refuse BEFORE UPDATE ON carillon.notifications
+                FOR EACH ROW EXECUTE FUNCTION carillon.refuse()
+                """)
+            let refused = try await snooze(5)
+            #expect(refused == (false, false))
+            try await database.pool.query("DROP TRIGGER refuse ON carillon.notifications")
+            let again = try await snooze(5)
+            #expect(again == (true, true))
         }
     }
 

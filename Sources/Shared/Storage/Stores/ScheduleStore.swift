@@ -22,10 +22,10 @@ package struct ScheduleStore: Sendable {
         let schedule: Schedule
         let reason: String
         let users: Int
-        /// The fields of a schedule that stays; nil for one that is removed.
+        /// The fields as read, for a schedule that is changed, not removed.
         ///
-        /// One that stays is counted only if it still has them and is not being fired, because its
-        /// firing counts all users that it had.
+        /// It is counted only if they are unchanged and it is not firing: a firing counts its users
+        /// itself.
         var fields: [UInt8]?
 
         /// - Parameter reason: ``ScheduleStore/stored``, or why they have no notification.
@@ -47,8 +47,7 @@ package struct ScheduleStore: Sendable {
     private static let holdSize = 1_000
     /// The rows of a cancelled job that one statement changes.
     package static let cancelSize = 5_000
-    /// The parts of an occurrence that one statement reads; it unpacks the users of each to count
-    /// them.
+    /// The parts of an occurrence that one statement reads, which counts the users of each.
     package static let cancelPartsSize = 500
 
     let pool: PostgresPool
@@ -57,8 +56,8 @@ package struct ScheduleStore: Sendable {
 
     /// Stores schedules; leaves a known one, or another of the same job, as it is.
     ///
-    /// - Parameter page: statements that come first in the same transaction, such as the page of a
-    ///   broadcast whose users the schedules have.
+    /// - Parameter page: statements that come first in the same transaction, such as those that
+    ///   store the page of a broadcast with the schedules' users.
     /// - Returns: an outcome for each, in order; never ``Outcome/full``.
     package func add(
         _ schedules: [Schedule],
@@ -75,8 +74,8 @@ package struct ScheduleStore: Sendable {
             PostgresStatement(
                 ScheduleSQL.conflicts, [parameters[0], parameters[1], parameters[2], parameters[3], parameters[8]]
             ),
-            // Cancellations are forgotten before the job may be due: it fires now and is stored as
-            // cancelled, or is removed if it is an event.
+            // The cancellation may be forgotten before the job is due. So a cancelled job fires now
+            // and is stored as cancelled; an event is removed.
             PostgresStatement(ScheduleSQL.endCancelled, [parameters[0]]),
         ]
         let results = Array(try await self.pool.runDurably(page + own).dropFirst(page.count))
@@ -137,8 +136,8 @@ package struct ScheduleStore: Sendable {
         return !due.isEmpty
     }
 
-    /// Notes that the due pages of recurring schedules wait for their full lane, so that they do
-    /// not count as missed.
+    /// Records that the due pages of recurring schedules wait for room in their lane, so that they
+    /// do not count as missed.
     ///
     /// - Parameter limit: pages that are later than this are missed already.
     package func holdPages(
@@ -172,17 +171,17 @@ package struct ScheduleStore: Sendable {
             ids, numbers)
     }
 
-    /// Extends the claims of schedules that are being fired; of none that has moved on since.
-    package func hold(_ schedules: [Schedule], until: Timestamp) async throws(PostgresError) {
+    /// Extends the claims of schedules that are being fired, unless they have moved on since.
+    package func extendClaims(of schedules: [Schedule], until: Timestamp) async throws(PostgresError) {
         let (ids, numbers) = Self.keys(schedules)
         try await self.pool.query(
-            ScheduleSQL.hold, ids, numbers, .timestamps(schedules.map(\.dueAt)), .timestamp(until))
+            ScheduleSQL.extendClaims, ids, numbers, .timestamps(schedules.map(\.dueAt)), .timestamp(until))
     }
 
     /// Removes finished or cancelled schedules; repeating it changes nothing.
     ///
-    /// - Parameter outcomes: how many users of the pages of broadcasts among them have a stored
-    ///   notification, or none for a reason. They no longer count as `scheduled`.
+    /// - Parameter outcomes: the users of the pages of broadcasts among them, by outcome; these
+    ///   users no longer count as `scheduled`.
     package func remove(
         _ schedules: [Schedule],
         outcomes: [PageOutcome] = []
@@ -211,13 +210,14 @@ package struct ScheduleStore: Sendable {
             .texts(counts.map(\.reason)), .int4s(clamping: counts.map(\.users)),
             .optionalTexts(counts.map(\.fields)),
         ]
-        // Once it has the lock, the count sees whether another dispatcher has removed a schedule.
+        // Once the pages are locked, the count sees whether another dispatcher has removed a
+        // schedule.
         return [PostgresStatement(ScheduleSQL.lockPages, parameters)]
             + (outcomes.contains { $0.fields != nil } ? [PostgresStatement(ScheduleSQL.lock, [ids])] : [])
             + [PostgresStatement(ScheduleSQL.countOutcomes, parameters)]
     }
 
-    /// Ids and numbers, as a claimed schedule may have been replaced by another with the same id.
+    /// Ids and numbers, because another schedule with the same id may have replaced a claimed one.
     private static func keys(_ schedules: [Schedule]) -> (ids: PostgresValue, numbers: PostgresValue) {
         (.ids(schedules.map(\.id)), .int8s(schedules.map(\.number)))
     }
@@ -323,7 +323,7 @@ extension ScheduleStore {
     }
 
     /// Records the version of the time zone data that the moments were computed with.
-    package func noteZoneVersion(_ version: String) async throws(PostgresError) {
+    package func recordZoneVersion(_ version: String) async throws(PostgresError) {
         try await self.pool.query(
             """
             INSERT INTO carillon.zone_data (version) VALUES ($1)
@@ -380,11 +380,16 @@ extension ScheduleStore {
         let split = found.flatMap { $0.isRecurring && $0.zone == Schedule.recipientZone ? $0 : nil }
         // First, so that a repeated call finishes an interrupted one.
         if let split { try await self.removeParts(of: split, limit: limit) }
-        // Even if it is gone, so that a repeated call waits for the standby.
-        let wasThere = try await self.pool.delete("DELETE FROM carillon.schedules WHERE id = $1", .id(id)) > 0
-        // An occurrence may have been split meanwhile.
-        if let split { try await self.removeParts(of: split, limit: limit) }
-        return wasThere
+        // The number keeps a new schedule that has taken the id meanwhile. No schedule has 0: if it
+        // is gone, the statement only lets a repeated call wait for the standby.
+        let removed = try await self.pool.delete(
+            "DELETE FROM carillon.schedules WHERE id = $1 AND number = $2", .id(id), .int8(found?.number ?? 0))
+        guard let split else { return removed > 0 }
+        // An occurrence may have been split meanwhile, even the last, which removes the row. If a
+        // new schedule has taken the id, the parts may be its own.
+        if removed == 0, try await self.find(id) != nil { return false }
+        try await self.removeParts(of: split, limit: limit)
+        return removed > 0
     }
 
     private func removeParts(of schedule: Schedule, limit: Int) async throws(PostgresError) {
@@ -463,10 +468,10 @@ extension ScheduleStore {
         return events
     }
 
-    /// Removes a user from schedules for several users; those for the user alone are found by the
-    /// column `user_id`.
+    /// Removes a user from schedules for several users.
     ///
-    /// In a page of a broadcast, the user counts as cancelled.
+    /// ``UserStore/erase(user:)`` removes the schedules for the user alone. In a page of a
+    /// broadcast, the user counts as cancelled.
     ///
     /// - Returns: the number of schedules changed or removed.
     package func erase(user: String) async throws(PostgresError) -> Int {
