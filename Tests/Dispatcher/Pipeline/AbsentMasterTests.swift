@@ -31,7 +31,7 @@ struct AbsentMasterTests {
         var kept: Keyspace { get throws { try self.part { $0 != self.absent } } }
 
         private func part(_ isWanted: (Int) -> Bool) throws -> Keyspace {
-            let part = self.keys.parts.first { isWanted(self.cluster.number(ofKey: $0.memory)) }
+            let part = self.keys.parts.first { isWanted(self.cluster.number(ofKey: $0.runNote)) }
             return try #require(part)
         }
 
@@ -55,7 +55,7 @@ struct AbsentMasterTests {
 
         /// Returns how often the master of a part has run a command.
         func count(of command: String, in part: Keyspace) async throws -> Int {
-            let server = self.cluster.servers[self.cluster.number(ofKey: part.memory)]
+            let server = self.cluster.servers[self.cluster.number(ofKey: part.runNote)]
             let text = try await TestRedis.withPatience(server.url) { redis in
                 try await redis.send("INFO", "commandstats").string() ?? ""
             }
@@ -229,7 +229,8 @@ struct AbsentMasterTests {
                     entry: StreamEntry(id: "1-0", fields: [(DeliveryWork.field, work.bytes[...])]),
                     group: dispatcher.group(keys.deliveries(.fcm, .normal), in: keys), lane: .normal,
                     term: LeaseClock.Term(), work: work, facts: nil, app: nil, sentAt: TestDispatcher.now,
-                    result: .heldBack(until: TestDispatcher.now, reason: "rate", app: "default"), duration: .zero)
+                    result: .heldBack(until: TestDispatcher.now, reason: "rate", scope: BreakerScope("default")),
+                    duration: .zero)
                 waiting.append(
                     DeliveryHandover.Waiting(outcome: outcome, work: work.afterTry, due: TestDispatcher.now))
             }
@@ -239,7 +240,7 @@ struct AbsentMasterTests {
                 OverflowGuard.Excess(org: org, entry: StreamEntry(id: "1-0", fields: [("org", Array(org.utf8)[...])]))
             }
             // Log in first: a new session would schedule the retries a second time.
-            for part in parts { try await scene.redis.send("EXISTS", .text(part.memory)) }
+            for part in parts { try await scene.redis.send("EXISTS", .text(part.runNote)) }
             try await scene.loseMaster()
             dispatcher.leaseClock.renewed(at: .now)
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -302,10 +303,11 @@ struct AbsentMasterTests {
                 let number = UInt64(place)
                 _ = try await database.devices.register(
                     TestDispatcher.phone(number, of: user, token: "phone-\(place)"))
-                let items = (100...101).map {
-                    DigestStore.Item(
-                        notification: TestDispatcher.notification(2 * $0 + number, of: user), key: "thread",
-                        rule: DigestRule(window: .seconds(60)))
+                let items = (UInt64(100)...101).map {
+                    var notification = TestDispatcher.notification(2 * $0 + number, of: user)
+                    notification.jobID = "job-\(2 * $0 + number)"
+                    return DigestStore.Item(
+                        notification: notification, key: "thread", rule: DigestRule(window: .seconds(60)))
                 }
                 _ = try await database.digests.gather(items, now: now + .seconds(-60))
                 let fields = [("user", user), ("type", "news"), ("title", "Later")].map {
@@ -329,13 +331,18 @@ struct AbsentMasterTests {
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 2)
             let attempts = try await scene.database.pool.query("SELECT attempts::int4 FROM carillon.schedules")
             #expect(try attempts.map { try $0.int4(0) } == [0], "it would fire alone")
-            let windows = try await scene.database.pool.query("SELECT state FROM carillon.digests")
-            #expect(try windows.map { try $0.text(0) } == ["closing"], "its items would not be judged again")
-            let fates = try await scene.database.pool.query(
-                "SELECT 1 FROM carillon.digest_items WHERE fate IS NOT NULL AND user_id = $1", .text(users[0]))
-            #expect(fates.isEmpty)
             // The rest is due again.
             for table in ["follow_ups", "digests", "schedules"] { #expect(try await owners(table) == [users[0]]) }
+
+            let name = CancellationStore.Name(org: "", id: "job-200")
+            try await database.cancellations.record(name, at: now)
+            try await scene.findMaster()
+            try await eventually("the digest is flushed when the master is back") {
+                try await scene.database.pool.query("UPDATE carillon.digests SET due_at = $1", .timestamp(now))
+                _ = try? await DigestService(dispatcher: dispatcher).flush()
+                return try await owners("digests").isEmpty
+            }
+            #expect(try await database.cancellations.tally(name).counts == [.cancelled: 1])
         }
     }
 

@@ -118,12 +118,13 @@ struct DigestServiceTests {
             }
             let digests = dispatcher.database.digests
             _ = try await digests.gather(items, now: TestDispatcher.now + .seconds(-100))
-            let due = try await digests.take(
-                now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
-            var summary = Notification(
-                id: try #require(due.first).summary, user: "ada", type: "news", createdAt: TestDispatcher.now)
+            let until = TestDispatcher.now + .seconds(30)
+            let due = try #require(try await digests.claim(now: TestDispatcher.now, until: until, limit: 10).first)
+            var summary = Notification(id: due.summary, user: "ada", type: "news", createdAt: TestDispatcher.now)
             summary.channels = [.inApp, .push]
-            _ = try await dispatcher.database.notifications.store([summary], areRepeats: true)
+            let stored = try await dispatcher.database.notifications.store(
+                [summary], ofWindows: [due.id], claimedUntil: until)
+            #expect(stored != nil)
             var settings = UserSettings()
             settings.quietHours = QuietHours(start: 1, end: 0)
             try await dispatcher.database.preferences.set(user: "ada", settings: settings)
@@ -133,6 +134,36 @@ struct DigestServiceTests {
             let states = try await database.pool.query(
                 "SELECT concat_ws(' ', status, status_reason, sent_via) FROM carillon.notifications")
             #expect(try states.map { try $0.text(0) } == ["sent quiet_hours inbox"])
+        }
+    }
+
+    @Test("the ends of windows are final before they are removed, also without items")
+    func finalEnds() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let items = ["ada", "bob"].enumerated().map { number, user in
+                var notification = TestDispatcher.notification(UInt64(number), of: user)
+                if user == "bob" { notification.expiresAt = TestDispatcher.now + .seconds(-50) }
+                return DigestStore.Item(
+                    notification: notification, key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            let moment = TestDispatcher.now + .seconds(-100)
+            #expect(try await dispatcher.database.digests.gather(items, now: moment) == [.held, .held])
+            try await database.pool.withScriptConnection { connection in
+                try connection.execute(
+                    """
+                    CREATE FUNCTION carillon.keep() RETURNS trigger LANGUAGE plpgsql AS $$
+                    BEGIN
+                        IF OLD.state = 'stored' THEN RETURN OLD; END IF;
+                        RETURN NULL;
+                    END $$;
+                    CREATE TRIGGER keep BEFORE DELETE ON carillon.digests
+                    FOR EACH ROW EXECUTE FUNCTION carillon.keep();
+                    """
+                )
+            }
+            #expect(try await DigestService(dispatcher: dispatcher).flush() == 2)
+            let left = try await database.pool.query("SELECT FROM carillon.digests")
+            #expect(left.isEmpty)
         }
     }
 
@@ -271,7 +302,7 @@ struct DigestServiceTests {
                     }
                 }
             }
-            // The server may still take it for 30 s, once the lock is free.
+            // The server may still claim it for 30 s, once the lock is free.
             let late = try await database.pool.query(
                 "SELECT FROM carillon.digests WHERE due_at > $1", .timestamp(TestDispatcher.now + .seconds(60)))
             #expect(late.isEmpty)

@@ -107,7 +107,7 @@ struct StallTests {
             deferred.statusReason = "quiet_hours"
             try await scene.append(deferred)
             let item = FollowUpStore.Item(user: "ada", notification: deferred.id, kind: .release)
-            try await scene.rival.database.followUps.put(
+            try await scene.rival.database.followUps.postpone(
                 [(item: item, due: TestDispatcher.now, reason: "quiet_hours")], now: TestDispatcher.now)
 
             #expect(try await FollowUpService(dispatcher: scene.stalled).follow() == 1)
@@ -155,7 +155,7 @@ struct StallTests {
                     == [.held, .held])
 
             #expect(try await DigestService(dispatcher: scene.stalled).flush() == 1)
-            #expect(scene.warnings.all == ["digests took over 30 s; they are due again"])
+            #expect(scene.warnings.all == ["lost the claim on digests; those that are left are due again"])
             #expect(try await scene.count("notifications") == 0)
             #expect(try await scene.count("digests") == 1)
             #expect(try await scene.events() == 0)
@@ -163,6 +163,32 @@ struct StallTests {
             #expect(try await scene.count("notifications") == 1)
             #expect(try await scene.count("digests") == 0)
             #expect(try await scene.events() >= 2)
+        }
+    }
+
+    @Test("a job that is cancelled after a dispatcher with its digest stalled is not in the summary")
+    func cancelledDigest() async throws {
+        try await Self.with { (scene: Scene) async throws -> Void in
+            let items = (1...3).map { number in
+                var notification = TestDispatcher.notification(UInt64(number))
+                notification.jobID = "job-\(number)"
+                return DigestStore.Item(
+                    notification: notification, key: "thread", rule: DigestRule(window: .seconds(60)))
+            }
+            _ = try await scene.rival.database.digests.gather(items, now: TestDispatcher.now + .seconds(-60))
+            #expect(try await DigestService(dispatcher: scene.stalled).flush() == 1)
+            let cancellations = scene.rival.database.cancellations
+            let names = (1...2).map { CancellationStore.Name(org: "", id: "job-\($0)") }
+            try await cancellations.record(names[0], at: TestDispatcher.now)
+            #expect(try await cancellations.tally(names[0]).open == [.deferred: 1])
+
+            #expect(try await DigestService(dispatcher: scene.rival).flush() == 1)
+            #expect(try await cancellations.tally(names[0]).counts == [.cancelled: 1])
+            #expect(try await cancellations.tally(names[1]).counts == [.sent: 1])
+            let counts = try await scene.pool.query("SELECT data ->> 'count' FROM carillon.notifications")
+            #expect(try counts.texts() == ["2"])
+            let events = try await scene.redis.entries(of: scene.keys.events).compactMap { $0.texts["event"] }
+            #expect(events.count { $0 == "cancelled" } == 1 && events.count { $0 == "summarised" } == 2)
         }
     }
 

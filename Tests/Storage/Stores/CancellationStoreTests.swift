@@ -265,7 +265,7 @@ struct CancellationStoreTests {
             // As by a clock that was wrong.
             try await database.pool.query("UPDATE carillon.sweep SET audited_from = now() + interval '1 year'")
             let firstKept = try await database.clock() - .seconds(90 * 86_400)
-            let dropped = try await database.retention.dropAttemptPart(firstKept: firstKept)
+            let dropped = try await database.retention.dropAttemptPartition(firstKept: firstKept)
             #expect(dropped == "delivery_attempts_20200101")
             let keys = batch.map { (user: $0.user, id: $0.id) }
             let withdrawn = try await database.cancellations.cancel(keys, at: Self.later)
@@ -403,7 +403,7 @@ struct CancellationStoreTests {
             let items = batch.map { FollowUpStore.Item(user: $0.user, notification: $0.id, kind: .email) }
             // Later than any cancellation is kept.
             let due = Self.later + .seconds(10 * 86_400)
-            try await followUps.put([(items[0], due, "unread"), (items[2], due, "unread")], now: Samples.start)
+            try await followUps.postpone([(items[0], due, "unread"), (items[2], due, "unread")], now: Samples.start)
             try await followUps.expect([items[1]], until: due)
             let keys = batch.map { (user: $0.user, id: $0.id) }
             let withdrawn = try await database.cancellations.cancel(keys, at: Self.later)
@@ -470,7 +470,7 @@ struct CancellationStoreTests {
             let later = Samples.start + .seconds(8 * 86_400)
             #expect(try await database.retention.dropCancellations(before: later, limit: 10) == 0)
             let end = Samples.start + .seconds(30 * 86_400)
-            let due = try await database.digests.take(now: end, until: end + .seconds(30), limit: 10)
+            let due = try await database.digests.claim(now: end, until: end + .seconds(30), limit: 10)
             #expect(due.map(\.count) == [0])
             try await database.digests.remove(due.map(\.id))
             #expect(try await database.retention.dropCancellations(before: later, limit: 10) == 1)

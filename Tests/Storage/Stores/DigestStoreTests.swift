@@ -33,8 +33,8 @@ struct DigestStoreTests {
             let expected: [DigestStore.Outcome] = [.single, .single, .held, .held]
             #expect(try await store.gather(items, now: Self.now) == expected)
             #expect(try await store.gather(items, now: Self.now + .seconds(1)) == expected)
-            #expect(try await store.take(now: Self.now + .seconds(59), until: Self.until, limit: 10).isEmpty)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(try await store.claim(now: Self.now + .seconds(59), until: Self.until, limit: 10).isEmpty)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [2])
             #expect(due.first?.first.map(\.title) == ["n3", "n4"])
         }
@@ -47,7 +47,7 @@ struct DigestStoreTests {
             let notification = Samples.notification(1, user: "a") { $0.title = title }
             let items = [DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))]
             #expect(try await database.digests.gather(items, now: Self.now) == [.held])
-            let due = try await database.digests.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await database.digests.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map { ExactText($0.title) } == [ExactText(title)])
         }
         let extras = ExtrasColumn.extras(Array(#"{"state":"\#(title)","badge":2}"#.utf8))
@@ -68,7 +68,7 @@ struct DigestStoreTests {
                 return again
             }
             #expect(try await again.value == [.single, .held])
-            let due = try await database.digests.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await database.digests.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count).sorted() == [0, 1])
         }
     }
@@ -84,7 +84,7 @@ struct DigestStoreTests {
                 return again
             }
             #expect(try await again.value == [.held])
-            let due = try await database.digests.take(now: Self.now + .seconds(61), until: Self.until, limit: 10)
+            let due = try await database.digests.claim(now: Self.now + .seconds(61), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [1])
         }
     }
@@ -95,7 +95,7 @@ struct DigestStoreTests {
             let store = database.digests
             _ = try await store.gather(Self.items(1...5, Self.rule(2)), now: Self.now)
             _ = try await store.gather(Self.items(6...8, user: "b", Self.rule(0)), now: Self.now)
-            let due = try await store.take(now: Self.now + .seconds(86_400), until: Self.now, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(86_400), until: Self.now, limit: 10)
             let windows = due.map(\.id)
             #expect(windows.count == 2)
             var found: [NotificationID] = []
@@ -117,17 +117,17 @@ struct DigestStoreTests {
         try await Samples.withStores { database in
             let store = database.digests
             _ = try await store.gather(Self.items(1...3, Self.rule(0)), now: Self.now)
-            let first = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
-            #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
+            let first = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
             _ = try await store.gather(Self.items(4...4, Self.rule(0)), now: Self.now + .seconds(61))
             try await store.remove(first.map(\.id))
-            let second = try await store.take(now: Self.now + .seconds(121), until: Self.until, limit: 10)
+            let second = try await store.claim(now: Self.now + .seconds(121), until: Self.until, limit: 10)
             #expect(second.map(\.count) == [1])
             #expect(second.first?.id != first.first?.id)
         }
     }
 
-    @Test("loses no item that comes while windows are taken")
+    @Test("loses no item that comes while windows are claimed")
     func meanwhile() async throws {
         try await Samples.withStores { database in
             let store = database.digests
@@ -149,14 +149,14 @@ struct DigestStoreTests {
                     group.addTask {
                         var count = 0
                         for _ in 0..<40 {
-                            let due = try await store.take(now: end, until: Self.until, limit: 2)
+                            let due = try await store.claim(now: end, until: Self.until, limit: 2)
                             count += due.reduce(0) { $0 + $1.count }
                         }
                         return count
                     }
                     return try await group.reduce(0, +)
                 }
-                let later = try await store.take(now: end + .seconds(100), until: Self.until, limit: 100)
+                let later = try await store.claim(now: end + .seconds(100), until: Self.until, limit: 100)
                 #expect(counts + later.reduce(0) { $0 + $1.count } == 80, "in round \(round)")
                 let left = try await database.pool.query("DELETE FROM carillon.digests")
                 #expect(left.affectedRows >= 40)
@@ -164,13 +164,13 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("opens the next window for an item after the end, even before the window is taken")
+    @Test("opens the next window for an item after the end, even before the window is claimed")
     func over() async throws {
         try await Samples.withStores { database in
             let store = database.digests
             _ = try await store.gather(Self.items(1...1, Self.rule(0)), now: Self.now)
             _ = try await store.gather(Self.items(2...2, Self.rule(0)), now: Self.now + .seconds(60))
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map { $0.first.map(\.title) } == [["n1"]])
         }
     }
@@ -183,8 +183,8 @@ struct DigestStoreTests {
             for (number, second) in [(1, 0), (2, 50), (3, 90)] {
                 _ = try await store.gather(Self.items(number...number, rule), now: Self.now + .seconds(second))
             }
-            #expect(try await store.take(now: Self.now + .seconds(99), until: Self.until, limit: 10).isEmpty)
-            let due = try await store.take(now: Self.now + .seconds(100), until: Self.until, limit: 10)
+            #expect(try await store.claim(now: Self.now + .seconds(99), until: Self.until, limit: 10).isEmpty)
+            let due = try await store.claim(now: Self.now + .seconds(100), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [3])
         }
     }
@@ -197,8 +197,8 @@ struct DigestStoreTests {
             for (number, second) in [(1, 0), (2, 30), (3, 10)] {
                 _ = try await store.gather(Self.items(number...number, rule), now: Self.now + .seconds(second))
             }
-            #expect(try await store.take(now: Self.now + .seconds(89), until: Self.until, limit: 10).isEmpty)
-            let due = try await store.take(now: Self.now + .seconds(90), until: Self.until, limit: 10)
+            #expect(try await store.claim(now: Self.now + .seconds(89), until: Self.until, limit: 10).isEmpty)
+            let due = try await store.claim(now: Self.now + .seconds(90), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [3])
         }
     }
@@ -211,10 +211,10 @@ struct DigestStoreTests {
             _ = try await store.gather(Self.items(1...1, rule), now: Self.now)
             try await database.pool.query("UPDATE carillon.digests SET count = 9998")
             _ = try await store.gather(Self.items(2...2, rule), now: Self.now)
-            #expect(try await store.take(now: Self.now, until: Self.until, limit: 10).isEmpty)
+            #expect(try await store.claim(now: Self.now, until: Self.until, limit: 10).isEmpty)
             _ = try await store.gather(Self.items(3...3, rule), now: Self.now)
             _ = try await store.gather(Self.items(4...4, rule), now: Self.now)
-            #expect(try await store.take(now: Self.now, until: Self.until, limit: 10).map(\.count) == [3])
+            #expect(try await store.claim(now: Self.now, until: Self.until, limit: 10).map(\.count) == [3])
         }
     }
 
@@ -256,7 +256,7 @@ struct DigestStoreTests {
                 let moment = Self.now + .seconds(seconds)
                 _ = try await InboxStore(database).archive(user: "a", id: archived.id, at: moment)
             }
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["n1", "n4"])
         }
     }
@@ -279,7 +279,7 @@ struct DigestStoreTests {
             let read = about("two", 9)
             _ = try await database.notifications.store([read], areRepeats: false)
             _ = try await InboxStore(database).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
-            let due = try await database.digests.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await database.digests.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.sorted { $0.org < $1.org }.map(\.count) == [1, 0])
         }
     }
@@ -335,7 +335,7 @@ struct DigestStoreTests {
             #expect(left.count == 1)
 
             let end = now + .seconds(60)
-            let due = try await store.take(now: end, until: end + .seconds(30), limit: 10)
+            let due = try await store.claim(now: end, until: end + .seconds(30), limit: 10)
             #expect(due.first?.first.map(\.title) == Array(causes.dropFirst()))
         }
     }
@@ -365,7 +365,7 @@ struct DigestStoreTests {
                     'in_app', 'normal', 1, '', '', 'sent', now()
                 FROM generate_series(1, 9999) n
                 """)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["n1", "n3"])
         }
     }
@@ -399,7 +399,7 @@ struct DigestStoreTests {
             _ = try await inbox.deleteArchived(user: "a", id: seen[3].id, at: ahead)
             try await gather(21, at: now + .seconds(2_000))
             let end = now + .seconds(3_600)
-            let due = try await store.take(now: end, until: end + .seconds(30), limit: 10)
+            let due = try await store.claim(now: end, until: end + .seconds(30), limit: 10)
             #expect(due.first?.first.map(\.title) == ["n21", "n22", "n23", "n24"])
         }
     }
@@ -432,33 +432,9 @@ struct DigestStoreTests {
             _ = try await database.schedules.add([schedule])
             let back = about(causes[1], 20, job: jobs[1])
             _ = try await database.notifications.store([back], areRepeats: false)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["waits", "is back"])
             #expect(due.map(\.count) == [2])
-        }
-    }
-
-    @Test("gives the same items when a window is taken again, whatever happened to them meanwhile")
-    func takenAgain() async throws {
-        try await Samples.withStores { database in
-            let store = database.digests
-            let items = (1...4).map { number in
-                let notification = Samples.notification(number, user: "a", job: "j\(number)") {
-                    if number == 2 { $0.expiresAt = Self.now + .seconds(90) }
-                    if number == 3 { $0.expiresAt = Self.now + .seconds(30) }
-                }
-                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
-            }
-            _ = try await store.gather(items, now: Self.now)
-            for round in 1...3 {
-                let now = Self.now + .seconds(60 * round)
-                let due = try await store.take(now: now, until: now + .seconds(60), limit: 10)
-                #expect(due.map { $0.first.map(\.title) } == [["n1", "n2", "n4"]])
-                #expect(due.map(\.count) == [3])
-                let fates = try await store.held(in: due.map(\.id), after: nil, limit: 10).map(\.fate)
-                #expect(fates == [nil, nil, .expired, nil])
-                try await database.cancellations.record(.init(org: "", id: "j\(round)"), at: now)
-            }
         }
     }
 
@@ -516,7 +492,7 @@ struct DigestStoreTests {
             // The same entry, stored when its type had no digest.
             let itself = DigestStore.Item(notification: notified, key: "k", rule: Self.rule(0))
             #expect(try await store.gather([itself], now: Self.now) == [.single])
-            #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
+            #expect(try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
         }
     }
 
@@ -540,81 +516,21 @@ struct DigestStoreTests {
                 [same, bob], withPage: [], recount: PostgresStatement("SELECT 1"))
             #expect(page.outcomes == [.duplicate(of: held.id), .stored(version: 1, unread: 1)])
 
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             let window = try #require(due.first)
             let id = window.summary
+            // The item is alone, but its notification is not stored.
+            #expect(try await notifications.store([same], areRepeats: false).outcomes == [.duplicate(of: held.id)])
+            #expect(try await notifications.store([held], areRepeats: true).outcomes == itself)
             var alone = Notification(id: id, user: "a", type: held.type, createdAt: Self.now)
             alone.jobID = window.alone?.job
+            alone.jobEntry = try #require(window.alone).entry
             alone.title = "same"
             alone.channels = [.inApp]
             #expect(alone.jobID == "j")
             let stored = try await notifications.store([alone], areRepeats: true).outcomes
             #expect(stored == [.stored(version: 1, unread: 1)])
             #expect(try await notifications.store([same], areRepeats: false).outcomes == [.duplicate(of: id)])
-        }
-    }
-
-    @Test("drops cancelled items and counts those that it held as cancelled")
-    func cancelled() async throws {
-        try await Samples.withStores { database in
-            let store = database.digests
-            let cancellations = database.cancellations
-            func item(_ number: Int, job: String?) -> DigestStore.Item {
-                DigestStore.Item(
-                    notification: Samples.notification(number, user: "a", job: job), key: "k", rule: Self.rule(0))
-            }
-            let early = CancellationStore.Name(org: "", id: "early")
-            try await cancellations.record(early, at: Self.now)
-            let outcomes = try await store.gather(
-                [
-                    item(1, job: "early"), item(2, job: "late"), item(3, job: nil), item(4, job: "kept"),
-                    item(5, job: "sent"),
-                ],
-                now: Self.now)
-            #expect(outcomes == [.cancelled, .held, .held, .held, .held])
-            #expect(try await cancellations.tally(early).total == 0)
-
-            let names = [
-                CancellationStore.Name(org: "", id: "late"),
-                CancellationStore.Name(org: "", id: "3", entries: ["jobs/3"], addedAt: Samples.start),
-            ]
-            #expect(try await cancellations.isHeld(names[1]))
-            for name in names {
-                #expect(try await cancellations.tally(name).counts == [.deferred: 1])
-                try await cancellations.record(name, at: Self.now)
-                #expect(try await cancellations.tally(name).counts == [.cancelled: 1])
-            }
-            #expect(try await cancellations.isHeld(names[1]) == false)
-            // The same job id in another organisation.
-            try await cancellations.record(.init(org: "acme", id: "kept"), at: Self.now)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
-            #expect(due.map(\.count) == [2])
-            #expect(due.first?.first.map(\.title) == ["n4", "n5"])
-            let fates = try await store.held(in: due.map(\.id), after: nil, limit: 10).map(\.fate)
-            #expect(fates == [.cancelled, .cancelled, nil, nil])
-            // Too late: the summary is in flight.
-            let sent = CancellationStore.Name(org: "", id: "sent")
-            try await cancellations.record(sent, at: Self.now)
-            #expect(try await cancellations.tally(sent).counts == [.sent: 1])
-            try await store.remove(due.map(\.id))
-            for name in names { #expect(try await cancellations.tally(name).counts == [.cancelled: 1]) }
-        }
-    }
-
-    @Test("cancels items of a window that is over but not taken yet")
-    func cancelledLate() async throws {
-        try await Samples.withStores { database in
-            let store = database.digests
-            let first = Self.item(1, job: "first", title: "n1")
-            _ = try await store.gather([first], now: Self.now)
-            let next = Self.item(2, job: "next", title: "n2")
-            _ = try await store.gather([next], now: Self.now + .seconds(61))
-            let name = CancellationStore.Name(org: "", id: "first")
-            #expect(try await database.cancellations.tally(name).counts == [.deferred: 1])
-            try await database.cancellations.record(name, at: Self.now)
-            #expect(try await database.cancellations.tally(name).counts == [.cancelled: 1])
-            let due = try await store.take(now: Self.now + .seconds(62), until: Self.until, limit: 10)
-            #expect(due.map(\.count) == [0])
         }
     }
 
@@ -636,7 +552,7 @@ struct DigestStoreTests {
                     item(5, expires: 10, user: "b"),
                 ],
                 now: Self.now)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             let mine = try #require(due.first { $0.user == "a" })
             #expect(mine.first.map(\.title) == ["n2", "n4"])
             #expect(mine.expiresAt == Self.now + .seconds(90))
@@ -670,7 +586,7 @@ struct DigestStoreTests {
                     },
                 ],
                 now: Self.now)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             let quiet = try #require(due.first { $0.user == "quiet" })
             #expect(quiet.channels == [.inApp])
             #expect(quiet.delivery == .inApp)
@@ -683,7 +599,7 @@ struct DigestStoreTests {
         }
     }
 
-    @Test("keeps all fields of a lone item, even when it is taken again")
+    @Test("keeps all fields of a lone item, even when it is claimed again")
     func alone() async throws {
         try await Samples.withStores { database in
             let store = database.digests
@@ -703,7 +619,7 @@ struct DigestStoreTests {
             var ids: Set<NotificationID> = []
             for seconds in [60, 120] {
                 let now = Self.now + .seconds(seconds)
-                let due = try await store.take(now: now, until: now + .seconds(60), limit: 10)
+                let due = try await store.claim(now: now, until: now + .seconds(60), limit: 10)
                 let alone = try #require(due.first?.alone)
                 #expect(due.map(\.count) == [1])
                 #expect(alone.job == "j")
@@ -735,7 +651,7 @@ struct DigestStoreTests {
             let items = batch.map { DigestStore.Item(notification: $0, key: "k", rule: Self.rule(2)) }
             #expect(try await store.gather(items, now: Self.now) == [.single, .single, .held])
             _ = try await notifications.store(Array(batch[..<2]), areRepeats: false)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             let window = try #require(due.first)
             #expect(window.summary > batch[2].id)
             var alone = Notification(id: window.summary, user: "a", type: window.type, createdAt: Self.now)
@@ -751,7 +667,7 @@ struct DigestStoreTests {
         try await Samples.withStores { database in
             let store = database.digests
             _ = try await store.gather(Self.items(1...25, Self.rule(0)), now: Self.now)
-            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.map(\.count) == [25])
             #expect(due.first?.first.map(\.title) == (1...10).map { "n\($0)" })
         }

@@ -37,17 +37,17 @@ struct TraceStoreTests {
             let deliveries = database.deliveries
             // The dispatcher that died, then the one that took over.
             for second in [5, 35] {
-                try await deliveries.noteUnproven(
+                try await deliveries.recordUnproven(
                     [(notification.user, notification.id)], at: Samples.start + .seconds(second))
             }
             let followUps = database.followUps
             let item = FollowUpStore.Item(user: "a", notification: notification.id, kind: .release)
             let mail = FollowUpStore.Item(user: "a", notification: notification.id, kind: .email)
             let end = Samples.start + .seconds(3_636)
-            try await followUps.put(
+            try await followUps.postpone(
                 [(item, end, "quiet_hours"), (mail, end, "unread")], now: Samples.start + .seconds(36))
-            let taken = try await followUps.take(now: end, until: end + .seconds(30), limit: 10)
-            try await followUps.remove(taken.map(\.item), takenUntil: end + .seconds(30))
+            let taken = try await followUps.claim(now: end, until: end + .seconds(30), limit: 10)
+            try await followUps.remove(taken.map(\.item), claimedUntil: end + .seconds(30))
             let record = try #require(try await database.traces.record(notification.id, user: nil))
             #expect(record.followUps.isEmpty)
             #expect(record.attempts.map(\.kind) == [AuditStep.kind, AuditStep.kind])
@@ -80,10 +80,14 @@ struct TraceStoreTests {
             #expect(steps.map(\.notification) == [batch[0].id])
 
             let over = Samples.start + .seconds(60)
-            let due = try #require(try await digests.take(now: over, until: over + .seconds(30), limit: 10).first)
+            let due = try #require(try await digests.claim(now: over, until: over + .seconds(30), limit: 10).first)
             #expect(waiting.gathering?.window == due.id)
+            let claimed = try #require(try await store.record(batch[1].id, user: "a"))
+            #expect(claimed.notification.status == .deferred, "its summary is not stored")
             let summary = Notification(id: due.summary, user: "a", type: "summary", createdAt: over)
-            _ = try await database.notifications.store([summary], areRepeats: false)
+            let stored = try await database.notifications.store(
+                [summary], ofWindows: [due.id], claimedUntil: over + .seconds(30))
+            #expect(stored != nil)
             try await digests.remove([due.id])
             for user in ["a", nil] {
                 let record = try #require(try await store.record(batch[1].id, user: user))

@@ -15,7 +15,7 @@ import Storage
 package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
-    /// The delay of a window that exceeds the time limit alone, for example behind a lock.
+    /// The delay of a window that exceeds the time limit even alone, for example behind a lock.
     private static let setback: Duration = .seconds(600)
     private static let batchSize = 128
     private static let eventsAtOnce = 1_000
@@ -27,7 +27,7 @@ package struct DigestService: Service {
     }
 
     package func run() async throws {
-        // Halved while a batch exceeds the time limit; a window that exceeds it alone is put off.
+        // Halved while a batch exceeds the time limit. A window that exceeds it alone is put off.
         var size = Self.batchSize
         await self.dispatcher.untilShutdown("cannot flush digests; retrying") {
             do {
@@ -36,7 +36,7 @@ package struct DigestService: Service {
                     isFull = try await self.flush(atMost: size) == size
                     size = min(size * 2, Self.batchSize)
                 } while isFull && isRunning
-            } catch let error as PostgresError where error.code == .timeout || error.sqlState == "57014" {
+            } catch let error as PostgresError where error.code == .timeout || error.isStatementTimeout {
                 size = max(size / 2, 1)
                 throw error
             }
@@ -49,41 +49,37 @@ package struct DigestService: Service {
     ///
     /// - Returns: how many there were.
     func flush(atMost limit: Int = Self.batchSize) async throws -> Int {
-        // First, so that nothing is taken while all masters are away.
+        // First, so that nothing is claimed while all masters are away.
         let absent = try await AbsentParts.find(self.dispatcher)
         let now = self.dispatcher.now()
         let fence = self.dispatcher.fence(for: Self.hold)
-        let taken = try await self.take(now: now, limit: limit)
-        guard !taken.isEmpty else { return 0 }
-        // Those of absent masters are due again after `hold`.
-        let waiting = taken.filter { absent.contains($0.user) }
-        try await self.dispatcher.untilDone("give digests back") {
-            try await self.dispatcher.database.digests.giveBack(waiting.map(\.id))
-        }
-        let due = taken.filter { !absent.contains($0.user) }
-        let summaries = due.filter { $0.count > 0 }
-        guard let sent = try await self.send(summaries, now: now, within: fence) else {
+        let claimed = try await self.claim(now: now, limit: limit)
+        guard !claimed.isEmpty else { return 0 }
+        // The windows of absent masters are due again after `hold`.
+        let due = claimed.filter { !absent.contains($0.user) }
+        guard let sent = try await self.send(due, now: now, within: fence) else {
             self.dispatcher.logger.warning(
-                "digests took over 30 s; they are due again", metadata: ["count": "\(due.count)"])
-            return taken.count
+                "lost the claim on digests; those that are left are due again", metadata: ["count": "\(due.count)"])
+            return claimed.count
         }
         try await self.reportEvents(of: due, summaries: sent)
         let suppressed = sent.filter { $0.value.status == .suppressed }.map(\.key)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
         }
-        return taken.count
+        return claimed.count
     }
 
-    /// Takes windows; puts off a single one that outlasts the time limit, so that it does not hold
-    /// up those behind it.
-    private func take(now: Timestamp, limit: Int) async throws(PostgresError) -> [DigestStore.Due] {
+    /// Claims windows; puts off a single window that outlasts the time limit, so that it does not
+    /// hold up the others.
+    private func claim(now: Timestamp, limit: Int) async throws(PostgresError) -> [DigestStore.Due] {
         let store = self.dispatcher.database.digests
         do throws(PostgresError) {
-            return try await store.take(now: now, until: now + Self.hold, limit: limit)
+            return try await store.claim(now: now, until: now + Self.hold, limit: limit)
         } catch {
-            // Without an answer, this process may have stalled; that says nothing about the window.
-            guard limit == 1, error.sqlState == "57014" else { throw error }
+            // Without an answer, this process may have stalled, which says nothing about the
+            // window.
+            guard limit == 1, error.isStatementTimeout else { throw error }
             if let window = try await store.putOff(now: now, until: now + Self.setback) {
                 self.dispatcher.logger.warning(
                     "a digest outlasts the time limit; retrying in ten minutes",
@@ -95,14 +91,16 @@ package struct DigestService: Service {
 
     /// Stores and routes summaries like any other notifications, by current preferences.
     ///
-    /// - Returns: the summaries by window; nil if another dispatcher may have taken the windows
-    ///   meanwhile.
+    /// A window without items has no summary, but the store makes its end final as well.
+    ///
+    /// - Returns: the summaries by window; nil if nothing is stored, because the claim has ended.
     private func send(
-        _ due: [DigestStore.Due],
+        _ windows: [DigestStore.Due],
         now: Timestamp,
         within fence: Fence
     ) async throws -> [NotificationID: Notification]? {
-        guard !due.isEmpty else { return fence.isOpen ? [:] : nil }
+        guard !windows.isEmpty else { return [:] }
+        let due = windows.filter { $0.count > 0 }
         let catalog = await self.dispatcher.catalog(forTypes: due.map(\.type))
         let keys = due.map { catalog.preferenceKey(user: $0.user, type: $0.type, needsLocale: true) }
         let preferences = try await self.dispatcher.untilDone("look up preferences") {
@@ -115,18 +113,20 @@ package struct DigestService: Service {
             }
             return RoutedNotification(summary, .arrived, preferences: preference)
         }
-        // Windows that no other dispatcher has taken are due again.
         guard fence.isOpen else { return nil }
-        let batch = try await self.dispatcher.untilDone("store digests") {
-            try await self.dispatcher.database.notifications.store(decided.map(\.notification), areRepeats: true)
+        let stored = try await self.dispatcher.untilDone("store digests") {
+            try await self.dispatcher.database.notifications.store(
+                decided.map(\.notification), ofWindows: windows.map(\.id), claimedUntil: now + Self.hold)
         }
+        // Another dispatcher has claimed a window since, or a window is gone.
+        guard let batch = stored else { return nil }
         var open: [RoutedNotification] = []
         var unowned: [Notification] = []
         var lifecycle: [LifecycleEvent] = []
-        var stored: [Notification] = []
+        var summaries: [Notification] = []
         for (item, outcome) in zip(decided, batch.outcomes) {
-            stored.append(Self.stored(item.notification, outcome))
-            // A single item keeps its job's id, which may have been cancelled just now.
+            summaries.append(Self.stored(item.notification, outcome))
+            // A lone item keeps its job's id, which may have been cancelled just now.
             lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
             if let item = item.toRoute(after: outcome) { open.append(item) }
             if outcome.isUnowned { unowned.append(item.notification) }
@@ -136,7 +136,7 @@ package struct DigestService: Service {
         try await router.route(open, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.report(lifecycle + self.dispatcher.events(of: batch.replacements))
-        return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), stored))
+        return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), summaries))
     }
 
     /// Returns a summary with the status of its row: an earlier attempt may have stored it with
@@ -207,7 +207,7 @@ package struct DigestService: Service {
         return summary
     }
 
-    /// Returns a single item as it is, or a summary, on the channels that its items had.
+    /// Returns the content of a summary, or of a lone item as it is.
     private func content(
         of digest: DigestStore.Due,
         type: NotificationType,
@@ -219,7 +219,7 @@ package struct DigestService: Service {
             let text = SummaryText(
                 count: digest.count, lines: digest.first, type: type.name, catalog: catalog, locale: locale)
             if let fault = text.fault {
-                self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
+                self.dispatcher.summaryFaults.report(fault, type: type.name, logger: self.dispatcher.logger)
             }
             (content.title, content.body) = (text.title, text.body)
             if digest.channels.contains(.email) { content.extras.platform = text.platform }
@@ -227,7 +227,7 @@ package struct DigestService: Service {
                 count: digest.count, notifications: digest.first.map(\.id),
                 hidesButtons: catalog.actions(of: type.name) != nil)
         }
-        // Otherwise the summary would take the type's lane if that is more urgent.
+        // Without its own lane, the summary would take the type's if that is more urgent.
         content.lane = digest.lane
         content.channels = digest.channels
         content.delivery = digest.delivery
@@ -242,10 +242,10 @@ package struct DigestService: Service {
 struct DigestIntake: Sendable {
     let dispatcher: Dispatcher
 
-    /// Gathers notifications; halves a batch that PostgreSQL refuses until the bad one is alone.
+    /// Gathers notifications; halves a batch that PostgreSQL refuses until the bad item is alone.
     ///
-    /// - Returns: an outcome for each. Only single and cancelled ones are stored as notifications
-    ///   now. The bad one counts as single, and its job becomes a dead letter when it is stored.
+    /// - Returns: an outcome for each. Only single and cancelled items are stored as notifications
+    ///   now. The bad item counts as single, and its job becomes a dead letter when it is stored.
     func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
         do {

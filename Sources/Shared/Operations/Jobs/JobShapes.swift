@@ -80,7 +80,8 @@ package enum JobShape {
         if tooLate > 0 { return "too_late" }
         // The rest of a broadcast, and scheduled rows, are cancelled before they are stored.
         if report.progress != nil { return "cancelled" }
-        if tally.total == 0 { return "pending" }
+        // A dispatcher is storing the summary of a digest with its items.
+        if tally.total == 0 || !tally.open.isEmpty { return "pending" }
         return report.scheduled > 0 ? "cancelled" : "not_sent"
     }
 }

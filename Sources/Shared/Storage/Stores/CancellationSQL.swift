@@ -100,10 +100,11 @@ enum CancellationSQL {
 
     /// Whether a notification has reached no device, so that it can be withdrawn.
     ///
-    /// A notification that was read or opened has reached its user, whatever its status. An unread
-    /// one in the inbox of an offline user has not, nor has an unconfirmed one, unless its mail was
-    /// sent. A failed or expired one can be withdrawn from the inbox; outside the inbox, a failed
-    /// one can be withdrawn while a device waits for a retry.
+    /// A notification that was read or opened has reached its user, whatever its status. So has one
+    /// whose mail was sent. Otherwise a notification can be withdrawn if it is unread in the inbox
+    /// of an offline user, if sockets have not confirmed it, or if it failed or expired and is in
+    /// the inbox. Outside the inbox, a failed one can be withdrawn while a device waits for a
+    /// retry.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
                 OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
@@ -123,7 +124,7 @@ enum CancellationSQL {
             AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.countsAsMailed)))
         """
 
-    /// Whether its mail was accepted, or may have been by an attempt that the audit no longer has.
+    /// Whether its mail was accepted, or may have been, in an attempt that the audit no longer has.
     private static let countsAsMailed = """
         (\(Self.wasMailed)
             OR (n.channels & \(Channels.email.rawValue)) <> 0
@@ -184,12 +185,14 @@ enum CancellationSQL {
     /// Cancels notifications that reached no device and removes them from the inboxes, which are
     /// locked.
     ///
-    /// $1, $2: users and ids, no user twice; $3: when. A notification that waits for a provider or
-    /// a retry may have arrived: it is `in_flight` until its deliveries settle, unless it expired
-    /// before any was enqueued. One that has reached a device loses its waiting mail, which may be
-    /// due after the cancellation is forgotten. Snoozed notifications do not come back, even if
-    /// they came back before and were snoozed again. Rows: the label's columns; for listed ones
-    /// version and unread count.
+    /// A notification that waits for a provider or a retry may have arrived: it is `in_flight`
+    /// until its deliveries settle, unless it expired before any was enqueued. A notification that
+    /// has reached a device loses its waiting mail, which may be due after the cancellation is
+    /// forgotten. Snoozed notifications do not come back, even if they came back before and were
+    /// snoozed again.
+    ///
+    /// $1, $2: users and ids, no user twice; $3: when. Rows: the label's columns; for listed
+    /// notifications version and unread count.
     static let cancel = Self.cancellation(and: "")
 
     /// The same, and records the progress of a broadcast.
@@ -276,21 +279,23 @@ enum CancellationSQL {
 
     /// Held items by the status that they count as.
     ///
-    /// Taking a window holds the lock that a cancellation waits for. So items of a cancelled job
-    /// drop out of windows that are not taken yet, and stay in the summary of taken windows. A lone
-    /// item has its own notification.
+    /// A claim of a window holds the lock that a cancellation waits for. So items of a cancelled
+    /// job drop out of windows that are not claimed. Items of a claimed window count as deferred
+    /// until its summary is stored: if that fails, they drop out as well. A lone item has its own
+    /// notification by then.
     private static func tallyHeld(_ condition: String) -> String {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (
             SELECT CASE
                 WHEN i.fate = '\(DigestStore.Fate.read.rawValue)' THEN 'suppressed'
-                WHEN i.fate IS NOT NULL THEN i.fate
-                WHEN d.id IS NULL OR d.state IN ('taken', 'retaken') THEN 'sent'
-                WHEN \(Self.isCancelled("i")) THEN 'cancelled'
+                WHEN i.fate <> '\(DigestStore.Fate.alone.rawValue)' THEN i.fate
+                WHEN (\(DigestSQL.isWaiting("d"))) IS NOT TRUE THEN 'sent'
+                WHEN NOT \(DigestSQL.isClaimed("d")) AND \(Self.isCancelled("i")) THEN 'cancelled'
                 ELSE 'deferred'
             END AS status
             FROM carillon.digest_items i LEFT JOIN carillon.digests d ON d.id = i.digest_id
-            WHERE NOT i.is_single AND i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)' AND \(condition)
+            WHERE NOT i.is_single AND \(condition)
+                AND (i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)' OR \(DigestSQL.isClaimed("d")))
         ) s GROUP BY 1, 3
         """
     }

@@ -75,8 +75,8 @@ package struct CancellationStore: Sendable {
         package var counts: [NotificationStatus: Int64] = [:]
         /// The number of cancelled notifications that a provider may have received.
         package var inFlight: Int64 = 0
-        /// The number of notifications that can still be withdrawn, by status; empty unless
-        /// requested.
+        /// The number of notifications that can still be withdrawn, by status: items of digests,
+        /// and on request all others.
         package var open: [NotificationStatus: Int64] = [:]
         /// The number of failed or expired notifications that their users have read, opened or got
         /// by mail.
@@ -259,11 +259,12 @@ package struct CancellationStore: Sendable {
         }
     }
 
-    /// Counts the notifications of a job by status, with those that digests hold: `deferred` until
-    /// their summary is `sent`.
+    /// Counts the notifications of a job by status, with the items that digests hold: these are
+    /// `deferred` until their summary is stored, then `sent`.
     ///
     /// - Parameters:
-    ///   - countsOpen: whether those that can still be withdrawn are counted separately.
+    ///   - countsOpen: whether to count separately, in ``Tally/open``, the notifications that can
+    ///     still be withdrawn.
     ///   - timeout: the time limit of each statement; nil means the configuration's, and a minute
     ///     for a search by entry.
     package func tally(
@@ -289,7 +290,8 @@ package struct CancellationStore: Sendable {
         return tally
     }
 
-    /// Whether a digest that is not taken yet holds notifications of the entry that names a job.
+    /// Whether a digest whose summary is not stored holds notifications of the entry that names a
+    /// job.
     package func isHeld(_ name: Name) async throws(PostgresError) -> Bool {
         var tally = Tally()
         let result = try await self.pool.query(

@@ -61,8 +61,8 @@ package struct NotificationStore: Sendable {
     /// - Parameters:
     ///   - notifications: no two with the same user and id, or the same user, organisation and job
     ///     id.
-    ///   - areRepeats: whether some may have been stored before. Otherwise all are assumed new, and
-    ///     the call repeats with the check if they are not.
+    ///   - areRepeats: whether some may have been stored before. Otherwise the first try assumes
+    ///     that all are new, and a second one looks up those that are not.
     package func store(
         _ notifications: [Notification],
         areRepeats: Bool
@@ -76,7 +76,7 @@ package struct NotificationStore: Sendable {
     }
 
     /// Stores summaries and ends the notifications that they stand for, as one transaction, so that
-    /// none of these is pushed again.
+    /// no notification is pushed as well.
     ///
     /// - Parameters:
     ///   - items: the notifications, and the summary of each.
@@ -97,6 +97,30 @@ package struct NotificationStore: Sendable {
         ).outcomes
     }
 
+    /// Stores the summaries of digests' windows, and makes the fates of their items final, as one
+    /// transaction.
+    ///
+    /// - Parameters:
+    ///   - windows: the windows, as a dispatcher claimed them, with those that have no items left.
+    ///   - until: the end of this claim.
+    /// - Returns: nil if another dispatcher has claimed or removed one of the windows since, or its
+    ///   user was erased; then nothing is stored.
+    package func store(
+        _ summaries: [Notification],
+        ofWindows windows: [NotificationID],
+        claimedUntil until: Timestamp
+    ) async throws(PostgresError) -> Batch? {
+        let claim: [PostgresValue] = [.ids(windows), .timestamp(until)]
+        let statements = [
+            PostgresStatement(DigestSQL.markStored, claim), PostgresStatement(DigestSQL.requireClaim, claim),
+        ]
+        do throws(PostgresError) {
+            return try await self.attempt(summaries, areRepeats: true, companions: Companions(after: statements))
+        } catch  where error.sqlState == NotificationSQL.notStored {
+            return nil
+        }
+    }
+
     /// Stores a page of a broadcast.
     ///
     /// All notifications are of one job, which the users are assumed not to have yet.
@@ -113,8 +137,8 @@ package struct NotificationStore: Sendable {
             PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .id($0.id)])
         }
         let companions = Companions(isFresh: true, before: page, after: [recount], check: check)
-        // No unique key covers the items of digests. If a digest holds any of the job, look up each
-        // notification.
+        // No unique key covers the items of digests. If a digest holds an item of the job, look up
+        // each notification.
         let database = Database(self.pool)
         var areRepeats = try await database.digests.hasItems(ofJobOf: notifications.first)
         if let first = notifications.first, let job = first.jobID {
@@ -138,8 +162,8 @@ package struct NotificationStore: Sendable {
         var before: [PostgresStatement] = []
         /// Run only if known notifications were looked up.
         var after: [PostgresStatement] = []
-        /// Runs last if none was looked up; fails if nothing was stored, so that ``before`` is not
-        /// committed alone.
+        /// Runs instead of ``after`` otherwise; fails if nothing was stored, so that ``before`` is
+        /// not committed alone.
         var check: PostgresStatement?
     }
 
@@ -165,7 +189,8 @@ package struct NotificationStore: Sendable {
         return try await self.attempt(notifications, areRepeats: true)
     }
 
-    /// Separates replaced notifications that were stored before from new ones that came too late.
+    /// Reads the replacements, and marks notifications of this batch that a newer one replaced at
+    /// once.
     private static func batch(
         _ outcomes: [Outcome],
         _ notifications: [Notification],
@@ -220,14 +245,16 @@ package struct NotificationStore: Sendable {
     /// The plan for storing a batch.
     private struct Plan {
         var statements: [PostgresStatement]
-        /// The places of its rows' versions; nil if the rows contain them.
+        /// Computes the versions; nil if the result contains them.
         var places: InboxPlaces?
         /// Whether the last statement replaces older notifications.
         var collapses = false
     }
 
-    /// First deliveries without job ids or collapse keys take the short path, with places, because
-    /// looking up known rows takes time.
+    /// Plans the statements for a batch.
+    ///
+    /// If no row can be a repeat and none has a collapse key, uses one statement and computes the
+    /// versions here.
     private static func plan(
         for notifications: [Notification],
         areRepeats: Bool
@@ -292,11 +319,10 @@ package struct NotificationStore: Sendable {
         }
     }
 
-    /// Sets the status of notifications that were handed on, and notes why less was done than
+    /// Sets the status of notifications that were handed on, and records why less was done than
     /// requested.
     ///
-    /// A final status stays, and a deferred notification does not become pending unless it is
-    /// released.
+    /// A final status stays, and a deferred notification becomes pending only by a release.
     package func mark(
         _ changes: [Mark],
         notes: [(user: String, id: NotificationID, decision: String)] = [],
@@ -354,7 +380,7 @@ package struct NotificationStore: Sendable {
     /// - Parameters:
     ///   - last: the slice before; nil for the slice from the watermark on.
     ///   - before: the end of the last slice.
-    ///   - size: the number of rows; those stored together are in one slice.
+    ///   - size: the number of rows; rows that were stored at the same time are in one slice.
     package func sweepSlice(
         after last: SweepSlice? = nil,
         before: Timestamp,
@@ -382,7 +408,7 @@ package struct NotificationStore: Sendable {
                 .timestamp(place.moment), .id(place.id)))
     }
 
-    /// The stored ones of these notifications that have no owner, in any order.
+    /// Returns the notifications among these that are stored and have no owner, in any order.
     package func unowned(among notifications: [Notification]) async throws(PostgresError) -> [Unowned] {
         try Self.readUnowned(
             try await self.pool.query(
@@ -414,7 +440,7 @@ package struct NotificationStore: Sendable {
     /// - Parameters:
     ///   - start: the first moment of the slice, of storing or handing on.
     ///   - until: the end of the last slice.
-    ///   - size: the number of rows of either kind; those of the same moment are in one slice.
+    ///   - size: the number of rows of either kind; rows of the same moment are in one slice.
     package func repairEnd(
         from start: Timestamp,
         until: Timestamp,
@@ -476,7 +502,9 @@ package struct RepairPlace: Sendable {
     }
 }
 
-/// The places of a batch's notifications in their inboxes, as far as the batch determines them.
+/// Each notification's position among its user's new ones.
+///
+/// With the inbox's new version, it gives every version.
 struct InboxPlaces {
     private struct Place {
         /// The index of the user.

@@ -111,11 +111,11 @@ package struct TraceStore: Sendable {
             return nil
         }
         let window = try row.id(0)
-        let isOpen = try row.bool(2)
+        let isWaiting = try row.bool(2)
         let cancelledAt = try row.optionalTimestamp(5)
         var notification = Notification(
             id: id, user: user, type: "", createdAt: Timestamp(milliseconds: id.milliseconds))
-        try NotificationColumns.item.read(row, at: 7, into: &notification)
+        try NotificationColumns.item.read(row, at: 8, into: &notification)
         var summary: (id: NotificationID, storedAt: Timestamp)?
         let fate = try row.optionalText(4).flatMap { DigestStore.Fate(rawValue: $0) }
         switch fate {
@@ -125,10 +125,10 @@ package struct TraceStore: Sendable {
             notification.status = .suppressed
             notification.statusReason = DigestStore.Fate.read.rawValue
         case .alone, .suppressed, nil:
-            if isOpen, cancelledAt != nil {
-                // It drops out when the window ends.
+            if isWaiting, cancelledAt != nil, try !row.bool(7) {
+                // It drops out when a dispatcher claims the window.
                 notification.status = .cancelled
-            } else if isOpen {
+            } else if isWaiting {
                 notification.status = .deferred
                 notification.statusReason = RecordedReason.digest.rawValue
             } else {
@@ -147,7 +147,7 @@ package struct TraceStore: Sendable {
             sentVia: notification.status == .sent ? "summary" : nil,
             replacedBy: nil,
             attempts: [],
-            followUps: isOpen && notification.status == .deferred ? [(kind: "summary", due: due)] : [],
+            followUps: isWaiting && notification.status == .deferred ? [(kind: "summary", due: due)] : [],
             cancelledAt: cancelledAt,
             gathering: Gathering(window: window, summary: summary)
         )
@@ -207,7 +207,7 @@ package struct TraceStore: Sendable {
             SELECT t.at, t.kind, t.provider, t.device_id, t.attempt, t.outcome, t.reason, t.provider_id, t.duration_ms
             FROM carillon.notifications n
             JOIN carillon.delivery_attempts t ON t.user_id = n.user_id AND t.kind = 'token' AND t.at >= n.stored_at
-                AND t.at < coalesce(n.expires_at, n.created_at + interval '1 day')
+                AND t.at < n.expires_at
             WHERE n.user_id = $1 AND n.id = $2
         ) x ORDER BY x.at DESC LIMIT $3
         """
@@ -228,7 +228,7 @@ package struct TraceStore: Sendable {
         WHERE n.user_id = $1 AND n.id = $2
         """
 
-    /// Items of a window that was taken belong to a summary that may not be stored yet.
+    /// An item of a digest, and whether its window waits for a dispatcher or for its summary.
     private static let heldItem = """
         SELECT i.digest_id, i.gathered_at, (\(DigestSQL.isWaiting("d"))) IS TRUE, coalesce(d.due_at, i.gathered_at),
             i.fate,
@@ -236,6 +236,7 @@ package struct TraceStore: Sendable {
                 AND c.job_id = ANY (ARRAY[i.job_id, i.job_entry, split_part(i.job_entry, '/', 2)])),
             (SELECT x.notification_id FROM carillon.digest_items x WHERE x.digest_id = i.digest_id AND NOT x.is_single
                 ORDER BY x.notification_id DESC LIMIT 1),
+            (\(DigestSQL.isClaimed("d"))) IS TRUE,
             \(NotificationColumns.item.list(of: "i"))
         FROM carillon.digest_items i
         LEFT JOIN carillon.digests d ON d.id = i.digest_id
@@ -251,7 +252,9 @@ package struct TraceStore: Sendable {
         WITH items AS MATERIALIZED (
             SELECT i.user_id, i.notification_id FROM carillon.digest_items i
             WHERE i.org_id = $1 AND i.\(column) = ANY ($2) AND ($3::text IS NULL OR i.user_id = $3) AND NOT i.is_single
-                AND i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)'
+                AND (i.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)' OR EXISTS (
+                    SELECT FROM carillon.digests d WHERE d.id = i.digest_id AND \(DigestSQL.isClaimed("d"))
+                ))
         )
         SELECT user_id, notification_id FROM items ORDER BY user_id, notification_id LIMIT $4
         """

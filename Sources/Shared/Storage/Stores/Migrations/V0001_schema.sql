@@ -283,7 +283,7 @@ CREATE TABLE carillon.devices (
     created_at timestamptz,
     registered_at timestamptz NOT NULL,
     -- Since when the user's pushes are enqueued for it: it is new, active again or no longer
-    -- silenced. Another registration of an active device changes nothing.
+    -- silenced. Another registration or a new token of an active device changes nothing.
     pushed_since timestamptz NOT NULL DEFAULT now(),
     last_used_at timestamptz NOT NULL
 );
@@ -355,7 +355,7 @@ END $$;
 -- Drops the oldest partition that ends before `first_kept`, or else empties the default partition
 -- if all of it is older. Returns the name; null if none is left. Waits one second for readers.
 -- `sweep` notes from when the audit is complete.
-CREATE FUNCTION carillon.drop_attempt_part(first_kept date) RETURNS text
+CREATE FUNCTION carillon.drop_attempt_partition(first_kept date) RETURNS text
 LANGUAGE plpgsql SET lock_timeout = '1s' AS $$
 DECLARE
     part text;
@@ -580,7 +580,9 @@ CREATE TABLE carillon.digests (
     type text NOT NULL,
     key text NOT NULL,
     lane text NOT NULL,
-    -- `open` takes items; `closing` takes none, so that late items open the next window.
+    -- `open` takes items; the others take none, so that late items open the next window. `claimed`:
+    -- a dispatcher works on it; the next claim decides about its items again. `stored`: its summary
+    -- is stored, or it needs none, and the fates of its items are final.
     state text NOT NULL DEFAULT 'open',
     due_at timestamptz NOT NULL,
     -- The latest end of a sliding window; the end of the window once a dispatcher has moved
@@ -599,8 +601,8 @@ CREATE TABLE carillon.digest_items (
     digest_id uuid NOT NULL,
     is_single boolean NOT NULL,
     gathered_at timestamptz NOT NULL,
-    -- Set when the window is taken: `cancelled`, `expired` or `read` if the item falls out, `alone`
-    -- if no other is left. Null: it waits, or a summary contains it.
+    -- Set when the window is claimed: `cancelled`, `expired` or `read` if the item drops out,
+    -- `alone` if no other is left. Null: it waits, or a summary contains it.
     fate text,
     job_entry text NOT NULL,
     org_id text COLLATE "C" NOT NULL,
