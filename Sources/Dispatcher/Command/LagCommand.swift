@@ -105,14 +105,15 @@ struct LagReport {
 
     /// The longest wait of work that more dispatchers could have done.
     ///
-    /// Leaves out retries of an unavailable provider and deliveries held back for an unavailable
-    /// app, because both stay in their sets past their due time.
+    /// Leaves out retries of an unavailable provider, and deliveries held back for an unavailable
+    /// app, because they stay in their sets past their due time.
     var worst: Duration {
         var moments = self.streams.compactMap(\.oldest)
         for stream in self.streams {
             guard let provider = stream.provider else { continue }
-            for (app, due) in stream.firstDue where !self.providers.isUnavailable(provider, app: app) {
-                moments.append(due)
+            for (scope, due) in stream.firstDue where !self.providers.isUnavailable(provider, app: scope?.app) {
+                // While a push service is unavailable, its deliveries stay in its set until they are overdue.
+                moments.append(scope?.service == nil ? due : due + RetrySet.overdue)
             }
         }
         return moments.min().map { max(.zero, self.now - $0) } ?? .zero

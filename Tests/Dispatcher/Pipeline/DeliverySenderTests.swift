@@ -632,8 +632,47 @@ struct DeliverySenderTests {
             #expect(try attempts.map { try $0.text(1) } == ["skipped expired"])
             #expect(try attempts.map { NotificationID(try $0.uuid(0)) } == [Self.first])
             let held = try await dispatcher.live.retries
-                .count(provider: .fcm, lane: .normal, app: "default")
+                .count(provider: .fcm, lane: .normal, scope: BreakerScope("default"))
             #expect(held == 1, "the other one waits on")
+        }
+    }
+
+    @Test("deliveries wait for an unavailable push service, and only probes return once its pause is over")
+    func unavailableService() async throws {
+        let passed = Mutex(Duration.zero)
+        let calls = Mutex(0)
+        var channel = FakeChannel.accepting { _ in calls.withLock { $0 += 1 } }
+        channel.service = "https://dead.example"
+        try await TestDispatcher.with(channel, now: { TestDispatcher.now + passed.withLock { $0 } }) {
+            dispatcher, database in
+            try await TestDispatcher.storePushes(20, in: database.pool)
+            let stream = dispatcher.keys.deliveries(.fcm, .critical)
+            let group = dispatcher.group(stream)
+            try await group.create()
+            for number in 1...20 as ClosedRange<UInt64> {
+                let work = DeliveryWork(
+                    notification: TestDispatcher.notification(number).id, device: Self.device, user: "ada", attempt: 0,
+                    isRepeat: false)
+                try await dispatcher.redis.send(
+                    "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
+            }
+            let entries = try await group.takeWaiting(count: 20)
+            let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
+            service.health.hold(
+                ["default"], service: channel.service, until: TestDispatcher.now + .seconds(60),
+                now: TestDispatcher.now)
+            try await service.sendAlone(
+                LaneBatch(
+                    lane: .critical, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term)))
+            #expect(calls.withLock { $0 } == 0)
+            let mover = RetryService(dispatcher: dispatcher, deliveries: [service])
+            // Jitter adds up to a second.
+            for (seconds, count) in [(59, 0), (62, 4)] as [(Int, Int64)] {
+                passed.withLock { $0 = .seconds(seconds) }
+                await mover.move(service, in: dispatcher.live)
+                let length = try await dispatcher.redis.send("XLEN", .text(stream)).integer()
+                #expect(length == count, "after \(seconds) s")
+            }
         }
     }
 
@@ -654,8 +693,8 @@ struct DeliverySenderTests {
         var heldApps: [String] {
             self.outcomes.withLock { outcomes in
                 outcomes.compactMap { outcome -> String? in
-                    guard case .heldBack(_, _, let app) = outcome.result else { return nil }
-                    return app
+                    guard case .heldBack(_, _, let scope) = outcome.result else { return nil }
+                    return scope.app
                 }
             }
         }

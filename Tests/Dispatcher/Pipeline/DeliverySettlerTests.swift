@@ -150,20 +150,21 @@ struct DeliverySettlerTests {
             settler.spread = { .zero }
             let due = TestDispatcher.now + .seconds(30)
             for (attempt, app) in [(0, "shop"), (0, "shop"), (1, "news")] {
-                let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", app: app)
+                let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", scope: BreakerScope(app))
                 try await settler.settle([Self.outcome(result, attempt: attempt, dispatcher, app: nil)])
             }
             let set = dispatcher.live.retries
-            #expect(try await set.heldApps(provider: .webpush, lane: .normal).sorted() == ["news", "shop"])
+            #expect(
+                try await set.heldScopes(provider: .webpush, lane: .normal).map(\.app).sorted() == ["news", "shop"])
             for app in ["news", "shop"] {
-                #expect(try await set.count(provider: .webpush, lane: .normal, app: app) == 1)
+                #expect(try await set.count(provider: .webpush, lane: .normal, scope: BreakerScope(app)) == 1)
             }
             #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
             let early = try await set.moveDue(
-                provider: .webpush, lane: .normal, app: "shop", now: due + .milliseconds(-1), limit: 10)
+                provider: .webpush, lane: .normal, scope: BreakerScope("shop"), now: due + .milliseconds(-1), limit: 10)
             #expect(early == 0)
             let late = try await set.moveDue(
-                provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
+                provider: .webpush, lane: .normal, scope: BreakerScope("shop"), now: due, limit: 10)
             #expect(late == 1)
             #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
         }
@@ -295,14 +296,16 @@ struct DeliverySettlerTests {
         try await TestDispatcher.with { dispatcher, _ in
             let expiry = TestDispatcher.now + .seconds(20)
             let facts = try await Self.facts(dispatcher, expiresAt: expiry)
-            let result = DeliveryOutcome.Result.heldBack(until: expiry + .seconds(60), reason: "rate", app: "default")
+            let result = DeliveryOutcome.Result.heldBack(
+                until: expiry + .seconds(60), reason: "rate", scope: BreakerScope("default"))
             try await Self.settler(dispatcher).settle([Self.outcome(result, attempt: 0, dispatcher, facts: facts)])
             let set = dispatcher.live.retries
             let early = try await set.moveDue(
-                provider: .webpush, lane: .normal, app: "default", now: expiry + .milliseconds(-1), limit: 10)
+                provider: .webpush, lane: .normal, scope: BreakerScope("default"), now: expiry + .milliseconds(-1),
+                limit: 10)
             #expect(early == 0)
             let late = try await set.moveDue(
-                provider: .webpush, lane: .normal, app: "default", now: expiry, limit: 10)
+                provider: .webpush, lane: .normal, scope: BreakerScope("default"), now: expiry, limit: 10)
             #expect(late == 1)
         }
     }
@@ -352,7 +355,7 @@ struct DeliverySettlerTests {
             (.gone, false, "device_inactive"), (.gone, true, "device_inactive"),
             (.noCredential(reason: "invalid_grant"), false, "invalid_grant"),
             (.noCredential(reason: "invalid_grant"), true, "invalid_grant"),
-            (.heldBack(until: TestDispatcher.now, reason: "rate", app: "default"), true, "rate"),
+            (.heldBack(until: TestDispatcher.now, reason: "rate", scope: BreakerScope("default")), true, "rate"),
             (.noProvider, true, "no_provider"),
         ] as [(DeliveryOutcome.Result, Bool, String)])
     func cause(result: DeliveryOutcome.Result, isRetraction: Bool, reason: String) async throws {

@@ -214,7 +214,7 @@ struct LateFencingTests {
         arguments: [
             DeliveryOutcome.Result.answered(.accepted(id: "1")),
             .answered(.retry(reason: "HTTP_503", after: nil)),
-            .heldBack(until: TestDispatcher.now, reason: "rate", app: "default"),
+            .heldBack(until: TestDispatcher.now, reason: "rate", scope: BreakerScope("default")),
         ])
     func settledLate(result: DeliveryOutcome.Result) async throws {
         try await Self.with(ScriptedChannel()) { scene in
@@ -229,12 +229,12 @@ struct LateFencingTests {
             try await settler.settle([outcome])
             let live = scene.dispatcher.live
             #expect(try await live.retries.count(provider: .fcm, lane: .normal) == 0)
-            #expect(try await live.retries.heldApps(provider: .fcm, lane: .normal).isEmpty)
+            #expect(try await live.retries.heldScopes(provider: .fcm, lane: .normal).isEmpty)
             #expect(try await scene.rival.pending(of: "rival", count: 10).map(\.id) == [scene.entry])
             #expect(!scene.isInFlight)
             // The new owner still has the claim, so no other entry of the delivery is sent.
             let work = try #require(sent.work)
-            let isTaken = try await live.sendClaims.take([(work, "0-1")], provider: .fcm, lane: .normal)
+            let isTaken = try await live.sendClaims.claim([(work, "0-1")], provider: .fcm, lane: .normal)
             #expect(isTaken == [false])
             let attempts = try await scene.dispatcher.database.pool.query("SELECT FROM carillon.delivery_attempts")
             #expect(attempts.count == (result.isCall ? 1 : 0))

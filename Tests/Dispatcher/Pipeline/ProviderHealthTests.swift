@@ -17,7 +17,7 @@ struct ProviderHealthTests {
     private static func fail(_ health: ProviderHealth, _ service: String?, times: Int = 10) {
         let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
         for _ in 0..<times where health.admit("app", service: service, isShared: false, now: self.now) == .yes {
-            health.note(reply, app: "app", service: service, now: self.now)
+            health.record(reply, app: "app", service: service, now: self.now)
         }
     }
 
@@ -34,6 +34,29 @@ struct ProviderHealthTests {
         #expect(Self.isHeld(health, "https://bad.example"))
         #expect(!Self.isHeld(health, "https://good.example"))
         #expect(!Self.isHeld(health, nil))
+    }
+
+    @Test("deliveries wait for their service while it is unavailable, for at most 64 services")
+    func heldScopes() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        func scope(_ number: Int) -> BreakerScope {
+            health.heldScope("app", service: "https://\(number).example", now: Self.now)
+        }
+        for number in 0...64 {
+            #expect(scope(number) == BreakerScope("app"), "it is available")
+            Self.fail(health, "https://\(number).example")
+        }
+        for _ in 0..<2 {
+            for number in 0..<64 {
+                #expect(scope(number) == BreakerScope("app", service: "https://\(number).example"))
+            }
+            #expect(scope(64) == BreakerScope("app"))
+        }
+        let later = Self.now + .seconds(1)
+        #expect(health.admit("app", service: "https://7.example", isShared: false, now: later) == .yes)
+        health.record(Self.accepted, app: "app", service: "https://7.example", now: later)
+        #expect(scope(7) == BreakerScope("app"), "it is back")
+        #expect(scope(64).service == "https://64.example")
     }
 
     @Test("drops breakers of services that work when there are many")
@@ -64,7 +87,7 @@ struct ProviderHealthTests {
         _ health: ProviderHealth, _ app: String, _ service: String? = nil, times: Int = 1, after: Duration = .zero
     ) {
         for _ in 0..<times {
-            health.note(
+            health.record(
                 self.accepted, app: app, service: service, since: self.now, now: self.now + after)
         }
     }
@@ -116,7 +139,7 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app", "https://good.example") == 384)
         for (service, count) in held {
             for _ in 0..<count {
-                health.note(
+                health.record(
                     Self.unanswered, app: "app", service: service, since: Self.now, now: Self.now + .seconds(30))
             }
         }
@@ -140,7 +163,7 @@ struct ProviderHealthTests {
         #expect(health.overviews(of: ["app"], now: later)["app"]?.state == .open(until: later + .seconds(1)))
         #expect(health.admit("app", service: "https://new.example", isShared: false, now: later) != .yes)
         for _ in 0..<384 {
-            health.note(
+            health.record(
                 Self.unanswered, app: "app", service: "https://hangs.example", since: Self.now,
                 now: later + .seconds(17))
         }
@@ -181,7 +204,7 @@ struct ProviderHealthTests {
         #expect(health.admit("app", isShared: true, now: probing) == .yes)
         #expect(!health.isPaused("app", since: probing), "it is a probe")
         #expect(health.isPaused("app", since: Self.now), "it is none")
-        health.note(Self.accepted, app: "app", since: probing, now: probing)
+        health.record(Self.accepted, app: "app", since: probing, now: probing)
         #expect(!health.isPaused("app", since: Self.now))
     }
 
@@ -203,7 +226,7 @@ struct ProviderHealthTests {
         let reply = ProviderReply(result)
         func end(_ reply: ProviderReply, times: Int, after: Duration) {
             for _ in 0..<times {
-                health.note(reply, app: "app", since: Self.now + after, now: Self.now + after)
+                health.record(reply, app: "app", since: Self.now + after, now: Self.now + after)
             }
         }
         // It neither opens nor counts as answering.
@@ -235,7 +258,7 @@ struct ProviderHealthTests {
         func note(_ reply: ProviderReply, _ app: String, after delay: Duration) {
             let now = Self.now + delay
             #expect(health.admit(app, service: "https://push.example", isShared: false, now: now) == .yes)
-            health.note(reply, app: app, service: "https://push.example", since: now, now: now)
+            health.record(reply, app: app, service: "https://push.example", since: now, now: now)
         }
         for _ in 0..<20 { note(reply, "one", after: .zero) }
         note(reply, "one", after: .seconds(59))
@@ -258,13 +281,13 @@ struct ProviderHealthTests {
         let health = ProviderHealth(.fcm, calls: 512, logger: lines.logger)
         for _ in 0..<3 { #expect(health.admit("app", isShared: false, now: Self.now) == .yes) }
         for delay in 0..<3 {
-            health.note(
+            health.record(
                 ProviderReply(result), app: "app", since: Self.now, now: Self.now + .microseconds(delay))
         }
         #expect(lines.all == [level])
         let probing = Self.now + .seconds(61)
         #expect(health.admit("app", isShared: false, now: probing) == .yes)
-        health.note(ProviderReply(result), app: "app", since: probing, now: probing)
+        health.record(ProviderReply(result), app: "app", since: probing, now: probing)
         #expect(lines.all == [level, level])
     }
 
@@ -276,7 +299,7 @@ struct ProviderHealthTests {
         Self.fail(health, nil)
         let before = lines.all.count
         let answer = ProviderReply(.answered(.slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(3_600))))
-        health.note(answer, app: "app", since: Self.now, now: Self.now)
+        health.record(answer, app: "app", since: Self.now, now: Self.now)
         #expect(before > 0 && lines.all.count == before + 1)
     }
 
@@ -288,7 +311,7 @@ struct ProviderHealthTests {
         }
         func succeed(_ service: String) {
             #expect(health.admit("app", service: service, isShared: false, now: Self.now) == .yes)
-            health.note(ProviderReply(.answered(.accepted(id: "1"))), app: "app", service: service, now: Self.now)
+            health.record(ProviderReply(.answered(.accepted(id: "1"))), app: "app", service: service, now: Self.now)
         }
         #expect(overview() == ProviderHealth.Overview())
         Self.fail(health, "https://bad.example")
@@ -308,7 +331,9 @@ struct ProviderHealthTests {
         #expect(health.state(of: ["a", "b"], now: Self.now) == .closed)
         func fail(_ app: String, at moment: Timestamp) {
             let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
-            while health.admit(app, isShared: false, now: moment) == .yes { health.note(reply, app: app, now: moment) }
+            while health.admit(app, isShared: false, now: moment) == .yes {
+                health.record(reply, app: app, now: moment)
+            }
         }
         fail("a", at: Self.now)
         #expect(health.state(of: ["a", "b"], now: Self.now) == .closed)
@@ -321,7 +346,7 @@ struct ProviderHealthTests {
         let accepted = ProviderReply(.answered(.accepted(id: "1")))
         let back = Self.now + .seconds(2)
         #expect(health.admit("a", isShared: false, now: back) == .yes)
-        health.note(accepted, app: "a", since: back, now: back)
+        health.record(accepted, app: "a", since: back, now: back)
         #expect(health.state(of: ["a", "b"], now: back) == .closed)
     }
 }

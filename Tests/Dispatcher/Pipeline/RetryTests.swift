@@ -158,11 +158,15 @@ struct RetryFairnessTests {
 
         /// Holds deliveries back that are due now.
         func hold(_ numbers: Range<UInt64>, _ lane: Lane = .normal, of app: String) async throws {
+            try await self.hold(numbers, lane, of: BreakerScope(app))
+        }
+
+        func hold(_ numbers: Range<UInt64>, _ lane: Lane, of scope: BreakerScope) async throws {
             var batch = RedisBatch()
             for number in numbers {
                 self.retries.add(
-                    self.work(number, app, attempt: 0), due: TestDispatcher.now, provider: .fcm, lane: lane, app: app,
-                    in: &batch)
+                    self.work(number, scope.app, attempt: 0), due: TestDispatcher.now, provider: .fcm, lane: lane,
+                    scope: scope, in: &batch)
             }
             try await self.redis.run(batch)
         }
@@ -203,8 +207,8 @@ struct RetryFairnessTests {
         /// Returns the number of held-back deliveries in the normal lane.
         func waiting() async throws -> Int {
             var count = 0
-            for app in try await self.retries.heldApps(provider: .fcm, lane: .normal) {
-                count += try await self.retries.count(provider: .fcm, lane: .normal, app: app)
+            for scope in try await self.retries.heldScopes(provider: .fcm, lane: .normal) {
+                count += try await self.retries.count(provider: .fcm, lane: .normal, scope: scope)
             }
             return count
         }
@@ -235,7 +239,7 @@ struct RetryFairnessTests {
             await bench.mover.move(bench.service, in: bench.live)
             #expect(try await bench.moved() == ["small": 2])
             #expect(try await bench.waiting() == 3_000)
-            #expect(try await bench.retries.heldApps(provider: .fcm, lane: .normal) == ["big"])
+            #expect(try await bench.retries.heldScopes(provider: .fcm, lane: .normal) == [BreakerScope("big")])
         }
     }
 
@@ -283,7 +287,7 @@ struct RetryFairnessTests {
             #expect(try await bench.moved(.critical) == ["big": 4], "probes")
 
             #expect(health.admit("big", isShared: true, now: bench.seconds.now) == .yes)
-            health.note(ProviderReply(.answered(.accepted(id: nil))), app: "big", now: bench.seconds.now)
+            health.record(ProviderReply(.answered(.accepted(id: nil))), app: "big", now: bench.seconds.now)
             await bench.step()
             #expect(try await bench.moved(.critical) == ["big": 300])
             var steps = 0
@@ -294,6 +298,31 @@ struct RetryFairnessTests {
             }
             #expect(steps > 10)
             #expect(try await bench.total() == ["big": 1_000, "small": 20], "each once")
+        }
+    }
+
+    @Test("probes a push service that is back, then moves its backlog, and delays no other service")
+    func service() async throws {
+        try await Self.with { bench in
+            let health = bench.service.health
+            let dead = BreakerScope("big", service: "https://dead.example")
+            try await bench.hold(0..<300, .critical, of: dead)
+            try await bench.hold(1_000..<1_020, .critical, of: "big")
+            health.hold(
+                ["big"], service: dead.service, until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+            await bench.mover.move(bench.service, in: bench.live)
+            #expect(try await bench.moved(.critical) == ["big": 20])
+            #expect(try await bench.retries.heldScopes(provider: .fcm, lane: .critical) == [dead])
+
+            bench.seconds.pass(60)
+            await bench.step()
+            #expect(try await bench.moved(.critical) == ["big": 24], "probes")
+
+            #expect(health.admit("big", service: dead.service, isShared: true, now: bench.seconds.now) == .yes)
+            health.record(
+                ProviderReply(.answered(.accepted(id: nil))), app: "big", service: dead.service, now: bench.seconds.now)
+            await bench.step()
+            #expect(try await bench.moved(.critical) == ["big": 320])
         }
     }
 
@@ -320,7 +349,7 @@ struct RetryFairnessTests {
             bench.service.health.hold(["gone"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
             await bench.mover.move(bench.service, in: bench.live)
             #expect(try await bench.moved() == ["gone": 30])
-            #expect(try await bench.retries.heldApps(provider: .fcm, lane: .normal).isEmpty)
+            #expect(try await bench.retries.heldScopes(provider: .fcm, lane: .normal).isEmpty)
         }
     }
 }
@@ -424,7 +453,7 @@ struct RetryPolicyTests {
     }
 
     @Test(
-        "all push services have the same delays", arguments: Lane.allCases, Provider.wellKnown.filter { $0 != .email })
+        "all push services have the same delays", arguments: Lane.allCases, Provider.all.filter { $0 != .email })
     func pushes(lane: Lane, provider: Provider) {
         #expect(RetryPolicy.of(lane, provider) == RetryPolicy.of(lane, .fcm))
     }
@@ -453,7 +482,7 @@ struct RetryPolicyTests {
         #expect(next(tried: 40, after: 86_400, expiresAt: tomorrow) == nil)
     }
 
-    @Test("other lanes end by count before they expire", arguments: [Lane.normal, .bulk], Provider.wellKnown)
+    @Test("other lanes end by count before they expire", arguments: [Lane.normal, .bulk], Provider.all)
     func counted(lane: Lane, provider: Provider) {
         var generator = SystemRandomNumberGenerator()
         let policy = RetryPolicy.of(lane, provider)
@@ -463,7 +492,7 @@ struct RetryPolicyTests {
         #expect(due == nil)
     }
 
-    @Test("no lane retries sooner than the critical one", arguments: Lane.allCases, Provider.wellKnown)
+    @Test("no lane retries sooner than the critical one", arguments: Lane.allCases, Provider.all)
     func lanes(lane: Lane, provider: Provider) {
         let policy = RetryPolicy.of(lane, provider)
         let critical = RetryPolicy.of(.critical, provider)

@@ -35,7 +35,7 @@ struct SweepServiceTests {
         func forget(beat seconds: Int64) async throws {
             let now = try await self.dispatcher.database.clock()
             let beat = (now + .seconds(-seconds)).milliseconds
-            try await self.redis.send("SET", .text(self.keys.memory), .text("another \(beat)"))
+            try await self.redis.send("SET", .text(self.keys.runNote), .text("another \(beat)"))
             try await self.redis.send("DEL", .text(self.keys.sweepTurn))
         }
 
@@ -404,12 +404,12 @@ struct SweepServiceTests {
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
             let (followUps, until) = (scene.dispatcher.database.followUps, now + .seconds(250))
             try await followUps.expect([mail], until: until)
-            try await followUps.remember([mail], takenUntil: until, now: now + .seconds(130))
+            try await followUps.remember([mail], claimedUntil: until, now: now + .seconds(130))
             try await scene.forget(beat: -120)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
             let later = try await scene.dispatcher.database.clock()
-            let due = try await followUps.take(now: later, until: until, limit: 10)
+            let due = try await followUps.claim(now: later, until: until, limit: 10)
             #expect(due.map(\.item) == [mail])
         }
     }
@@ -418,10 +418,10 @@ struct SweepServiceTests {
     func promoted() async throws {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
-            let before = try #require(try await RedisRun.ask(redis, memory: "memory").id)
+            let before = try #require(try await RedisRun.ask(redis, note: "memory").id)
             try await redis.send("REPLICAOF", "127.0.0.1", "1")
             try await redis.send("REPLICAOF", "NO", "ONE")
-            let after = try #require(try await RedisRun.ask(redis, memory: "memory").id)
+            let after = try #require(try await RedisRun.ask(redis, note: "memory").id)
             #expect(before != after)
             #expect(before.split(separator: "-").first == after.split(separator: "-").first)
         }
@@ -432,7 +432,7 @@ struct SweepServiceTests {
     func secondRepair() async throws {
         try await Self.with { scene in
             func memory() async throws -> [String] {
-                try await scene.redis.send("GET", .text(scene.keys.memory)).string()?.split(separator: " ")
+                try await scene.redis.send("GET", .text(scene.keys.runNote)).string()?.split(separator: " ")
                     .map { String($0) } ?? []
             }
             try await scene.forget(beat: 20)
@@ -440,7 +440,7 @@ struct SweepServiceTests {
             for (count, isLater) in [(1, false), (2, true), (2, true)] {
                 var note = try await memory()
                 if isLater { note[2] = String(try #require(Int64(note[2])) - 30_000) }
-                try await scene.redis.send("SET", .text(scene.keys.memory), .text(note.joined(separator: " ")))
+                try await scene.redis.send("SET", .text(scene.keys.runNote), .text(note.joined(separator: " ")))
                 try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
                 try await scene.sweeper.sweep()
                 #expect(try await scene.appended().count == count)
@@ -470,7 +470,7 @@ struct SweepServiceTests {
     func firstSeen() async throws {
         try await Self.with { scene in
             func look() async throws -> RedisRun {
-                try await RedisRun.ask(scene.redis, memory: scene.keys.memory)
+                try await RedisRun.ask(scene.redis, note: scene.keys.runNote)
             }
             let start = try await look().now
             try await scene.forget(beat: 20)
@@ -482,7 +482,7 @@ struct SweepServiceTests {
             // As if it had been first seen earlier.
             let id = try #require(run.id)
             try await scene.redis.send(
-                "SET", .text(scene.keys.memory), .text("\(id) \(first) \(first - 60_000)"))
+                "SET", .text(scene.keys.runNote), .text("\(id) \(first) \(first - 60_000)"))
             try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
             try await scene.sweeper.sweep()
             #expect(try await look().firstSeen == first - 60_000)
@@ -540,7 +540,8 @@ struct SweepServiceTests {
                 isRepeat: false, since: TestDispatcher.now)
             var batch = RedisBatch()
             Live(scene.redis, keys: scene.keys).retries.add(
-                work, due: TestDispatcher.now, provider: .fcm, lane: .normal, app: "default", in: &batch)
+                work, due: TestDispatcher.now, provider: .fcm, lane: .normal, scope: BreakerScope("default"),
+                in: &batch)
             try await scene.redis.run(batch)
             try await scene.sweeper.sweep()
             try await scene.pool.query("SELECT carillon.begin_epoch()")
@@ -646,12 +647,12 @@ struct SweepServiceTests {
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
             let followUps = scene.dispatcher.database.followUps
             try await followUps.expect([mail], until: now + .seconds(60))
-            try await followUps.remember([mail], takenUntil: now + .seconds(60), now: now)
+            try await followUps.remember([mail], claimedUntil: now + .seconds(60), now: now)
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended().map(\.device) == [tablet.device.id])
             let later = try await scene.dispatcher.database.clock()
-            let due = try await scene.dispatcher.database.followUps.take(
+            let due = try await scene.dispatcher.database.followUps.claim(
                 now: later, until: later + .seconds(30), limit: 10)
             #expect(due.map(\.item) == [mail])
             #expect(due.allSatisfy { !$0.wasHandedOn })

@@ -140,6 +140,8 @@ struct FakeChannel: ProviderChannel {
     let app: String
     let account: String
     let retractionsHaveBadge: Bool
+    /// The push service of all devices; nil if there is only one.
+    var service: String?
     private let reply: @Sendable (PushMessage, Device) async -> ProviderReply.Result
 
     init(
@@ -168,6 +170,8 @@ struct FakeChannel: ProviderChannel {
             return .answered(.accepted(id: "1"))
         }
     }
+
+    func service(of device: Device) -> String? { self.service }
 
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         ProviderReply(await self.reply(message, device))

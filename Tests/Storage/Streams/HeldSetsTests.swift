@@ -23,7 +23,9 @@ struct HeldSetsTests {
     ) async throws {
         let sets = Live(redis, keys: keys).retries
         var batch = RedisBatch()
-        for work in works { sets.add(work, due: due, provider: .fcm, lane: .bulk, app: app, in: &batch) }
+        for work in works {
+            sets.add(work, due: due, provider: .fcm, lane: .bulk, scope: BreakerScope(app), in: &batch)
+        }
         try await redis.run(batch)
     }
 
@@ -35,19 +37,20 @@ struct HeldSetsTests {
             try await Self.add((0..<5).map { Self.work($0) }, of: "one", redis, keys)
             // Adding it twice keeps one.
             for _ in 0..<2 { try await Self.add([Self.work(9)], of: "two", due: Self.now + .seconds(1), redis, keys) }
-            #expect(try await Set(sets.heldApps(provider: .fcm, lane: .bulk)) == ["one", "two"])
-            #expect(try await sets.heldApps(provider: .fcm, lane: .normal).isEmpty)
+            #expect(try await Set(sets.heldScopes(provider: .fcm, lane: .bulk).map(\.app)) == ["one", "two"])
+            #expect(try await sets.heldScopes(provider: .fcm, lane: .normal).isEmpty)
             func move(_ app: String, after milliseconds: Int64, limit: Int = 10) async throws -> Int {
                 try await sets.moveDue(
-                    provider: .fcm, lane: .bulk, app: app, now: Self.now + .milliseconds(milliseconds), limit: limit)
+                    provider: .fcm, lane: .bulk, scope: BreakerScope(app), now: Self.now + .milliseconds(milliseconds),
+                    limit: limit)
             }
             #expect(try await move("two", after: 999) == 0)
             #expect(try await move("two", after: 1_000) == 1)
-            #expect(try await sets.heldApps(provider: .fcm, lane: .bulk) == ["one"])
+            #expect(try await sets.heldScopes(provider: .fcm, lane: .bulk) == [BreakerScope("one")])
             #expect(try await move("one", after: 0, limit: 3) == 3)
-            #expect(try await sets.heldApps(provider: .fcm, lane: .bulk) == ["one"])
+            #expect(try await sets.heldScopes(provider: .fcm, lane: .bulk) == [BreakerScope("one")])
             #expect(try await move("one", after: 0) == 2)
-            #expect(try await sets.heldApps(provider: .fcm, lane: .bulk).isEmpty)
+            #expect(try await sets.heldScopes(provider: .fcm, lane: .bulk).isEmpty)
             let stream = RedisArgument.text(keys.deliveries(.fcm, .bulk))
             #expect(try await redis.send("XLEN", stream).integer() == 6)
         }
@@ -68,7 +71,7 @@ struct HeldSetsTests {
                         let theirs = Live(rival, keys: keys).retries
                         for _ in 0..<300 {
                             _ = try await theirs.moveDue(
-                                provider: .fcm, lane: .bulk, app: "one", now: Self.now, limit: 2)
+                                provider: .fcm, lane: .bulk, scope: BreakerScope("one"), now: Self.now, limit: 2)
                         }
                         await rival.close()
                     }
@@ -76,8 +79,8 @@ struct HeldSetsTests {
                 try await group.waitForAll()
             }
             // An app with deliveries left stays listed, so that they are moved.
-            while let app = try await sets.heldApps(provider: .fcm, lane: .bulk).first {
-                _ = try await sets.moveDue(provider: .fcm, lane: .bulk, app: app, now: Self.now, limit: 10)
+            while let scope = try await sets.heldScopes(provider: .fcm, lane: .bulk).first {
+                _ = try await sets.moveDue(provider: .fcm, lane: .bulk, scope: scope, now: Self.now, limit: 10)
             }
             let stream = RedisArgument.text(keys.deliveries(.fcm, .bulk))
             #expect(try await redis.send("XLEN", stream).integer() == 300)
@@ -127,7 +130,9 @@ struct HeldSetsTests {
             #expect(try await traces.eraseRetries(user: "ada") == 2)
             #expect(try await traces.eraseRetries(user: "ada") == 0)
             let sets = Live(redis, keys: keys).retries
-            for app in ["one", "two"] { #expect(try await sets.count(provider: .fcm, lane: .bulk, app: app) == 1) }
+            for app in ["one", "two"] {
+                #expect(try await sets.count(provider: .fcm, lane: .bulk, scope: BreakerScope(app)) == 1)
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ struct KeyspaceTests {
         #expect(self.keys.deliveries(.apns, .normal) == "carillon:{apns}:deliveries:normal")
         #expect(self.keys.retries(.fcm, .bulk) == "carillon:{fcm}:retry:bulk")
         #expect(self.keys.held(.fcm, .bulk) == "carillon:{fcm}:held:bulk")
-        #expect(self.keys.held(.fcm, .bulk, app: "shop") == "carillon:{fcm}:held:bulk:shop")
+        #expect(self.keys.held(.fcm, .bulk, BreakerScope("shop")) == "carillon:{fcm}:held:bulk:shop")
         #expect(self.keys.pauses(.fcm) == "carillon:{fcm}:pauses")
         #expect(self.keys.presence("u1") == "carillon:presence:{u1}")
         #expect(self.keys.nodeLease("n1") == "carillon:node:n1")
@@ -52,10 +52,10 @@ struct KeyspaceTests {
             Lane.allCases.map { keys.jobs($0) }
             + [
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.held(.apns, .normal),
-                keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm),
+                keys.held(.apns, .normal, BreakerScope("shop")), keys.pauses(.fcm),
                 keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
                 keys.allNodesChannel, keys.proofDeadlines(shard: 0), keys.sweepTurn, keys.partsFailure,
-                keys.memory,
+                keys.runNote,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)
@@ -64,11 +64,11 @@ struct KeyspaceTests {
     @Test("puts keys that a script moves between into one cluster slot")
     func tags() {
         func tag(_ key: String) -> Substring { key.drop { $0 != "{" }.prefix { $0 != "}" } }
-        for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
+        for provider in Provider.all + [Provider(word: "pigeon")] {
             let keys = Lane.allCases.flatMap { lane in
                 [
                     self.keys.deliveries(provider, lane), self.keys.retries(provider, lane),
-                    self.keys.held(provider, lane), self.keys.held(provider, lane, app: "{shop}"),
+                    self.keys.held(provider, lane), self.keys.held(provider, lane, BreakerScope("{shop}")),
                 ]
             }
             #expect(Set(keys.map(tag)) == ["{\(provider.rawValue)"])
@@ -104,7 +104,7 @@ struct KeyspaceTests {
         #expect(Self.slot(self.keys.partsFailure) == Self.slot(self.keys.sweepTurn))
         #expect(Self.slot(self.keys.webhookQueue(queue)) == Self.slot(self.keys.webhooksDue))
         #expect(
-            Self.slot(self.keys.held(.fcm, .bulk, app: name)) == Self.slot(self.keys.deliveries(.fcm, .bulk)))
+            Self.slot(self.keys.held(.fcm, .bulk, BreakerScope(name))) == Self.slot(self.keys.deliveries(.fcm, .bulk)))
         let work = DeliveryWork(notification: queue, device: queue, user: name, attempt: 0, isRepeat: false)
         let claims = self.keys.sendClaims([work], .fcm)
         #expect(claims.map { RedisSlot.of($0) } == [Self.slot(self.keys.deliveries(.fcm, .critical))])
@@ -121,11 +121,11 @@ struct KeyspaceTests {
         #expect(!keys.takesBack("x" + Keyspace.schedules))
         for lane in Lane.allCases {
             #expect(keys.takesBack(keys.jobs(lane)))
-            for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
+            for provider in Provider.all + [Provider(word: "pigeon")] {
                 #expect(keys.takesBack(keys.deliveries(provider, lane)))
                 #expect(!keys.takesBack(keys.retries(provider, lane)))
                 #expect(!keys.takesBack(keys.held(provider, lane)))
-                #expect(!keys.takesBack(keys.held(provider, lane, app: "shop")))
+                #expect(!keys.takesBack(keys.held(provider, lane, BreakerScope("shop"))))
                 #expect(!keys.takesBack("other:" + keys.deliveries(provider, lane)))
                 #expect(!keys.takesBack(keys.deliveries(provider, lane) + "r"))
             }
@@ -200,12 +200,12 @@ struct PartTests {
                 [keys.usage("type:news", user), keys.usage("all", user)], [keys.bucket("calls", user)],
                 [keys.webhooksDue, keys.webhookQueue(id)], [part.overflows, part.overflow(user)],
             ]
-            for provider in Provider.wellKnown {
+            for provider in Provider.all {
                 groups.append(
                     Lane.allCases.flatMap { lane in
                         [
                             part.deliveries(provider, lane), part.retries(provider, lane), part.held(provider, lane),
-                            part.held(provider, lane, app: user),
+                            part.held(provider, lane, BreakerScope(user)),
                         ] + part.sendClaims([work], provider).map { String(decoding: $0, as: UTF8.self) }
                     })
             }
@@ -215,7 +215,7 @@ struct PartTests {
             let all =
                 groups.filter { !$0.contains(keys.webhooksDue) }.joined() + Lane.allCases.map { part.jobs($0) }
                 + [
-                    part.memory, part.events, part.nodeChannel("n"),
+                    part.runNote, part.events, part.nodeChannel("n"),
                     keys.proofDeadlines(shard: keys.proofShard(user: user)),
                 ]
             #expect(Set(all.map(Self.slot)).count == 1, "\(user)")
@@ -234,8 +234,8 @@ struct PartTests {
                 #expect(!keys.takesBack(source.retries(.fcm, lane)))
                 // A command that does not know the number of parts judges alike.
                 #expect(Keyspace().takesBack(source.deliveries(.fcm, lane)))
-                // The memory is on the server that has the stream.
-                #expect(Self.slot(source.memory(of: source.jobs(lane))) == Self.slot(source.jobs(lane)))
+                // The note is on the server that has the stream.
+                #expect(Self.slot(source.runNote(of: source.jobs(lane))) == Self.slot(source.jobs(lane)))
             }
         }
         #expect(keys.lane(ofJobs: "carillon:{agbr}:jobs:urgent") == nil)
@@ -251,7 +251,7 @@ struct PartTests {
             #expect(source?.index == nil)
             #expect(source?.overflowPart(of: "acme").overflow("acme") == keys.part(of: "acme").overflow("acme"))
             #expect(keys.lane(ofJobs: part.jobs(.bulk)) == .bulk)
-            #expect(keys.memories.contains(part.memory))
+            #expect(keys.runNotes.contains(part.runNote))
         }
         #expect(Set(keys.jobSources.map { $0.overflow("acme") }).count == 64 + 1 + 16)
     }

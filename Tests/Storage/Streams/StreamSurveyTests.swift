@@ -87,10 +87,11 @@ struct StreamSurveyTests {
             var batch = RedisBatch()
             live.retries.add(
                 Self.work(1, since: Self.now + .seconds(-50)), due: Self.now, provider: .fcm, lane: .normal, in: &batch)
-            for (number, app) in ["one", "two"].enumerated() {
+            let scopes = [BreakerScope("one"), BreakerScope("two", service: "https://push.example")]
+            for (number, scope) in scopes.enumerated() {
                 live.retries.add(
                     Self.work(UInt64(2 + number), since: Self.now + .seconds(-70 - Int64(number))),
-                    due: Self.now + .seconds(9), provider: .fcm, lane: .normal, app: app, in: &batch)
+                    due: Self.now + .seconds(9), provider: .fcm, lane: .normal, scope: scope, in: &batch)
             }
             try await redis.run(batch)
             let before = try await Self.count("total_reads_processed", redis)
@@ -100,8 +101,8 @@ struct StreamSurveyTests {
             #expect(found.length == users.count && found.pending == 1 && found.consumers == 1)
             #expect(found.oldest == Self.now && found.oldestPending == Self.now)
             #expect(found.retries == 3 && found.nextRetry == Self.now)
-            let due: [String?: Timestamp] = [
-                nil: Self.now, "one": Self.now + .seconds(9), "two": Self.now + .seconds(9),
+            let due: [BreakerScope?: Timestamp] = [
+                nil: Self.now, scopes[0]: Self.now + .seconds(9), scopes[1]: Self.now + .seconds(9),
             ]
             #expect(found.firstDue == due)
             #expect(found.waitingSince == Self.now + .seconds(-71))

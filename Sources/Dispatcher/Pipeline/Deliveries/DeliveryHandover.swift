@@ -17,8 +17,8 @@ struct DeliveryHandover: Sendable {
         let outcome: DeliveryOutcome
         let work: DeliveryWork
         let due: Timestamp
-        /// The app whose turn it waits for; nil for a retry.
-        var app: String?
+        /// The app or service that it is held back for; nil for a retry.
+        var scope: BreakerScope?
     }
 
     let dispatcher: Dispatcher
@@ -97,7 +97,7 @@ struct DeliveryHandover: Sendable {
         var places: [DeliveryOutcome.Place] = []
         for one in zip(parts, released).filter({ !$1.isError }).flatMap(\.0) {
             self.dispatcher.live.retries.add(
-                one.work, due: one.due, provider: self.provider, lane: one.outcome.lane, app: one.app, in: &batch)
+                one.work, due: one.due, provider: self.provider, lane: one.outcome.lane, scope: one.scope, in: &batch)
             while places.count < batch.count { places.append(one.outcome.place) }
         }
         let added = try await self.dispatcher.redis.send(batch)

@@ -24,8 +24,9 @@ struct DeliveryOutcome: Sendable {
         case unsendable(reason: String)
         /// No provider serves the device's app.
         case noProvider
-        /// The breaker is open, the app's rate is used up, or it waited too long in our own queue.
-        case heldBack(until: Timestamp, reason: String, app: String)
+        /// The breaker is open, the account's rate is used up, or it waited too long in our own
+        /// queue.
+        case heldBack(until: Timestamp, reason: String, scope: BreakerScope)
         /// It killed its dispatchers and is not tried again.
         case poison
         /// The entry is not a delivery.
@@ -72,12 +73,12 @@ final class ProviderTally: Sendable {
     var all: [ProviderCounts] { self.counts.withLock { Array($0.values) }.sorted { $0.app < $1.app } }
 
     /// Counts the outcomes for which the provider was called.
-    func note(_ outcomes: [DeliveryOutcome]) {
+    func record(_ outcomes: [DeliveryOutcome]) {
         self.counts.withLock { counts in
             for outcome in outcomes where outcome.result.isCall {
                 guard let app = outcome.app else { continue }
                 counts[app, default: ProviderCounts(provider: self.provider, app: app)]
-                    .note(failure: outcome.failure, took: outcome.duration)
+                    .record(failure: outcome.failure, took: outcome.duration)
             }
         }
     }

@@ -165,7 +165,7 @@ final class DeliverySender: Sendable {
             case .open(let until) = self.health.state(of: apps, now: self.dispatcher.now())
         {
             let reason = RecordedReason.outOfUse.rawValue
-            let held = DeliveryOutcome.Result.heldBack(until: until, reason: reason, app: app)
+            let held = DeliveryOutcome.Result.heldBack(until: until, reason: reason, scope: BreakerScope(app))
             for item in items where !item.work.hasWaited { ended.append(self.outcome(item, held)) }
             items.removeAll { !$0.work.hasWaited }
             guard !items.isEmpty else { return Prepared(items: [], ended: ended) }
@@ -226,7 +226,7 @@ final class DeliverySender: Sendable {
     private func claim(_ items: [Item], _ batch: LaneBatch) async throws -> [Bool] {
         let claims = self.dispatcher.live.with(batch.group.keys).sendClaims
         return try await self.dispatcher.untilDone("claim sends") {
-            try await claims.take(
+            try await claims.claim(
                 items.map { (work: $0.work, entry: $0.entry.id) }, provider: self.provider, lane: batch.lane)
         }
     }
@@ -302,11 +302,11 @@ final class DeliverySender: Sendable {
         var item = item
         while true {
             do {
-                guard let current = try await self.current(item) else { return self.giveUp(item) }
+                guard let current = try await self.current(item) else { return self.leaveToOwner(item) }
                 item = current
             } catch {
                 // The process ends: the entry stays pending and is taken over.
-                return self.giveUp(item)
+                return self.leaveToOwner(item)
             }
             guard let facts = item.facts else { return self.outcome(item, .gone) }
             let now = self.dispatcher.now()
@@ -349,7 +349,7 @@ final class DeliverySender: Sendable {
             of: facts.device)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
-        self.health.note(reply, app: app, service: service, since: admittedAt, now: end)
+        self.health.record(reply, app: app, service: service, since: admittedAt, now: end)
         if case .answered(.slowDown(_, let after)) = reply.result {
             await self.slowDown(channel.account, service, until: end + after, now: end)
         }
@@ -367,7 +367,8 @@ final class DeliverySender: Sendable {
             let wait = await self.rateLimiter.take(call.entry.channel.account, perSecond: rate, lane: call.lane)
         else { return nil }
         self.health.withdraw(call.app, service: call.service, since: call.admittedAt)
-        return .heldBack(until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue, app: call.app)
+        return .heldBack(
+            until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue, scope: BreakerScope(call.app))
     }
 
     /// Returns why a breaker holds a call back; nil if it admitted the call, which is in flight.
@@ -376,12 +377,13 @@ final class DeliverySender: Sendable {
         let admission = self.health.admit(
             call.app, service: call.service, lane: call.lane, isShared: isShared, now: now)
         guard case .no(let until) = admission else { return nil }
-        return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, app: call.app)
+        let scope = self.health.heldScope(call.app, service: call.service, now: now)
+        return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, scope: scope)
     }
 
     /// Pauses an account here and, unless they know already, in the other dispatchers.
     private func slowDown(_ account: String, _ service: String?, until: Timestamp, now: Timestamp) async {
-        guard let pause = self.pauses.note(account, service: service, until: until, now: now) else { return }
+        guard let pause = self.pauses.record(account, service: service, until: until, now: now) else { return }
         let shared = self.dispatcher.live.sendingPauses
         do {
             _ = try await shared.exchange([pause], of: [], now: now)
@@ -392,7 +394,7 @@ final class DeliverySender: Sendable {
     }
 
     /// Leaves an entry to the dispatcher that takes it over.
-    private func giveUp(_ item: Item) -> DeliveryOutcome? {
+    private func leaveToOwner(_ item: Item) -> DeliveryOutcome? {
         self.dispatcher.inFlight.release([item.entry.id], of: item.group.stream)
         return nil
     }
@@ -439,7 +441,8 @@ extension DeliveryOutcome.Result {
             self = .unanswered(reason: reason, mayHaveBeenSent: mayHaveBeenSent)
         case .noCredential(let reason): self = .noCredential(reason: reason)
         case .unsendable(let reason): self = .unsendable(reason: reason)
-        case .noTurn: self = .heldBack(until: moment, reason: RecordedReason.noTurn.rawValue, app: app)
+        case .noTurn:
+            self = .heldBack(until: moment, reason: RecordedReason.noTurn.rawValue, scope: BreakerScope(app))
         case .fenced: return nil
         }
     }

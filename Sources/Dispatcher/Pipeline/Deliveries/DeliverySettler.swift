@@ -89,13 +89,13 @@ struct DeliverySettler: Sendable {
         try await self.finish([try await self.record(outcomes)])
     }
 
-    /// Records a batch in PostgreSQL, also while Redis is away: a dispatcher that takes over an
-    /// entry looks for its calls.
+    /// Records a batch in PostgreSQL, also while Redis is away, so that a dispatcher that takes an
+    /// entry over finds its calls.
     ///
     /// If the lease had lapsed before an outcome came, records only its call and, if the provider
     /// accepted it, the acceptance.
     func record(_ outcomes: [DeliveryOutcome]) async throws -> Recorded {
-        self.tally.note(outcomes)
+        self.tally.record(outcomes)
         let term = self.dispatcher.leaseClock.term
         // Almost always none, so the batch is not copied.
         let lapsed = outcomes.filter { $0.term != term }
@@ -226,7 +226,7 @@ extension DeliverySettler.Ledger {
             case .deviceInactive: self.fail(outcome, work, reason)
             // A socket or a push may still have the notification.
             case .optedOut where self.isMail || work.callsForAttention: self.fail(outcome, work, reason)
-            // A repeat of mail that went out does not end what waits for proof or a push.
+            // The first mail went out. The notification may still wait for a proof or a push.
             case .alreadyAccepted where self.isMail: break
             case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled, .optedOut:
                 self.settlement.dropped.append((work.user, work.notification, reason))
@@ -261,10 +261,10 @@ extension DeliverySettler.Ledger {
         case .noProvider:
             self.addAttempt(outcome, work, .skipped, RecordedReason.noProvider.rawValue)
             self.fail(outcome, work, RecordedReason.noProvider.rawValue)
-        case .heldBack(let until, let reason, let app):
+        case .heldBack(let until, let reason, let scope):
             // It was not tried, so no attempt is recorded.
             self.metrics.countHeld(reason)
-            self.hold(outcome, work, until: until + self.spread(), app: app)
+            self.hold(outcome, work, until: until + self.spread(), scope: scope)
         }
     }
 
@@ -447,10 +447,11 @@ extension DeliverySettler.Ledger {
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
         due: Timestamp,
-        app: String? = nil
+        scope: BreakerScope? = nil
     ) {
         self.waiting.append(
-            DeliveryHandover.Waiting(outcome: outcome, work: work.waiting(since: outcome.entry), due: due, app: app))
+            DeliveryHandover.Waiting(
+                outcome: outcome, work: work.waiting(since: outcome.entry), due: due, scope: scope))
     }
 
     /// Schedules a delivery without counting a try, at the latest when it expires.
@@ -458,11 +459,11 @@ extension DeliverySettler.Ledger {
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
         until moment: Timestamp,
-        app: String? = nil
+        scope: BreakerScope? = nil
     ) {
         let due = outcome.expiresAt.map { min(moment, $0) } ?? moment
         // As a repeat, so that a takeover before the acknowledgement adds the same member.
-        self.schedule(outcome, work.asRepeat, due: due, app: app)
+        self.schedule(outcome, work.asRepeat, due: due, scope: scope)
     }
 
     /// Retries a delivery every minute until its provider works again or it expires, without

@@ -7,6 +7,7 @@ import Logging
 import Metrics
 import Operations
 import Providers
+import Storage
 import Synchronization
 
 /// The circuit breakers of one provider: one per app, or per app and push service where devices
@@ -14,6 +15,9 @@ import Synchronization
 final class ProviderHealth: Sendable {
     /// The most breakers kept: devices name services, so idle ones that work are dropped.
     private static let capacity = 1_000
+    /// The most push services whose held-back deliveries have sets of their own, because each look
+    /// for due deliveries reads every set.
+    static let mostServiceSets = 64
 
     /// The limits of calls in flight where apps or services share a provider.
     ///
@@ -40,23 +44,20 @@ final class ProviderHealth: Sendable {
         func reserve(_ lane: Lane) -> Int { (Lane.bulk.rank - lane.rank) * max(1, self.all / 16) }
     }
 
-    private struct Scope: Hashable {
-        let app: String
-        let service: String?
-    }
-
     private struct Entry {
         var breaker = CircuitBreaker()
+        /// Whether the held-back deliveries of this push service have a set of their own.
+        var hasOwnSet = false
         /// This breaker's share of ``Breakers/silentCalls``.
         var silentCalls = 0
     }
 
     private struct Breakers {
-        var all: [Scope: Entry] = [:]
+        var all: [BreakerScope: Entry] = [:]
         /// The calls in flight to apps and services that do not answer.
         var silentCalls = 0
 
-        mutating func admit(_ scope: Scope, _ limits: Limits, _ lane: Lane, isShared: Bool, now: Timestamp)
+        mutating func admit(_ scope: BreakerScope, _ limits: Limits, _ lane: Lane, isShared: Bool, now: Timestamp)
             -> (CircuitBreaker.Admission, before: CircuitBreaker.State, after: CircuitBreaker.State)
         {
             var entry = self.all[scope] ?? Entry()
@@ -84,22 +85,37 @@ final class ProviderHealth: Sendable {
             return admission
         }
 
-        mutating func note(_ verdict: CircuitBreaker.Verdict, _ scope: Scope, since start: Timestamp?, now: Timestamp)
+        mutating func record(
+            _ verdict: CircuitBreaker.Verdict, _ scope: BreakerScope, since start: Timestamp?, now: Timestamp
+        )
             -> (before: CircuitBreaker.State, after: CircuitBreaker.State)
         {
             var entry = self.all[scope] ?? Entry()
             let before = entry.breaker.state
-            entry.breaker.note(verdict, since: start, now: now)
+            entry.breaker.record(verdict, since: start, now: now)
             self.setSilentCalls(verdict == .fails ? max(0, entry.silentCalls - 1) : 0, of: &entry)
+            if entry.breaker.state == .closed { entry.hasOwnSet = false }
             self.all[scope] = entry
             return (before, entry.breaker.state)
         }
 
-        mutating func withdraw(_ scope: Scope, since start: Timestamp?) {
+        mutating func withdraw(_ scope: BreakerScope, since start: Timestamp?) {
             guard var entry = self.all[scope] else { return }
             entry.breaker.withdraw(since: start)
             self.setSilentCalls(max(0, entry.silentCalls - 1), of: &entry)
             self.all[scope] = entry
+        }
+
+        /// Gives an unavailable service a set of its own, unless too many have one.
+        ///
+        /// - Returns: whether the service has one.
+        mutating func giveSet(to scope: BreakerScope, now: Timestamp) -> Bool {
+            guard let entry = self.all[scope], entry.breaker.state != .closed else { return false }
+            guard !entry.hasOwnSet else { return true }
+            let count = self.all.values.count { $0.hasOwnSet && $0.breaker.isInUse(at: now) }
+            guard count < ProviderHealth.mostServiceSets else { return false }
+            self.all[scope]?.hasOwnSet = true
+            return true
         }
 
         private mutating func setSilentCalls(_ count: Int, of entry: inout Entry) {
@@ -124,7 +140,7 @@ final class ProviderHealth: Sendable {
 
     /// Admits a call for an app, or says when to ask again; logs when silence opens the breaker.
     ///
-    /// An admitted call must be noted or withdrawn.
+    /// An admitted call must be recorded or withdrawn.
     ///
     /// - Parameters:
     ///   - lane: urgent lanes have reserved places.
@@ -132,7 +148,7 @@ final class ProviderHealth: Sendable {
     func admit(_ app: String, service: String? = nil, lane: Lane = .bulk, isShared: Bool, now: Timestamp)
         -> CircuitBreaker.Admission
     {
-        let scope = Scope(app: app, service: service)
+        let scope = BreakerScope(app, service: service)
         let (admission, before, after) = self.breakers.withLock { breakers in
             if breakers.all.count >= Self.capacity, breakers.all[scope] == nil {
                 breakers.all = breakers.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
@@ -145,15 +161,25 @@ final class ProviderHealth: Sendable {
         return admission
     }
 
-    /// Returns the best state of these apps, which tells whether deliveries are worth looking at.
+    /// Returns the scope in whose set a delivery that was not admitted waits: that of its push
+    /// service while the service is unavailable, otherwise that of the app.
+    ///
+    /// Beyond ``mostServiceSets`` services, it is that of the app too.
+    func heldScope(_ app: String, service: String?, now: Timestamp) -> BreakerScope {
+        let scope = BreakerScope(app, service: service)
+        guard service != nil else { return scope }
+        return self.breakers.withLock { $0.giveSet(to: scope, now: now) } ? scope : BreakerScope(app)
+    }
+
+    /// Returns the best state of these apps, or of their push service.
     ///
     /// An open breaker that may probe counts as probing, however long ago it opened.
-    func state(of apps: [String], now: Timestamp) -> CircuitBreaker.State {
+    func state(of apps: [String], service: String? = nil, now: Timestamp) -> CircuitBreaker.State {
         self.breakers.withLock { breakers in
             var earliest: Timestamp?
             var isProbing = false
             for app in apps {
-                let breaker = breakers.all[Scope(app: app, service: nil)]?.breaker
+                let breaker = breakers.all[BreakerScope(app, service: service)]?.breaker
                 switch breaker?.state {
                 case nil, .closed: return .closed
                 case .open(let until) where breaker?.isOpen(at: now) == true: earliest = min(earliest ?? until, until)
@@ -167,14 +193,14 @@ final class ProviderHealth: Sendable {
 
     /// Whether a call that was admitted at `start` must wait, because its breaker has opened since.
     func isPaused(_ app: String, service: String? = nil, since start: Timestamp) -> Bool {
-        self.breakers.withLock { $0.all[Scope(app: app, service: service)]?.breaker.isPaused(since: start) ?? false }
+        self.breakers.withLock { $0.all[BreakerScope(app, service: service)]?.breaker.isPaused(since: start) ?? false }
     }
 
     /// Ends an admitted call that was not made.
     ///
     /// - Parameter start: when it was admitted; nil for just now.
     func withdraw(_ app: String, service: String? = nil, since start: Timestamp? = nil) {
-        self.breakers.withLock { $0.withdraw(Scope(app: app, service: service), since: start) }
+        self.breakers.withLock { $0.withdraw(BreakerScope(app, service: service), since: start) }
     }
 
     /// Records the reply to an admitted call, and logs when that opens or closes a breaker.
@@ -183,14 +209,14 @@ final class ProviderHealth: Sendable {
     /// minute per app.
     ///
     /// - Parameter start: when the call was admitted.
-    func note(
+    func record(
         _ reply: ProviderReply, app: String, service: String? = nil, since start: Timestamp? = nil, now: Timestamp
     ) {
         guard let verdict = CircuitBreaker.Verdict(reply) else {
             return self.withdraw(app, service: service, since: start)
         }
-        let scope = Scope(app: app, service: service)
-        let (before, after) = self.breakers.withLock { $0.note(verdict, scope, since: start, now: now) }
+        let scope = BreakerScope(app, service: service)
+        let (before, after) = self.breakers.withLock { $0.record(verdict, scope, since: start, now: now) }
         let isReported = reply.concernsConfigurationInPart && self.reports.isDue(for: app, at: now)
         let hasChanged =
             switch (before, after) {
@@ -225,7 +251,7 @@ final class ProviderHealth: Sendable {
     /// pause, here or in another dispatcher.
     func hold(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
         for app in apps {
-            let scope = Scope(app: app, service: service)
+            let scope = BreakerScope(app, service: service)
             let isNew = self.breakers.withLock { $0.all[scope, default: Entry()].breaker.hold(until: moment, now: now) }
             guard isNew else { continue }
             self.logger.warning(
@@ -237,7 +263,7 @@ final class ProviderHealth: Sendable {
     /// Lets calls of an account's apps probe, because its pause until `moment` was lifted.
     func lift(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
         for app in apps {
-            let scope = Scope(app: app, service: service)
+            let scope = BreakerScope(app, service: service)
             let isNew = self.breakers.withLock { $0.all[scope]?.breaker.lift(until: moment, now: now) ?? false }
             guard isNew else { continue }
             self.logger.notice(
@@ -246,13 +272,13 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    private func logOutage(_ scope: Scope, until: Timestamp, answer: String) {
+    private func logOutage(_ scope: BreakerScope, until: Timestamp, answer: String) {
         self.logger.warning(
             "provider unavailable; its deliveries wait",
             metadata: self.metadata(scope).merging(["until": "\(until.rfc3339)", "answer": "\(answer)"]) { $1 })
     }
 
-    private func metadata(_ scope: Scope) -> Logger.Metadata {
+    private func metadata(_ scope: BreakerScope) -> Logger.Metadata {
         var metadata: Logger.Metadata = ["provider": "\(self.provider.rawValue)", "app": "\(scope.app)"]
         if let service = scope.service { metadata["service"] = "\(service)" }
         return metadata

@@ -18,15 +18,15 @@ import Storage
 package struct RetryService: Service {
     /// A set that deliveries wait in.
     private struct Source {
-        /// The app whose held-back deliveries these are; nil for the retries of all apps.
-        let app: String?
+        /// The app or service whose held-back deliveries these are; nil for all retries.
+        let scope: BreakerScope?
         /// How many may still be moved.
         var room: Int
         /// When the open breaker may probe; nil if it is not open.
         let openUntil: Timestamp?
 
-        init(_ app: String?, _ state: CircuitBreaker.State) {
-            self.app = app
+        init(_ scope: BreakerScope?, _ state: CircuitBreaker.State) {
+            self.scope = scope
             switch state {
             case .closed:
                 self.room = .max
@@ -48,8 +48,6 @@ package struct RetryService: Service {
     private static let batchSize = 200
     /// Enough to find out whether a provider is back.
     private static let probes = 4
-    /// While a breaker is open, deliveries that have been due for this long are moved.
-    private static let overdue: Duration = .seconds(600)
     /// The most overdue deliveries that are moved at a time.
     private static let mostOverdue = 1_000
 
@@ -112,7 +110,7 @@ package struct RetryService: Service {
                 guard retries.openUntil == nil else { continue }
                 let due = try await part.retries.firstDue(
                     provider: service.provider, lane: lane,
-                    held: held.filter { $0.openUntil == nil }.compactMap(\.app))
+                    held: held.filter { $0.openUntil == nil }.compactMap(\.scope))
                 if let due { moments.append(due) }
             } catch {
                 failure = error
@@ -122,7 +120,7 @@ package struct RetryService: Service {
         return (moments.min(), failure)
     }
 
-    /// Returns the sources of apps with held-back deliveries.
+    /// Returns the sources of apps and services with held-back deliveries.
     ///
     /// Their order is random, because a small room may not reach the last one.
     ///
@@ -136,9 +134,10 @@ package struct RetryService: Service {
     ) async throws(RedisError) -> [Source] {
         let now = self.dispatcher.now()
         var sources: [Source] = []
-        for app in try await part.retries.heldApps(provider: service.provider, lane: lane).shuffled() {
-            sources.append(
-                Source(app, apps.contains(app) ? service.health.state(of: [app], now: now) : .closed))
+        for scope in try await part.retries.heldScopes(provider: service.provider, lane: lane).shuffled() {
+            let isKnown = apps.contains(scope.app)
+            let state = service.health.state(of: [scope.app], service: scope.service, now: now)
+            sources.append(Source(scope, isKnown ? state : .closed))
         }
         return sources
     }
@@ -188,8 +187,8 @@ package struct RetryService: Service {
         in part: Live
     ) async throws(RedisError) -> Int {
         var now = self.dispatcher.now()
-        if source.openUntil != nil { now = now - Self.overdue }
+        if source.openUntil != nil { now = now - RetrySet.overdue }
         return try await part.retries.moveDue(
-            provider: service.provider, lane: lane, app: source.app, now: now, limit: limit)
+            provider: service.provider, lane: lane, scope: source.scope, now: now, limit: limit)
     }
 }

@@ -179,14 +179,14 @@ package struct Keyspace: Sendable {
         "\(self.own(provider)):retry:\(lane.rawValue)"
     }
 
-    /// The set of apps with held deliveries.
+    /// The set of apps and services with held-back deliveries.
     func held(_ provider: Provider, _ lane: Lane) -> String {
         "\(self.own(provider)):held:\(lane.rawValue)"
     }
 
-    /// The held deliveries of an app.
-    func held(_ provider: Provider, _ lane: Lane, app: String) -> String {
-        self.held(provider, lane) + ":" + app
+    /// The held-back deliveries of an app or service.
+    func held(_ provider: Provider, _ lane: Lane, _ scope: BreakerScope) -> String {
+        self.held(provider, lane) + ":" + scope.name
     }
 
     /// The pauses of a provider's accounts.
@@ -240,21 +240,20 @@ package struct Keyspace: Sendable {
         return nil
     }
 
-    /// The key with the last sweep's note of the run of Redis that it saw; lost if Redis loses its
-    /// data.
-    package var memory: String { self.own("memory") }
+    /// The last sweep's note of the run of Redis that it saw; lost if Redis loses its data.
+    package var runNote: String { self.own("memory") }
 
-    /// The ``memory`` key on the server that has a stream of this part.
+    /// The ``runNote`` on the server that has a stream of this part.
     ///
     /// Streams that are in no part of a spread keyspace may each be on another server.
-    package func memory(of stream: String) -> String {
-        self.isSpread && self.tag == nil ? "\(self.prefix)memory:{\(stream)}" : self.memory
+    package func runNote(of stream: String) -> String {
+        self.isSpread && self.tag == nil ? "\(self.prefix)memory:{\(stream)}" : self.runNote
     }
 
-    /// The ``memory`` keys of all servers that have jobs or deliveries.
-    package var memories: [String] {
-        let others = self.otherSources.flatMap { keys in Lane.allCases.map { keys.memory(of: keys.jobs($0)) } }
-        return self.parts.map(\.memory) + Set(others).sorted()
+    /// The ``runNote`` keys of all servers that have jobs or deliveries.
+    package var runNotes: [String] {
+        let others = self.otherSources.flatMap { keys in Lane.allCases.map { keys.runNote(of: keys.jobs($0)) } }
+        return self.parts.map(\.runNote) + Set(others).sorted()
     }
 
     /// The stream of events of this part's users.

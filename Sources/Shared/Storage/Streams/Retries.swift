@@ -4,63 +4,96 @@
 import Clients
 import Core
 
-/// Deliveries that wait for a retry, or for the turn of their app, by due time.
+/// The scope of a circuit breaker, for which deliveries are held back: an app, or one push service
+/// of an app.
+package struct BreakerScope: Hashable, Sendable {
+    package let app: String
+    /// The service's origin; nil for the whole app.
+    package let service: String?
+
+    package init(_ app: String, service: String? = nil) {
+        self.app = app
+        self.service = service
+    }
+
+    /// Reads a name of Redis: an origin has no space, while an app's name may have some.
+    init(name: String) {
+        guard let space = name.lastIndex(of: " "), name[space...].hasPrefix(" https://") else {
+            self.init(name)
+            return
+        }
+        self.init(String(name[..<space]), service: String(name[name.index(after: space)...]))
+    }
+
+    /// The name in Redis.
+    var name: String { self.service.map { "\(self.app) \($0)" } ?? self.app }
+}
+
+/// Deliveries that wait for a retry or are held back, by due time.
 ///
-/// Each app has its own set for deliveries that its circuit breaker or rate limit holds back, so
-/// that no app delays another. Deliveries that wait for credentials or settings are among the
-/// retries.
+/// Deliveries that a circuit breaker or a rate limit holds back wait in a set for each app, and for
+/// each push service that is unavailable, so that none delays another. Deliveries that wait for
+/// credentials or settings are among the retries.
 package struct RetrySet: Sendable {
+    /// Deliveries that have been due for this long return while their breaker is open, too.
+    package static let overdue: Duration = .seconds(600)
+
     let live: Live
 
-    /// The key of an app's held-back deliveries; of the retries if `app` is nil.
-    static func key(_ keys: Keyspace, _ provider: Provider, _ lane: Lane, app: String?) -> RedisArgument {
-        .text(app.map { keys.held(provider, lane, app: $0) } ?? keys.retries(provider, lane))
+    /// The key of a scope's held-back deliveries; of the retries if `scope` is nil.
+    static func key(_ keys: Keyspace, _ provider: Provider, _ lane: Lane, scope: BreakerScope?) -> RedisArgument {
+        .text(scope.map { keys.held(provider, lane, $0) } ?? keys.retries(provider, lane))
     }
 
     /// Adds a delivery to a batch.
     ///
-    /// - Parameter app: the app that it is held back for; nil for a retry.
+    /// - Parameter scope: the app or service that it is held back for; nil for a retry.
     package func add(
         _ work: DeliveryWork,
         due: Timestamp,
         provider: Provider,
         lane: Lane,
-        app: String? = nil,
+        scope: BreakerScope? = nil,
         in batch: inout RedisBatch
     ) {
         let keys = self.live.keys.part(of: work.user)
         batch.append(
-            "ZADD", Self.key(keys, provider, lane, app: app), .integer(due.milliseconds), .bytes(work.bytes))
-        // Last, because an app whose set is empty is removed.
-        if let app { batch.append("SADD", .text(keys.held(provider, lane)), .text(app)) }
+            "ZADD", Self.key(keys, provider, lane, scope: scope), .integer(due.milliseconds), .bytes(work.bytes))
+        // Last, because a scope whose set is empty is removed.
+        if let scope { batch.append("SADD", .text(keys.held(provider, lane)), .text(scope.name)) }
     }
 
-    /// Moves up to `limit` due deliveries back to their stream; removes an app that has none left.
+    /// Moves up to `limit` due deliveries back to their stream; removes a scope that has none left.
     ///
-    /// - Parameter app: the app that they are held back for; nil for retries.
+    /// - Parameter scope: the app or service that they are held back for; nil for retries.
     /// - Returns: the number of deliveries moved.
     package func moveDue(
         provider: Provider,
         lane: Lane,
-        app: String? = nil,
+        scope: BreakerScope? = nil,
         now: Timestamp,
         limit: Int
     ) async throws(RedisError) -> Int {
         let live = self.live
         var keys: [RedisArgument] = [
-            Self.key(live.keys, provider, lane, app: app), .text(live.keys.deliveries(provider, lane)),
+            Self.key(live.keys, provider, lane, scope: scope), .text(live.keys.deliveries(provider, lane)),
         ]
         var arguments: [RedisArgument] = [.integer(now.milliseconds), .integer(Int64(limit))]
-        if let app {
+        if let scope {
             keys.append(.text(live.keys.held(provider, lane)))
-            arguments.append(.text(app))
+            arguments.append(.text(scope.name))
         }
         return Int(try await live.connection.run(StreamScripts.moveDue, keys: keys, arguments: arguments).integer())
     }
 
-    /// Returns the apps with held deliveries, in no order.
-    package func heldApps(provider: Provider, lane: Lane) async throws(RedisError) -> [String] {
-        try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))).strings()
+    /// Returns the apps and services with held-back deliveries, in no order.
+    package func heldScopes(provider: Provider, lane: Lane) async throws(RedisError) -> [BreakerScope] {
+        try Self.scopes(try await self.live.connection.send("SMEMBERS", .text(self.live.keys.held(provider, lane))))
+    }
+
+    /// Reads the names of scopes.
+    static func scopes(_ reply: RedisReply) throws(RedisError) -> [BreakerScope] {
+        try reply.strings().map { BreakerScope(name: $0) }
     }
 
     /// Returns the providers with waiting deliveries, in one round trip.
@@ -85,21 +118,21 @@ package struct RetrySet: Sendable {
     }
 
     /// Returns when the first retry of a lane is due, or the first delivery held back for one of
-    /// these apps; nil if none waits.
+    /// these scopes; nil if none waits.
     package func firstDue(
         provider: Provider,
         lane: Lane,
-        held apps: [String]
+        held scopes: [BreakerScope]
     ) async throws(RedisError) -> Timestamp? {
-        let keys = [self.live.keys.retries(provider, lane)] + apps.map { self.live.keys.held(provider, lane, app: $0) }
+        let keys = [self.live.keys.retries(provider, lane)] + scopes.map { self.live.keys.held(provider, lane, $0) }
         return try await self.live.firstMoments(of: keys).compactMap(\.self).min()
     }
 
     /// Returns the number of waiting deliveries.
     ///
-    /// - Parameter app: the app that they are held back for; nil for retries.
-    package func count(provider: Provider, lane: Lane, app: String? = nil) async throws(RedisError) -> Int {
-        let key = Self.key(self.live.keys, provider, lane, app: app)
+    /// - Parameter scope: the app or service that they are held back for; nil for retries.
+    package func count(provider: Provider, lane: Lane, scope: BreakerScope? = nil) async throws(RedisError) -> Int {
+        let key = Self.key(self.live.keys, provider, lane, scope: scope)
         return Int(try await self.live.connection.send("ZCARD", key).integer())
     }
 }
@@ -130,8 +163,8 @@ extension Live {
         for (index, kind) in kinds.enumerated() {
             count += try replies[3 * index].integer()
             count += try replies[3 * index + 1].integer()
-            for app in try replies[3 * index + 2].strings() {
-                held.append("ZCARD", .text(kind.keys.held(kind.provider, lane, app: app)))
+            for scope in try RetrySet.scopes(replies[3 * index + 2]) {
+                held.append("ZCARD", .text(kind.keys.held(kind.provider, lane, scope)))
             }
         }
         for reply in try await self.connection.send(held, isPatient: isPatient) { count += try reply.integer() }
@@ -139,7 +172,7 @@ extension Live {
     }
 }
 
-/// A summary of a retry set or of an app's held set.
+/// A summary of a set of retries or of held-back deliveries.
 struct WaitingSummary: Sendable {
     /// The number of members to inspect at each end of a set for the oldest.
     static let sample = 64
@@ -242,10 +275,10 @@ package actor WaitingRetries {
 
     /// Reads the sets of a part for a lane.
     private func read(_ part: Keyspace, _ provider: Provider, _ lane: Lane) async throws(RedisError) -> Set<Int> {
-        let apps = try await self.live.with(part).retries.heldApps(provider: provider, lane: lane)
+        let scopes = try await self.live.with(part).retries.heldScopes(provider: provider, lane: lane)
         var waiting: Set<Int> = []
         var unread = 0
-        for key in [part.retries(provider, lane)] + apps.map({ part.held(provider, lane, app: $0) }) {
+        for key in [part.retries(provider, lane)] + scopes.map({ part.held(provider, lane, $0) }) {
             unread += try await self.read(key, into: &waiting)
         }
         self.remembered += waiting.count

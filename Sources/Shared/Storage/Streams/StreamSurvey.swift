@@ -30,8 +30,9 @@ package struct StreamSurvey: Sendable {
         package var oldestPending: Timestamp?
         /// Deliveries that wait for a retry or were held back before their first attempt.
         package var retries = 0
-        /// When the first delivery held back for each app is due; under nil, the first retry.
-        package var firstDue: [String?: Timestamp] = [:]
+        /// When the first delivery held back for each app or service is due; under nil, the first
+        /// retry.
+        package var firstDue: [BreakerScope?: Timestamp] = [:]
         /// When the first of all these is due.
         package var nextRetry: Timestamp? { self.firstDue.values.min() }
         /// Since when the oldest of all has waited, in the stream, for a retry or held back.
@@ -126,7 +127,7 @@ package struct StreamSurvey: Sendable {
 
     /// The streams of jobs, the overflows as one, and the streams of each provider's deliveries,
     /// most urgent lane first.
-    package func streams(of providers: [Provider] = Provider.wellKnown) async throws(RedisError) -> [Stream] {
+    package func streams(of providers: [Provider] = Provider.all) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
         let keys = self.live.keys
         for lane in Lane.allCases {
@@ -179,8 +180,8 @@ package struct StreamSurvey: Sendable {
     /// A part's share of a stream, and the sets of it that are still to be read.
     private struct Share {
         var stream: Stream
-        /// The apps for which deliveries are held back; nil stands for the retries.
-        var apps: [String?] = []
+        /// The apps and services for which deliveries are held back; nil stands for the retries.
+        var scopes: [BreakerScope?] = []
     }
 
     /// Reads the state of a stream in all its parts, in one round trip; a stream with work takes
@@ -213,10 +214,10 @@ package struct StreamSurvey: Sendable {
             }
             if share.stream.pending > 0 { details.append("XPENDING", name, .text(Keyspace.group)) }
             if let provider = kind.provider {
-                if try replies.removeFirst().integer() > 0 { share.apps.append(nil) }
-                for app in try replies.removeFirst().strings() { share.apps.append(app) }
-                for app in share.apps {
-                    WaitingSummary.ask(RetrySet.key(place.part, provider, kind.lane, app: app), in: &details)
+                if try replies.removeFirst().integer() > 0 { share.scopes.append(nil) }
+                for scope in try RetrySet.scopes(replies.removeFirst()) { share.scopes.append(scope) }
+                for scope in share.scopes {
+                    WaitingSummary.ask(RetrySet.key(place.part, provider, kind.lane, scope: scope), in: &details)
                 }
             }
             shares.append(share)
@@ -240,10 +241,10 @@ package struct StreamSurvey: Sendable {
         }
         if stream.pending > 0 { stream.oldestPending = try Self.oldest(replies.removeFirst()) }
         var waiting = WaitingSummary()
-        for app in share.apps {
+        for scope in share.scopes {
             let set = try WaitingSummary(replies.prefix(WaitingSummary.questions))
             replies.removeFirst(WaitingSummary.questions)
-            stream.firstDue[app] = set.firstDue
+            stream.firstDue[scope] = set.firstDue
             waiting.add(set)
         }
         stream.retries = waiting.count

@@ -50,11 +50,11 @@ package struct UserTraces: Sendable {
         var count = 0
         let keys = self.live.keys.part(of: user)
         let sets = self.live.with(keys).retries
-        for provider in Provider.wellKnown {
+        for provider in Provider.all {
             for lane in Lane.allCases {
                 count += try await self.eraseRetries(user: user, in: keys.retries(provider, lane))
-                for app in try await sets.heldApps(provider: provider, lane: lane) {
-                    count += try await self.eraseRetries(user: user, in: keys.held(provider, lane, app: app))
+                for scope in try await sets.heldScopes(provider: provider, lane: lane) {
+                    count += try await self.eraseRetries(user: user, in: keys.held(provider, lane, scope))
                 }
             }
         }
