@@ -20,12 +20,16 @@ package struct DeviceStore: Sendable {
     /// Registers devices of one user in order, all or none, at PostgreSQL's time at the latest.
     ///
     /// A device's own token moves to this user and app. FCM topics and the tokens of webhooks are
-    /// only names, which several users and apps may have. Another device of the same user, app and
-    /// platform is replaced if it has the same `deviceID`, or no id and the same name: a phone
-    /// keeps its id when its token changes, while two phones may share a name. Beyond the app's
-    /// limit, the user's least recently used devices of the app are switched off; beyond
-    /// ``mostDevices``, those of all apps. The oldest of these are deleted. Of two concurrent
+    /// only names, which several users and apps may have.
+    ///
+    /// Another device of the same user, app and platform is replaced if it has the same `deviceID`,
+    /// or no id and the same name: a phone keeps its `deviceID` when its token changes, while two
+    /// phones may share a name. A new token of the same provider takes over the identity of the
+    /// replaced device, so that waiting pushes still reach the phone. Of two concurrent
     /// registrations of a device, the later one stays, whichever ends first.
+    ///
+    /// Beyond the app's limit, the user's least recently used devices of the app are switched off;
+    /// beyond ``mostDevices``, those of all apps. The oldest inactive ones are then deleted.
     ///
     /// - Parameter silenced: whether the user silences the devices; nil keeps the previous choice.
     /// - Throws: ``PostgresError`` with SQLSTATE ``tooManyChanges`` if the user's tokens have
@@ -73,10 +77,10 @@ package struct DeviceStore: Sendable {
     }
 
     /// The number of a registration's statements after the lock, whose results are read.
-    private static let statementsOfRegistration = 3
+    private static let statementsOfRegistration = 2
 
-    /// Registers a device while its user is locked: stores it, removes devices that it replaces and
-    /// other apps' rows of a device's own token, and switches off surplus devices.
+    /// Registers a device while its user is locked: removes devices that it replaces and other
+    /// apps' rows of a device's own token, stores it, and switches off surplus devices.
     static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         let token = Device.canonicalToken(device.token, of: device.provider)
         return [
@@ -102,22 +106,6 @@ package struct DeviceStore: Sendable {
                     .text(device.provider.rawValue), .text(device.app), .text(device.environment.rawValue),
                     .text(token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
                     .text(device.locale), .timestamp(device.registeredAt), .bool(silenced),
-                ]
-            ),
-            PostgresStatement(
-                DeviceAudit.noting(
-                    """
-                    DELETE FROM carillon.devices o
-                    WHERE user_id = $1 AND app = $2 AND platform = $3 AND (provider <> $5 OR token <> $6)
-                        AND \(Self.isSame(deviceID: "$8", name: "$4")) AND registered_at <= least($7, now())
-                        OR app <> $2 AND provider = $5 AND token = $6 AND \(Self.otherHolder) = ''
-                    RETURNING id, user_id, provider
-                    """,
-                    at: "$7", .removed, reason: Self.loss(to: "$1")),
-                [
-                    .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
-                    .text(device.provider.rawValue), .text(token),
-                    .timestamp(device.registeredAt), .text(device.deviceID),
                 ]
             ),
             PostgresStatement(
@@ -185,19 +173,20 @@ package struct DeviceStore: Sendable {
                 ORDER BY active DESC, last_used_at DESC, id OFFSET \(Self.mostDevices)
             )
         ),
-        told AS (
+        audited AS (
             \(DeviceAudit.insert)
             \(DeviceAudit.rows(from: "x", at: "$3", .deactivated, .tooManyDevices))
         )
         SELECT \(DeviceColumns.list) FROM x d
         """
 
-    /// The reason of a registration, from the stored row `x`, the row `o` that it updated, and the
-    /// token's previous rows, `old`.
+    /// The reason of a registration, from the stored row `x`, the row `o` that it updated, the
+    /// token's previous rows `old`, and the `removed` rows.
     private static let reason = """
         CASE WHEN EXISTS (SELECT FROM old q WHERE q.user_id <> x.user_id) THEN '\(DeviceAudit.Reason.moved.rawValue)'
-            WHEN o.id IS NULL THEN '\(DeviceAudit.Reason.new.rawValue)'
-            ELSE '\(DeviceAudit.Reason.again.rawValue)' END
+            WHEN o.id IS NOT NULL THEN '\(DeviceAudit.Reason.again.rawValue)'
+            WHEN x.id IN (SELECT id FROM removed) THEN '\(DeviceAudit.Reason.newToken.rawValue)'
+            ELSE '\(DeviceAudit.Reason.new.rawValue)' END
         """
 
     /// Whether a row of the user, app and platform is the same device.
@@ -205,10 +194,10 @@ package struct DeviceStore: Sendable {
         "(device_id = \(deviceID) OR device_id IS NULL AND name = \(name))"
     }
 
-    /// Stands for the user of an FCM topic or of a webhook's token, which others may have too;
-    /// empty for a device's own token.
+    /// Part of a device's unique key: a hash of the user for topics and webhook tokens, which
+    /// several users may register; empty for other tokens.
     ///
-    /// The index `devices_token` has the same expression, hashed to stay within its row's limit.
+    /// The index `devices_token` has the same expression. A hash keeps its rows within their limit.
     private static func holder(_ user: String, _ provider: String, _ token: String) -> String {
         """
         (CASE WHEN \(provider) = '\(Provider.webhook)' OR starts_with(\(token), '\(Device.topicPrefix)') \
@@ -230,7 +219,9 @@ package struct DeviceStore: Sendable {
     /// Stores or moves a token, with an audit row unless the user already had it active.
     ///
     /// A new token keeps the user's choice to silence the device that it replaces, and so does a
-    /// token that moves to another app.
+    /// token that moves to another app. A new token of the same app and provider also keeps that
+    /// device's id and, if pushes were enqueued for it, since when: so its waiting pushes go to the
+    /// new token, and still count. PostgreSQL lets a statement insert an id that it has deleted.
     ///
     /// The previous rows are read first and locked, in order of id so that two registrations of a
     /// token do not deadlock: of two users who register it at once, the second takes it from the
@@ -243,11 +234,23 @@ package struct DeviceStore: Sendable {
                 AND (o.app = $5 OR \(Self.otherHolder) = '')
             ORDER BY o.id FOR UPDATE
         ),
+        removed AS (
+            DELETE FROM carillon.devices o
+            WHERE user_id = $2 AND app = $5 AND platform = $3 AND (provider <> $4 OR token <> $7)
+                AND \(Self.isSame(deviceID: "$9", name: "$8")) AND registered_at <= least($12, now())
+                OR app <> $5 AND provider = $4 AND token = $7 AND \(Self.otherHolder) = ''
+            RETURNING id, user_id, provider, app, active AND NOT silenced AS was_pushed, pushed_since, last_used_at
+        ),
+        kept AS (
+            SELECT id, CASE WHEN was_pushed THEN pushed_since END AS pushed_since FROM removed
+            WHERE user_id = $2 AND app = $5 AND provider = $4
+            ORDER BY last_used_at DESC, id LIMIT 1
+        ),
         stored AS (
             INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
-                app_version, locale, registered_at, last_used_at, created_at, silenced)
-            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, asked.at, asked.at, coalesce(k.created_at, asked.at),
-                coalesce($13, k.silenced, false)
+                app_version, locale, registered_at, last_used_at, created_at, silenced, pushed_since)
+            SELECT coalesce(kept.id, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, asked.at, asked.at,
+                coalesce(k.created_at, asked.at), coalesce($13, k.silenced, false), coalesce(kept.pushed_since, now())
             FROM (SELECT count(*), least($12, now()) AS at FROM old) asked
             LEFT JOIN LATERAL (
                 SELECT silenced, coalesce(created_at, registered_at) AS created_at FROM carillon.devices
@@ -255,6 +258,7 @@ package struct DeviceStore: Sendable {
                     OR app = $5 AND platform = $3 AND \(Self.isSame(deviceID: "$9", name: "$8")))
                 ORDER BY last_used_at DESC, id LIMIT 1
             ) k ON true
+            LEFT JOIN kept ON true
             ON CONFLICT (token, provider, \(Self.holder("user_id", "provider", "token")), app) DO UPDATE SET
                 user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
                 name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
@@ -266,18 +270,22 @@ package struct DeviceStore: Sendable {
                     ELSE excluded.silenced END
             RETURNING \(DeviceColumns.list)
         ),
-        told AS (
+        audited AS (
             \(DeviceAudit.insert)
             \(DeviceAudit.rows(from: Self.storedAndOld, at: "$12", .registered, reason: Self.reason))
             WHERE o.id IS NULL OR o.user_id <> x.user_id OR NOT o.active
             UNION ALL
             \(DeviceAudit.rows(from: Self.oldOfOthers, at: "$12", .removed, .moved))
+            UNION ALL
+            \(DeviceAudit.rows(from: "removed x", at: "$12", .removed, reason: Self.loss(to: "$2")))
+            WHERE x.id NOT IN (SELECT id FROM stored)
         )
         SELECT \(DeviceColumns.list) FROM stored d
         """
 
-    /// The stored row with the one that it updated; the rows of other apps are removed after it.
+    /// The stored row with the one that it updated.
     private static let storedAndOld = "stored x LEFT JOIN old o ON o.app = x.app"
+    /// The row that it updated, if that was another user's.
     private static let oldOfOthers = "old x JOIN stored s ON s.app = x.app AND s.user_id <> x.user_id"
 
     /// The user's devices, most recently used first.
@@ -407,7 +415,7 @@ extension DeviceStore {
                     WHERE d.id = $1 AND d.user_id = $2
                     RETURNING \(DeviceColumns.list)
                 ),
-                told AS (
+                audited AS (
                     \(DeviceAudit.insert)
                     \(DeviceAudit.rows(from: Self.renamed, at: "$5", .registered, .newToken))
                 )
