@@ -159,7 +159,7 @@ package struct WebhookService: Service {
         }
         guard !lossy.isEmpty else { return }
         do {
-            try await self.store.noteDropped(
+            try await self.store.recordDropped(
                 Array(lossy), reason: "more than \(WebhookQueues.bound) events waited; the oldest were dropped")
         } catch {
             // The events are queued, so the next ones need not wait for PostgreSQL.
@@ -236,8 +236,14 @@ struct WebhookSender: Sendable {
     private static let backoff = Backoff(base: .seconds(2), limit: .seconds(15 * 60))
     /// Older events are dropped.
     private static let patience: Duration = .seconds(24 * 3_600)
-    /// A webhook without a good answer for this long is switched off.
+    /// A webhook without a good answer for this long, and to ``fewestFailures`` requests, is
+    /// switched off.
     private static let endurance: Duration = .seconds(5 * 24 * 3_600)
+    /// Fewer requests than fit into ``endurance`` with the longest `Retry-After`.
+    ///
+    /// If Redis loses the queue of a webhook that fails, its next event may fail days later.
+    private static let fewestFailures = 100
+    private static let longestRetryAfter: Duration = .seconds(3_600)
 
     let dispatcher: Dispatcher
     let transfer: TransferClient
@@ -289,7 +295,7 @@ struct WebhookSender: Sendable {
         switch await self.transfer.perform(self.request(webhook, body)) {
         case .answered(let response) where (200..<300).contains(response.status):
             WebhookMetrics.accepted.increment()
-            if webhook.status == .failing { try await self.store.noteSuccess(id) }
+            if webhook.status == .failing { try await self.store.recordSuccess(id) }
             // The next request may take its whole time, and must be settled within the claim.
             let goesOn = isRunning && fence.timeLeft > Self.timeout * 2 && mayGoOn()
             let now = self.dispatcher.now()
@@ -310,13 +316,13 @@ struct WebhookSender: Sendable {
             self.dispatcher.logger.notice("webhook removed: its receiver answered 410", metadata: metadata)
         case .answered(let response):
             let reason = "answered with status \(response.status)"
-            try await self.noteFailure(
+            try await self.recordFailure(
                 id, reason: reason, retryAfter: response.retryAfter(now: self.dispatcher.now()))
         case .unanswered(let failure) where failure.neverHadTurn:
             // It waited in our own queue, which says nothing about its receiver.
             try await self.postpone(id, for: Self.queuePause)
         case .unanswered(let failure):
-            try await self.noteFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
+            try await self.recordFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
         }
         return false
     }
@@ -335,14 +341,14 @@ struct WebhookSender: Sendable {
         )
     }
 
-    private func noteFailure(_ id: NotificationID, reason: String, retryAfter: Duration?) async throws {
+    private func recordFailure(_ id: NotificationID, reason: String, retryAfter: Duration?) async throws {
         WebhookMetrics.failed.increment()
         let now = self.dispatcher.now()
-        guard let failures = try await self.store.noteFailure(id, reason: reason, at: now) else {
+        guard let failures = try await self.store.recordFailure(id, reason: reason, at: now) else {
             WebhookMetrics.off.increment(by: try await self.queues.forget(id))
             return
         }
-        guard now - failures.since < Self.endurance else {
+        if now - failures.since >= Self.endurance, failures.count >= Self.fewestFailures {
             let reason = "failed since \(failures.since.rfc3339), \(failures.count) times; last: \(reason)"
             // Otherwise it was renewed meanwhile, and is due when the claim ends.
             guard try await self.store.switchOff(id, failingSince: failures.since, reason: reason) else { return }
@@ -353,7 +359,7 @@ struct WebhookSender: Sendable {
         }
         let own = Self.backoff.ceiling(attempt: failures.count - 1)
         let jittered = own / 2 + Self.backoff.delay(attempt: failures.count - 1) / 2
-        try await self.postpone(id, for: max(jittered, min(retryAfter ?? .zero, .seconds(3_600))))
+        try await self.postpone(id, for: max(jittered, min(retryAfter ?? .zero, Self.longestRetryAfter)))
     }
 
     /// Lets a webhook wait, and drops its events that are too old by now.

@@ -351,12 +351,29 @@ struct WebhookServiceTests {
                 id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s", createdAt: TestDispatcher.now)
             _ = try await store.register(webhook)
             let failures = try #require(
-                try await store.noteFailure(id, reason: "no answer", at: TestDispatcher.now))
+                try await store.recordFailure(id, reason: "no answer", at: TestDispatcher.now))
             if isRenewed { _ = try await store.register(webhook) }
             let isOff = try await store.switchOff(id, failingSince: failures.since, reason: "failed for days")
             #expect(isOff == !isRenewed)
             let status = try await store.find(id)?.status
             #expect(status == (isRenewed ? Webhook.Status.active : Webhook.Status.off))
+        }
+    }
+
+    @Test(
+        "a webhook is switched off after five days of failures, not after one request that fails days after another",
+        arguments: [(1, 6, false), (99, 5, true), (98, 5, false), (99, 4, false)])
+    func endurance(failures: Int, days: Int, isOff: Bool) async throws {
+        let answer = HTTPStub.Answer(status: 503, body: "")
+        try await Self.with(answer, passed: { .seconds(days * 86_400) }) { scene in
+            let store = scene.sender.dispatcher.database.webhooks
+            for _ in 0..<failures {
+                _ = try await store.recordFailure(scene.webhook, reason: "no answer", at: scene.start)
+            }
+            await scene.send()
+            let webhook = try #require(try await scene.find())
+            #expect(webhook.status == (isOff ? Webhook.Status.off : Webhook.Status.failing))
+            #expect(try await scene.waiting == 0)
         }
     }
 

@@ -187,7 +187,8 @@ struct WebhookTests {
                     try await stack.connection.send("XLEN", "carillon:{webhooks}:queue:\(hook.id)").integer() == 10_000
                 }
                 // As if it had failed for six days.
-                _ = try await stack.query("UPDATE carillon.webhooks SET failing_since = now() - interval '6 days'")
+                _ = try await stack.query(
+                    "UPDATE carillon.webhooks SET failing_since = now() - interval '6 days', failures = 100")
                 try await eventually("it is switched off") {
                     try await Self.status(gateway, hook).body["status"]?.string == "off"
                 }

@@ -130,7 +130,7 @@ package struct WebhookStore: Sendable {
     ///
     /// - Returns: the number of consecutive failures and the time of the first; nil if the webhook
     ///   is gone.
-    package func noteFailure(
+    package func recordFailure(
         _ id: NotificationID,
         reason: String,
         at: Timestamp
@@ -148,7 +148,7 @@ package struct WebhookStore: Sendable {
     }
 
     /// Records that events were dropped because too many were waiting.
-    package func noteDropped(_ ids: [NotificationID], reason: String) async throws(PostgresError) {
+    package func recordDropped(_ ids: [NotificationID], reason: String) async throws(PostgresError) {
         try await self.pool.query(
             """
             UPDATE carillon.webhooks SET status = 'failing', status_reason = $2
@@ -165,7 +165,7 @@ package struct WebhookStore: Sendable {
     }
 
     /// Records a successful request.
-    package func noteSuccess(_ id: NotificationID) async throws(PostgresError) {
+    package func recordSuccess(_ id: NotificationID) async throws(PostgresError) {
         try await self.pool.query(
             """
             UPDATE carillon.webhooks SET status = 'active', status_reason = NULL, failing_since = NULL, failures = 0
