@@ -88,8 +88,15 @@ struct StandbyTests {
         "preferences.optIn": Step(isDone: "NOT EXISTS (SELECT FROM carillon.user_settings WHERE opted_out)") {
             try await $0.preferences.optIn(user: "gus")
         },
-        "deadLetters.add": Step(isDone: "EXISTS (SELECT FROM carillon.dead_letters)") {
+        "deadLetters.add": Step(isDone: "EXISTS (SELECT FROM carillon.dead_letters WHERE reason = 'bad')") {
             _ = try await $0.deadLetters.add([Self.letter])
+        },
+        "deadLetters.discard": Step(isDone: "NOT EXISTS (SELECT FROM carillon.dead_letters WHERE reason = 'old')") {
+            var letters = $0.deadLetters
+            letters.patience = .seconds(1)
+            var filter = DeadLetterStore.Filter()
+            filter.reason = "old"
+            _ = try await letters.discard(filter)
         },
         "devices.remove": Step(isDone: "NOT EXISTS (SELECT FROM carillon.devices)") {
             _ = try await $0.devices.remove(user: "dan", token: "phone")
@@ -110,10 +117,13 @@ struct StandbyTests {
         try await Migrations.apply(to: patient, logger: TestLog.logger)
         let database = Database(patient)
         #expect(try await database.schedules.add([Self.schedule(3)]) == [.stored])
-        #expect(try await database.broadcasts.add(Self.broadcast("paused")) == .taken)
+        #expect(try await database.broadcasts.add(Self.broadcast("paused")) == .stored)
         _ = try await database.devices.register(Samples.device(user: "dan", token: "phone"))
         _ = try await database.topics.subscribe(user: "eve", topic: "news")
         #expect(try await database.webhooks.register(Self.webhook) == .made)
+        _ = try await database.deadLetters.add([
+            DeadLetter(stream: "jobs", entry: "2-0", reason: "old", at: Samples.start, fields: [])
+        ])
         _ = try await database.notifications.store([Self.opened, Self.delivered], areRepeats: false)
         var settings = UserSettings()
         settings.isOptedOut = true

@@ -52,11 +52,16 @@ extension PostgresPool {
     /// A call whose wait was cut short has committed on the primary alone. Its repeat finds nothing
     /// to change, and PostgreSQL would let it succeed at once. A transaction that changes or locks
     /// a row waits anyway.
-    func runDurably(_ statements: [PostgresStatement]) async throws(PostgresError) -> [PostgresResult] {
+    ///
+    /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
+    func runDurably(
+        _ statements: [PostgresStatement],
+        timeout: Duration? = nil
+    ) async throws(PostgresError) -> [PostgresResult] {
         // Last: on a server that is now a standby, a change fails with 25006, which ends the
         // session; this call fails with another error. It has no effect and needs no right.
         let wait = PostgresStatement("SELECT pg_logical_emit_message(true, 'carillon', '')")
-        return try await self.run(statements + [wait]).dropLast()
+        return try await self.run(statements + [wait], timeout: timeout).dropLast()
     }
 
     /// Deletes rows with ``runDurably(_:)`` and returns their number.
