@@ -46,8 +46,7 @@ struct DeadCommand: AsyncParsableCommand {
             for (name, text) in texts where text == "" {
                 throw ValidationError("--\(name) must not be empty")
             }
-            var filter = DeadLetterStore.Filter()
-            filter.id = id
+            var filter = DeadLetterStore.Filter(id: id)
             filter.reason = self.reason
             filter.stream = self.stream
             filter.type = self.type
@@ -87,7 +86,7 @@ struct DeadCommand: AsyncParsableCommand {
     /// The streams that letters come from, for shell completion.
     private static var streams: [String] {
         let keys = Keyspace()
-        let deliveries = Provider.wellKnown.flatMap { provider in
+        let deliveries = Provider.all.flatMap { provider in
             Lane.allCases.map { keys.deliveries(provider, $0) }
         }
         return Lane.allCases.map { keys.jobs($0) } + [Keyspace.schedules] + deliveries
@@ -105,10 +104,7 @@ struct DeadCommand: AsyncParsableCommand {
     ///
     /// A letter that exists, but does not match the rest of the filter, is no error.
     private static func checkNumber(_ filter: DeadLetterStore.Filter, _ store: DeadLetterStore) async throws {
-        guard let id = filter.id else { return }
-        var number = DeadLetterStore.Filter()
-        number.id = id
-        guard try await store.list(number, limit: 1).isEmpty else { return }
+        guard let id = filter.id, try await store.find(id) == nil else { return }
         throw Self.missing(id)
     }
 
@@ -196,13 +192,8 @@ struct DeadCommand: AsyncParsableCommand {
         var id: Int64
 
         func run() async throws {
-            var filter = DeadLetterStore.Filter()
-            filter.id = self.id
-            let chosen = filter
             try await DeadCommand.with(self.options) { store in
-                guard let letter = try await store.list(chosen, limit: 1).first else {
-                    throw DeadCommand.missing(self.id)
-                }
+                guard let letter = try await store.find(self.id) else { throw DeadCommand.missing(self.id) }
                 guard !self.output.json else { return Terminal.line(DeadCommand.line(letter)) }
                 var card = Card()
                 card.add("number", "\(letter.id)")

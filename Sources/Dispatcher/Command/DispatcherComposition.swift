@@ -127,7 +127,7 @@ enum DispatcherComposition {
         _ clients: Clients
     ) throws -> [DeliveriesService] {
         var services: [DeliveriesService] = []
-        for provider in Provider.wellKnown {
+        for provider in Provider.all {
             guard dispatcher.channels.providers.contains(provider) else {
                 dispatcher.logger.notice(
                     "provider is off; no app has settings for it", metadata: ["provider": "\(provider.rawValue)"])
@@ -166,14 +166,8 @@ enum DispatcherComposition {
             executor: EventLoopTaskExecutor(clients.jobsLoop),
             overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
         )
-        let days = settings.retention
         let retention = RetentionService(
-            dispatcher: dispatcher,
-            periods: .init(
-                audit: days.audit, inbox: days.inbox, tombstones: days.tombstones, devices: days.devices,
-                deadLetters: days.deadLetters),
-            machine: Timestamp.now
-        )
+            dispatcher: dispatcher, periods: settings.retention, machine: Timestamp.now)
         var services: [any Service] = [
             // First in the list, so it stops after all the services that it wakes.
             DueService(dispatcher: dispatcher),

@@ -6,6 +6,7 @@ import Core
 import CoreMetrics
 import Logging
 import Metrics
+import Operations
 import ServiceLifecycle
 import Storage
 
@@ -14,25 +15,6 @@ import Storage
 ///
 /// The turn only saves work: two dispatchers at once would find each other's rows deleted.
 package struct RetentionService: Service {
-    /// The retention periods.
-    package struct Periods: Sendable {
-        var audit: Duration
-        var inbox: Duration
-        var tombstones: Duration
-        var devices: Duration
-        var deadLetters: Duration
-
-        /// Creates periods of so many days.
-        package init(audit: Int, inbox: Int, tombstones: Int, devices: Int, deadLetters: Int) {
-            func days(_ count: Int) -> Duration { .seconds(count * 86_400) }
-            self.audit = days(audit)
-            self.inbox = days(inbox)
-            self.tombstones = days(tombstones)
-            self.devices = days(devices)
-            self.deadLetters = days(deadLetters)
-        }
-    }
-
     private static let interval: Duration = .seconds(60)
     private static let batchSize = 500
     /// The most steps of one kind before the others get their turn.
@@ -56,7 +38,7 @@ package struct RetentionService: Service {
     private static let lateJobs: Duration = .seconds(7 * 86_400)
 
     private let dispatcher: Dispatcher
-    private let periods: Periods
+    private let periods: RetentionSettings
     private let machine: @Sendable () -> Timestamp
     private let metrics: any MetricsFactory
     private let partitions: AuditPartitions
@@ -66,7 +48,7 @@ package struct RetentionService: Service {
     ///   is wrong.
     package init(
         dispatcher: Dispatcher,
-        periods: Periods,
+        periods: RetentionSettings,
         machine: @escaping @Sendable () -> Timestamp,
         metrics: any MetricsFactory = MetricsSystem.factory
     ) {
@@ -132,14 +114,14 @@ package struct RetentionService: Service {
     ) async throws -> Bool {
         for _ in 0..<Self.mostSteps where isRunning {
             let count = try await step()
-            self.note(count, kind)
+            self.count(count, kind)
             if count < size { return false }
         }
         return true
     }
 
     /// Counts what was removed.
-    private func note(_ count: Int, _ kind: String) {
+    private func count(_ count: Int, _ kind: String) {
         Counter(label: "carillon.retention.removed", dimensions: [("kind", kind)], factory: self.metrics)
             .increment(by: count)
     }
@@ -180,7 +162,7 @@ package struct RetentionService: Service {
 
     private func audit(_ now: Timestamp) async throws -> Bool {
         let firstKept = now - self.periods.audit
-        while isRunning, try await self.partitions.drop(firstKept: firstKept) { self.note(1, "audit_days") }
+        while isRunning, try await self.partitions.drop(firstKept: firstKept) { self.count(1, "audit_days") }
         return try await self.inSteps("audit_rows", of: Self.strayBatchSize) {
             try await self.store.dropStrayAttempts(firstKept: firstKept, limit: Self.strayBatchSize)
         }

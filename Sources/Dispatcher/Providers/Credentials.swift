@@ -183,9 +183,13 @@ package struct CredentialFault: Error, Sendable, Equatable, CustomStringConverti
         self.setting = setting
     }
 
-    /// Returns the fault with a setting's name, unless it already has one.
-    func of(_ setting: String) -> CredentialFault {
-        CredentialFault(self.description, setting: self.setting ?? setting)
+    /// Returns the value of `read`; gives its error a setting's name, unless it already has one.
+    static func of<Value>(_ setting: String, _ read: () throws -> Value) throws(CredentialFault) -> Value {
+        do {
+            return try read()
+        } catch {
+            throw CredentialFault("\(error)", setting: (error as? CredentialFault)?.setting ?? setting)
+        }
     }
 }
 

@@ -72,7 +72,9 @@ package struct AnswerRule: Sendable {
     /// The minimum delay if the answer names none.
     let after: Duration?
     /// Whether every token gets this answer if the credentials or the devices' environment are
-    /// wrong, so that it counts only once a device has accepted a message
+    /// wrong.
+    ///
+    /// Such an answer counts only once the provider has accepted a message to a device
     /// (``ChannelDirectory/Entry/judged(_:of:)``).
     let needsProof: Bool
     let advice: String

@@ -6,7 +6,7 @@ import Core
 /// A kind of provider: turns an app's settings into a channel.
 ///
 /// Everything about a provider is in its folder; ``ProviderKinds/all`` names its kind, and
-/// `Provider.wellKnown` its name.
+/// `Provider.all` its name.
 package protocol ProviderKind {
     /// The unique name; part of Redis keys and database rows, so it never changes.
     static var provider: Provider { get }
@@ -29,7 +29,7 @@ package protocol ProviderKind {
     ) async throws(CredentialFault) -> any ProviderChannel
 }
 
-/// The built-in kinds of providers: one for each of `Provider.wellKnown`.
+/// The built-in kinds of providers: one for each of `Provider.all`.
 package enum ProviderKinds {
     package static var all: [any ProviderKind.Type] {
         [

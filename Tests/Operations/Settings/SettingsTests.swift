@@ -271,8 +271,9 @@ struct DispatcherSettingsTests {
         #expect(settings.outboxDatabases.isEmpty)
         #expect(settings.common.eventsLength == 1_000_000)
         #expect(!settings.common.allowsPrivateWebhooks)
-        #expect(settings.retention.audit == 90 && settings.retention.inbox == 90 && settings.retention.devices == 90)
-        #expect(settings.retention.tombstones == 30 && settings.retention.deadLetters == 30)
+        let retention = settings.retention
+        #expect([retention.audit, retention.inbox, retention.devices].allSatisfy { $0 == .seconds(90 * 86_400) })
+        #expect([retention.tombstones, retention.deadLetters].allSatisfy { $0 == .seconds(30 * 86_400) })
         #expect(settings.overflowBacklog == 10_000 && settings.overflowShare == 1_000)
         #expect(Readings(["OVERFLOW_BACKLOG": "0", "EVENTS": "off"]).dispatcher.overflowBacklog == nil)
         #expect(Readings(["EVENTS": "off"]).gateway.common.eventsLength == nil)

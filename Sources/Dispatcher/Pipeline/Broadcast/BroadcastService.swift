@@ -115,7 +115,7 @@ package struct BroadcastService: Service {
         do throws(PostgresError) {
             return try await self.dispatcher.database.broadcasts.size(topic: broadcast.topic, bound: Self.countBound)
         } catch {
-            guard error.sqlState == "57014" else { throw error }
+            guard error.isStatementTimeout else { throw error }
             self.dispatcher.logger.warning(
                 "audience count timed out; using the maximum",
                 metadata: ["broadcast.id": "\(broadcast.id)", "users.count": "\(Self.countBound)"])

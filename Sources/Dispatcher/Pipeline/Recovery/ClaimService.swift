@@ -145,7 +145,7 @@ package struct ClaimService: Service {
     ) async throws {
         let batch = LaneBatch(lane: lane, group: group, entries: entries, term: term, areRepeats: true)
         for slice in batch.slices() {
-            let stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
+            let stored = try await JobIntake(dispatcher: self.dispatcher).store(slice)
             try await Router(dispatcher: self.dispatcher).finish(stored)
         }
     }
@@ -210,18 +210,12 @@ package struct ClaimService: Service {
         _ work: @escaping Work,
         _ setAside: SetAside
     ) async throws -> Bool {
-        while isRunning, let term = try await self.term(toTakeOver: consumer) {
+        while isRunning, try await self.term(toTakeOver: consumer) != nil {
             let pending = try await group.pending(of: consumer, count: Self.batchSize)
             guard !pending.isEmpty else { return true }
             let first = pending.filter { $0.deliveries <= 1 }
-            var isProgressing =
-                if first.isEmpty {
-                    false
-                } else if let width {
-                    try await self.takeOver(first, from: consumer, group, width: width, work)
-                } else {
-                    try await self.takeOverTogether(first, from: consumer, group, in: term, work)
-                }
+            let groups = width == nil ? [first] : first.map { [$0] }
+            var isProgressing = try await self.takeOver(groups, from: consumer, group, width: width ?? 1, work)
             for item in pending where item.deliveries > 1 {
                 guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle) else { continue }
@@ -241,27 +235,11 @@ package struct ClaimService: Service {
         return false
     }
 
-    /// Takes over several entries as one batch.
-    ///
-    /// - Returns: whether there was anything to claim.
-    private func takeOverTogether(
-        _ items: [ConsumerGroup.Pending],
-        from consumer: String,
-        _ group: ConsumerGroup,
-        in term: LeaseClock.Term,
-        _ work: Work
-    ) async throws -> Bool {
-        let entries = try await group.claim(items.map(\.id), from: consumer, idle: self.idle)
-        guard !entries.isEmpty else { return false }
-        try await self.keepingCount(of: items, group) { try await work(entries, term) }
-        return true
-    }
-
-    /// Takes over several entries at once, each alone.
+    /// Takes over groups of entries, of which `width` are processed at the same time.
     ///
     /// - Returns: whether there was anything to claim.
     private func takeOver(
-        _ items: [ConsumerGroup.Pending],
+        _ groups: [[ConsumerGroup.Pending]],
         from consumer: String,
         _ group: ConsumerGroup,
         width: Int,
@@ -271,19 +249,19 @@ package struct ClaimService: Service {
             var isProgressing = false
             var running = 0
             do {
-                for item in items where isRunning {
+                for items in groups where isRunning && !items.isEmpty {
                     // Claimed only when its turn comes, so that other dispatchers share the work.
                     if running == width {
                         try await tasks.next()
                         running -= 1
                     }
                     guard let term = try await self.term(toTakeOver: consumer) else { break }
-                    guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle)
-                    else { continue }
+                    let entries = try await group.claim(items.map(\.id), from: consumer, idle: self.idle)
+                    guard !entries.isEmpty else { continue }
                     isProgressing = true
                     running += 1
                     tasks.addTask {
-                        try await self.keepingCount(of: [item], group) { try await work([entry], term) }
+                        try await self.keepingCount(of: items, group) { try await work(entries, term) }
                     }
                 }
             } catch {

@@ -22,12 +22,9 @@ package enum APNS: ProviderKind {
         let keyID = try settings.required("key_id")
         let teamID = try settings.required("team_id")
         let topic = try settings.required("topic")
-        let key: APNSKey
-        do throws(CredentialFault) {
+        let key = try CredentialFault.of("key") {
             let pem = String(decoding: try context.read(path), as: UTF8.self)
-            key = try APNSKey(pem: pem, keyID: keyID, teamID: teamID)
-        } catch {
-            throw error.of("key")
+            return try APNSKey(pem: pem, keyID: keyID, teamID: teamID)
         }
         return try APNSChannel(
             app: app, endpoint: settings["endpoint"], topic: topic, key: key, shape: shape, context: context)

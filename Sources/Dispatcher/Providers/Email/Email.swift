@@ -18,27 +18,12 @@ package enum Email: ProviderKind {
         context: ChannelContext
     ) async throws(CredentialFault) -> any ProviderChannel {
         let url = try settings.required("url")
-        var password: String?
-        if let path = settings["password_file"] {
-            do throws(CredentialFault) {
-                password = try context.secret(path)
-            } catch {
-                throw error.of("password_file")
-            }
+        let password = try CredentialFault.of("password_file") {
+            try settings["password_file"].map { try context.secret($0) }
         }
-        let relay: MailRelay
-        do throws(FieldFault) {
-            relay = try MailRelay(url: url, password: password)
-        } catch {
-            throw CredentialFault(error.description, setting: "url")
-        }
+        let relay = try CredentialFault.of("url") { try MailRelay(url: url, password: password) }
         let from = try settings.required("from")
-        let sender: EmailSender
-        do throws(CredentialFault) {
-            sender = try EmailSender(from)
-        } catch {
-            throw error.of("from")
-        }
+        let sender = try CredentialFault.of("from") { try EmailSender(from) }
         var configuration = MailConfiguration()
         configuration.caFile = context.caFile
         do throws(TransferError) {

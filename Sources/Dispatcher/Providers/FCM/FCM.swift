@@ -18,11 +18,8 @@ package enum FCM: ProviderKind {
         context: ChannelContext
     ) async throws(CredentialFault) -> any ProviderChannel {
         let path = try settings.required("credentials")
-        let account: FCMServiceAccount
-        do throws(CredentialFault) {
-            account = try FCMServiceAccount(json: try context.read(path))
-        } catch {
-            throw error.of("credentials")
+        let account = try CredentialFault.of("credentials") {
+            try FCMServiceAccount(json: try context.read(path))
         }
         return try FCMChannel(
             app: app,

@@ -24,20 +24,8 @@ package enum WebPush: ProviderKind {
             throw CredentialFault(
                 "must be a contact such as mailto:push@example.com or https://example.com/contact", setting: "subject")
         }
-        let key: VAPIDKey
-        do {
-            key = try VAPIDKey(file: try context.read(path))
-        } catch {
-            throw CredentialFault("\(error)", setting: "key")
-        }
-        var origins = WebPushOrigins.any
-        if let text = settings["origins"] {
-            do throws(FieldFault) {
-                origins = try WebPushOrigins(text)
-            } catch {
-                throw CredentialFault(error.description, setting: "origins")
-            }
-        }
+        let key = try CredentialFault.of("key") { try VAPIDKey(file: try context.read(path)) }
+        let origins = try CredentialFault.of("origins") { try settings["origins"].map { try WebPushOrigins($0) } }
         let encryption: WebPushEncryption
         do throws(WebPushEncryptionFault) {
             encryption = try WebPushEncryption()
@@ -47,7 +35,7 @@ package enum WebPush: ProviderKind {
         return WebPushChannel(
             app: app,
             tokens: VAPIDTokens(key: key, subject: subject),
-            origins: origins,
+            origins: origins ?? .any,
             shape: shape,
             encryption: encryption,
             transfer: try context.transfers.client(of: self.provider, strangersChooseURLs: true),

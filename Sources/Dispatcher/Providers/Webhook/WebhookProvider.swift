@@ -39,11 +39,7 @@ package enum WebhookProvider: ProviderKind {
         guard settings["secret"] == nil else {
             throw CredentialFault("cannot be set together with secret; remove one of them", setting: "secret_file")
         }
-        do throws(CredentialFault) {
-            return (try context.secret(path), "secret_file")
-        } catch {
-            throw error.of("secret_file")
-        }
+        return (try CredentialFault.of("secret_file") { try context.secret(path) }, "secret_file")
     }
 }
 

@@ -93,6 +93,10 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         }
     }
 
+    /// Whether PostgreSQL cancelled the statement at its time limit, or because the call was
+    /// cancelled.
+    package var isStatementTimeout: Bool { self.sqlState == "57014" }
+
     package var description: String {
         var parts = ["postgres \(self.code.rawValue)"]
         if let sqlState { parts.append("SQLSTATE \(sqlState)") }

@@ -203,7 +203,7 @@ package final class PostgresPool: Sendable {
         } onCancel: {
             self.cancel(identifier, lease)
         }
-        if case .failure(let error) = result, error.sqlState == "57014", Task.isCancelled {
+        if case .failure(let error) = result, error.isStatementTimeout, Task.isCancelled {
             throw PostgresError(.cancelled)
         }
         let results = try result.get()

@@ -127,7 +127,7 @@ package struct JobControl: Sendable {
         do throws(PostgresError) {
             return try await self.cancellations.known(name)
         } catch {
-            guard mayTimeOut, error.code == .timeout || error.sqlState == "57014" else { throw error }
+            guard mayTimeOut, error.code == .timeout || error.isStatementTimeout else { throw error }
             return nil
         }
     }
@@ -163,7 +163,7 @@ package struct JobControl: Sendable {
             do {
                 return try await self.report(name, progress, isCounted: isCounted, countingFor: timeout)
             } catch let error as PostgresError
-                where timeout != nil && (error.code == .timeout || error.sqlState == "57014")
+                where timeout != nil && (error.code == .timeout || error.isStatementTimeout)
             {
                 return try await self.report(name, progress, isCounted: false)
             }

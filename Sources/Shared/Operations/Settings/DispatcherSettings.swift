@@ -62,27 +62,39 @@ package struct DispatcherSettings: Sendable {
     }
 }
 
-/// Retention times in days.
+/// How long data is kept.
 package struct RetentionSettings: Sendable {
     /// Audit records of sends and token changes.
-    package let audit: Int
+    package let audit: Duration
     /// Notifications in inboxes.
-    package let inbox: Int
+    package let inbox: Duration
     /// Tombstones of deleted notifications, which resuming clients need.
-    package let tombstones: Int
+    package let tombstones: Duration
     /// Devices that have not been used.
-    package let devices: Int
-    package let deadLetters: Int
+    package let devices: Duration
+    package let deadLetters: Duration
+
+    /// Sets the number of days for each.
+    package init(audit: Int, inbox: Int, tombstones: Int, devices: Int, deadLetters: Int) {
+        func days(_ count: Int) -> Duration { .seconds(count * 86_400) }
+        self.audit = days(audit)
+        self.inbox = days(inbox)
+        self.tombstones = days(tombstones)
+        self.devices = days(devices)
+        self.deadLetters = days(deadLetters)
+    }
 
     /// Reads the variables; records faults in `reader`.
     init(_ reader: SettingsReader) {
-        // At most 400: a statement locks a partition and an index for each day. At least 8: after
-        // Redis lost its data, pushes of the last 7 days that have no attempt may go out again.
-        self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 8...400)
-        self.inbox = reader.integer("INBOX_DAYS", default: 90, in: 1...3_650)
-        self.tombstones = reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650)
-        self.devices = reader.integer("DEVICE_DAYS", default: 90, in: 1...3_650)
-        self.deadLetters = reader.integer("DEAD_LETTER_DAYS", default: 30, in: 1...3_650)
+        self.init(
+            // At most 400: a statement locks a partition and an index for each day. At least 8:
+            // after Redis lost its data, pushes of the last 7 days that have no attempt may go out
+            // again.
+            audit: reader.integer("AUDIT_DAYS", default: 90, in: 8...400),
+            inbox: reader.integer("INBOX_DAYS", default: 90, in: 1...3_650),
+            tombstones: reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650),
+            devices: reader.integer("DEVICE_DAYS", default: 90, in: 1...3_650),
+            deadLetters: reader.integer("DEAD_LETTER_DAYS", default: 30, in: 1...3_650))
     }
 }
 

@@ -6,16 +6,15 @@ import Core
 
 /// The dead-letter queue.
 package struct DeadLetterStore: Sendable {
-    /// The time limit of statements that read many letters, which may be large.
-    private static let patience: Duration = .seconds(60)
-
     let pool: PostgresPool
+    /// The time limit of statements that read many letters, which may be large.
+    var patience: Duration = .seconds(60)
 
     /// Stores dead letters; a known origin is left as it is.
     ///
     /// - Parameter replacesKnown: whether to replace letters of the same origin that have another
-    ///   reason or a scheduled replay; a broadcast that fails again has the same origin. A running
-    ///   replay does not remove the new letter.
+    ///   reason or a scheduled replay. A broadcast that fails again has the same origin. A replay
+    ///   that is under way does not remove the new letter.
     /// - Returns: the number of letters stored.
     @discardableResult
     package func add(_ letters: [DeadLetter], replacesKnown: Bool = false) async throws(PostgresError) -> Int {
@@ -63,7 +62,7 @@ package struct DeadLetterStore: Sendable {
                 SELECT d.stream, d.entry, CASE WHEN \(FieldsErasure.mayName("$1", in: "d.fields")) THEN d.fields END
                 FROM page d ORDER BY d.stream, d.entry
                 """,
-                .text(user), .text(last.stream), .text(last.entry), timeout: Self.patience
+                .text(user), .text(last.stream), .text(last.entry), timeout: self.patience
             )
             var changes: [PostgresStatement] = []
             for row in result {
@@ -93,7 +92,7 @@ package struct DeadLetterStore: Sendable {
             }
             var changed = 0
             if !changes.isEmpty {
-                for done in try await self.pool.run(changes, timeout: Self.patience) { changed += done.affectedRows }
+                for done in try await self.pool.run(changes, timeout: self.patience) { changed += done.affectedRows }
             }
             count += changed
             if changed < changes.count {
@@ -137,7 +136,7 @@ extension DeadLetterStore {
         /// The time before which it was written.
         package var until: Timestamp?
 
-        package init() {}
+        package init(id: Int64? = nil) { self.id = id }
 
         /// Whether it selects all dead letters.
         package var isEmpty: Bool { self == Filter() }
@@ -196,6 +195,11 @@ extension DeadLetterStore {
         try await self.page(filter, before: last, limit: limit).letters
     }
 
+    /// Finds one dead letter; returns nil if there is none.
+    package func find(_ id: Int64) async throws(PostgresError) -> Letter? {
+        try await self.list(Filter(id: id), limit: 1).first
+    }
+
     /// A page of ``list(_:before:limit:)``, and whether there are more letters.
     package func page(
         _ filter: Filter,
@@ -215,7 +219,7 @@ extension DeadLetterStore {
             """,
             filter.parameters + [.int8(last ?? .max), .int4(clamping: limit + 1), .int8(Self.pageBytes)]
         )
-        let result = try await self.pool.query(statement, timeout: Self.patience)
+        let result = try await self.pool.query(statement, timeout: self.patience)
         let letters = try Self.read(result).prefix(limit)
         let found = try result.first?.int8(7) ?? 0
         return (Array(letters), found > letters.count)
@@ -241,7 +245,7 @@ extension DeadLetterStore {
             GROUP BY d.reason, d.stream ORDER BY 3 DESC, 1, 2 LIMIT $7
             """,
             filter.parameters + [.int4(clamping: limit)])
-        return try await self.pool.query(statement, timeout: Self.patience).map { (row) throws(PostgresError) in
+        return try await self.pool.query(statement, timeout: self.patience).map { (row) throws(PostgresError) in
             Reason(
                 reason: try row.text(0), stream: try row.text(1), count: try row.int8(2), open: try row.int8(3),
                 oldestAt: try row.timestamp(4), newestAt: try row.timestamp(5))
@@ -277,7 +281,7 @@ extension DeadLetterStore {
             filter.parameters
         )
         var counts: (all: Int64, replayable: Int64) = (0, 0)
-        for row in try await self.pool.query(statement, timeout: Self.patience) {
+        for row in try await self.pool.query(statement, timeout: self.patience) {
             counts.all += try row.int8(1)
             if takesBack(try row.text(0)) { counts.replayable += try row.int8(2) }
         }
@@ -313,7 +317,7 @@ extension DeadLetterStore {
             """,
             filter.parameters + [.texts(streams), .float8(Double(rate))]
         )
-        guard let row = try await self.pool.query(statement, timeout: Self.patience).first else { return (0, nil) }
+        guard let row = try await self.pool.query(statement, timeout: self.patience).first else { return (0, nil) }
         return (Int(try row.int8(0)), try row.optionalTimestamp(1))
     }
 
@@ -325,7 +329,7 @@ extension DeadLetterStore {
             """,
             filter.parameters
         )
-        return try await self.pool.query(statement, timeout: Self.patience).texts()
+        return try await self.pool.query(statement, timeout: self.patience).texts()
     }
 
     /// Deletes dead letters.
@@ -335,7 +339,7 @@ extension DeadLetterStore {
         let statement = PostgresStatement(
             "DELETE FROM carillon.dead_letters d WHERE \(Self.condition)", filter.parameters
         )
-        return try await self.pool.query(statement, timeout: Self.patience).affectedRows
+        return try await self.pool.runDurably([statement], timeout: self.patience)[0].affectedRows
     }
 
     /// Claims due replays; they are due again after `hold` unless they are removed.
@@ -361,7 +365,7 @@ extension DeadLetterStore {
             SELECT c.*, (SELECT count(*) FROM due) FROM claimed c ORDER BY c.id
             """,
             .timestamp(now), .timestamp(now + hold), .int4(clamping: limit), .int8(Self.pageBytes),
-            timeout: Self.patience
+            timeout: self.patience
         )
         let letters = try Self.read(result)
         let found = try result.first?.int8(7) ?? 0

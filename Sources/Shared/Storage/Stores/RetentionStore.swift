@@ -34,8 +34,7 @@ package struct RetentionStore: Sendable {
     /// Skips notifications that are kept for up to ``InboxStore/restoredDays`` more, as restored
     /// ones are; ``expireKept(now:limit:)`` deletes them.
     ///
-    /// - Parameter now: the caller's time, which may be behind PostgreSQL's, by which notifications
-    ///   are restored.
+    /// - Parameter now: the caller's time. It may be behind PostgreSQL's, which dates restores.
     package func expireInboxes(
         storedBefore moment: Timestamp,
         now: Timestamp,
@@ -211,9 +210,9 @@ package struct RetentionStore: Sendable {
     ///
     /// - Parameter firstKept: a moment of the first day to keep.
     /// - Returns: the partition's name; nil if there is none.
-    package func dropAttemptPart(firstKept: Timestamp) async throws(PostgresError) -> String? {
+    package func dropAttemptPartition(firstKept: Timestamp) async throws(PostgresError) -> String? {
         try await self.pool.query(
-            "SELECT carillon.drop_attempt_part(($1::timestamptz AT TIME ZONE 'UTC')::date)",
+            "SELECT carillon.drop_attempt_partition(($1::timestamptz AT TIME ZONE 'UTC')::date)",
             .timestamp(firstKept)
         ).first?.optionalText(0)
     }

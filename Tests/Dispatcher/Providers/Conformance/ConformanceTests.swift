@@ -17,7 +17,7 @@ struct ConformanceTests {
         let providers = ProviderKinds.all.map { $0.provider }
         #expect(Set(providers).count == providers.count)
         #expect(Set(ProviderProfile.all.map(\.provider)) == Set(providers))
-        #expect(Set(providers) == Set(Provider.wellKnown))
+        #expect(Set(providers) == Set(Provider.all))
     }
 
     @Test("an accepted message has the provider's name for it", arguments: ProviderProfile.all)

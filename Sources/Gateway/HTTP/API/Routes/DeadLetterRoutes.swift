@@ -127,10 +127,7 @@ struct DeadLetterRoutes {
         answers: [.ok("The letter.", .deadLetter), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        let filter = try Self.one(context)
-        guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
-            throw Problem.noSuch("dead letter")
-        }
+        let letter = try await self.letter(try Self.id(context))
         var writer = JSONWriter()
         DeadLetterShape.write(letter, to: &writer)
         return .json(writer)
@@ -157,17 +154,12 @@ struct DeadLetterRoutes {
         ])
 
     private func replay(_ request: Request, _ context: APIContext) async throws -> Response {
-        let filter = try Self.one(context)
-        if let fields = try await self.editedFields(request), let id = filter.id {
-            return try await self.replay(id, with: fields)
-        }
-        let replayed = try await self.replay(filter, rate: Self.defaultRate)
+        let id = try Self.id(context)
+        if let fields = try await self.editedFields(request) { return try await self.replay(id, with: fields) }
+        let replayed = try await self.replay(DeadLetterStore.Filter(id: id), rate: Self.defaultRate)
         if replayed.count == 0 {
-            guard let letter = try await self.base.database.deadLetters.list(filter, limit: 1).first else {
-                throw Problem.noSuch("dead letter")
-            }
-            // A replay was requested before and is under way.
-            guard letter.replayAt != nil else {
+            // Otherwise a replay was requested before and is under way.
+            guard try await self.letter(id).replayAt != nil else {
                 throw Problem(.unprocessableContent, "its stream takes no replays; append its fields, or discard it")
             }
         }
@@ -201,10 +193,7 @@ struct DeadLetterRoutes {
     }
 
     private func replay(_ id: Int64, with fields: [(name: String, value: [UInt8])]) async throws -> Response {
-        let letters = self.base.database.deadLetters
-        var filter = DeadLetterStore.Filter()
-        filter.id = id
-        guard let letter = try await letters.list(filter, limit: 1).first else { throw Problem.noSuch("dead letter") }
+        let letter = try await self.letter(id)
         let keys = Keyspace()
         guard letter.stream == Keyspace.schedules || keys.lane(ofJobs: letter.stream) != nil else {
             throw Problem(.unprocessableContent, "it is no job, so its fields cannot be edited")
@@ -222,8 +211,8 @@ struct DeadLetterRoutes {
         // A job that was replayed before keeps the name of its first entry, from which its ids
         // derive.
         let first = letter.fields.filter { ExactText($0.name) == ExactText(JobOrigin.replayField) }
-        guard let due = try await letters.replay(id, with: fields + first) else {
-            guard try await !letters.list(filter, limit: 1).isEmpty else { throw Problem.noSuch("dead letter") }
+        guard let due = try await self.base.database.deadLetters.replay(id, with: fields + first) else {
+            _ = try await self.letter(id)
             throw Problem(.conflict, "its replay is under way")
         }
         return Self.answer((1, due))
@@ -274,7 +263,8 @@ struct DeadLetterRoutes {
         answers: [.noContent("Deleted."), 404])
 
     private func discard(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard try await self.base.database.deadLetters.discard(try Self.one(context)) > 0 else {
+        let filter = DeadLetterStore.Filter(id: try Self.id(context))
+        guard try await self.base.database.deadLetters.discard(filter) > 0 else {
             throw Problem.noSuch("dead letter")
         }
         return Response(status: .noContent)
@@ -287,9 +277,7 @@ struct DeadLetterRoutes {
         query: filter + [
             "all?": .bool("Must be true without a filter.")
         ],
-        answers: [
-            .ok("The number of deleted letters.", .object(["count": .integer, "until?": .time.orNull]))
-        ])
+        answers: [.ok("The number of deleted letters.", .object(["count": .integer]))])
 
     private func discardMany(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.discardMany)
@@ -304,11 +292,17 @@ struct DeadLetterRoutes {
 
     // MARK: Filters
 
-    private static func one(_ context: APIContext) throws -> DeadLetterStore.Filter {
+    private static func id(_ context: APIContext) throws -> Int64 {
         guard let id = Int64(try context.parameters.require("id")), id > 0 else { throw Problem.noSuch("dead letter") }
-        var filter = DeadLetterStore.Filter()
-        filter.id = id
-        return filter
+        return id
+    }
+
+    /// Returns a letter; throws the answer to the client if there is none.
+    private func letter(_ id: Int64) async throws -> DeadLetterStore.Letter {
+        guard let letter = try await self.base.database.deadLetters.find(id) else {
+            throw Problem.noSuch("dead letter")
+        }
+        return letter
     }
 
     private static func filter(_ fields: inout FieldReader) -> DeadLetterStore.Filter {
