@@ -677,9 +677,8 @@ struct WebInboxTests {
                       worker.active.postMessage("click");
                     })()
                     """)
-                try await browser.wait(
-                    for: "the click is kept",
-                    "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 1)")
+                let kept = "(await caches.open('carillon clicks \(stub.url)/').then((one) => one.keys())).length"
+                try await browser.wait(for: "the click is kept", "\(kept) === 1")
                 #expect(try await ada.get("/v1/notifications/unread-count").body["unread"]?.integer == 1)
                 let token = Stack.token(user: "ada")
                 let html = """
@@ -692,9 +691,7 @@ struct WebInboxTests {
                 try await eventually("it counts as opened") {
                     try await stack.query("SELECT FROM carillon.notifications WHERE opened_at IS NOT NULL").count == 1
                 }
-                try await browser.wait(
-                    for: "no click is left",
-                    "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 0)")
+                try await browser.wait(for: "no click is left", "\(kept) === 0")
                 let colour = try await browser.run("return getComputedStyle(\(InboxPage.part(".bell"))).color")
                 #expect(colour == .string("rgb(255, 255, 255)"))
                 try await stack.notify("ada", "Invoice 10")

@@ -153,6 +153,8 @@ export class Inbox extends EventTarget {
       this.#failures = 0;
       const { isLoaded } = this.store;
       this.store.replace(page);
+      // Pushes on the screen may have been read elsewhere while no page was open.
+      this.#tellWorker({ kind: "close", ids: readIDs(page.notifications), unread: page.unread });
       this.#loads += 1;
       if (!isLoaded) this.#fire("loaded");
     } catch (error) {
@@ -287,9 +289,7 @@ export class Inbox extends EventTarget {
     if (this.store.apply(frame)) this.load();
     if (frame.type === "read") this.#closeShown(frame.change.all ? null : frame.change.ids);
     if (frame.type === "deleted" && frame.change.ids) this.#closeShown(frame.change.ids);
-    if (frame.type === "sync") {
-      this.#closeShown([...frame.deleted, ...frame.notifications.filter((item) => item.read_at).map((item) => item.id)]);
-    }
+    if (frame.type === "sync") this.#closeShown([...frame.deleted, ...readIDs(frame.notifications)]);
   }
 
   #stateChanged(state) {
@@ -523,6 +523,8 @@ export class Inbox extends EventTarget {
     registration?.active?.postMessage(message);
   }
 }
+
+function readIDs(items) { return items.filter((item) => item.read_at).map((item) => item.id); }
 
 function warn(error) { console.warn("carillon:", error.message); }
 

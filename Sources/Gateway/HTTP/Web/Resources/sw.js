@@ -6,8 +6,11 @@
 // `self.carillon = { icon, badge }` first.
 
 const mostActions = 2;
-/** The cache that holds clicks until a signed-in page reports them, and its limit. */
-const clickCache = "carillon clicks";
+/**
+ * The cache that holds clicks until a signed-in page reports them, and its limit. Workers in other
+ * folders of the site may have other users.
+ */
+const clickCache = `carillon clicks ${self.registration.scope}`;
 const mostClicks = 50;
 /** The gateway's own page registers `sw.js?icons`; other sites set their own icons or none. */
 const look = self.carillon ?? (new URL(self.location.href).searchParams.has("icons")
