@@ -80,7 +80,7 @@ func (err *RefusedError) Error() string {
 	return fmt.Sprintf("the gateway answered %d: %s", err.Status, err.Detail)
 }
 
-// UnavailableError reports that the gateway did not accept the jobs. Send them again later.
+// UnavailableError reports that the gateway has not confirmed the jobs. Send them again later.
 type UnavailableError struct {
 	Err        error         // The error of the last try.
 	RetryAfter time.Duration // The wait that the gateway asked for, or 0.
@@ -91,9 +91,10 @@ func (err *UnavailableError) Unwrap() error { return err.Err }
 
 // Send posts jobs in batches of up to 1,000, and returns once Redis has them all.
 //
-// The gateway accepts all jobs of a batch or none. On an error, Send also returns the jobs of the
-// batches that were accepted before. After an *InvalidJobError or a *RefusedError, fix the cause.
-// After an *UnavailableError, send all jobs again later: their ids prevent duplicates.
+// If a job is invalid, the gateway accepts none of its batch. On an error, Send also returns the
+// jobs of the batches that were accepted before. After an *InvalidJobError or a *RefusedError, fix
+// the cause. After an *UnavailableError, the gateway may have accepted some of the batch: send all
+// jobs again later. Their ids prevent duplicates.
 func (producer *HTTPProducer) Send(ctx context.Context, jobs ...Job) ([]Accepted, error) {
 	texts, _, err := prepare(jobs)
 	accepted := make([]Accepted, 0, len(texts))

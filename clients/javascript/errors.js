@@ -27,7 +27,7 @@ export class RefusedError extends CarillonError {
 }
 
 /**
- * The gateway did not accept the jobs. Send them again later: their ids prevent duplicates.
+ * The gateway has not confirmed the jobs. Send them again later: their ids prevent duplicates.
  *
  * `retryAfter` is the wait in milliseconds that the gateway asked for, or 0.
  */

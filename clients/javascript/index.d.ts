@@ -182,9 +182,11 @@ export class HTTPProducer {
   send(job: Job, options?: { signal?: AbortSignal }): Promise<Accepted>;
 
   /**
-   * Posts jobs in batches of up to 1,000. The gateway accepts all jobs of a batch or none.
+   * Posts jobs in batches of up to 1,000. If a job is invalid, the gateway accepts none of its
+   * batch.
    *
-   * @throws the same as `send`. Earlier batches were accepted; you may send all jobs again.
+   * @throws the same as `send`. Earlier batches were accepted, and after an UnavailableError
+   *   perhaps some jobs of this one; you may send all jobs again.
    */
   sendMany(jobs: Iterable<Job>, options?: { signal?: AbortSignal }): Promise<Accepted[]>;
 }
@@ -259,7 +261,7 @@ export class RefusedError extends CarillonError {
   readonly detail: string;
 }
 
-/** The gateway did not accept the jobs. Send them again later. */
+/** The gateway has not confirmed the jobs. Send them again later. */
 export class UnavailableError extends CarillonError {
   constructor(reason: string, options?: { retryAfter?: number; cause?: unknown });
   /** The wait in milliseconds that the gateway asked for, or 0. */

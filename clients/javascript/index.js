@@ -226,8 +226,9 @@ export class HTTPProducer {
   /**
    * Posts jobs in batches of up to 1,000, and returns what `send` returns for each.
    *
-   * The gateway accepts all jobs of a batch or none. After an InvalidJobError or a RefusedError,
-   * fix the cause. After an UnavailableError, send all jobs again later.
+   * If a job is invalid, the gateway accepts none of its batch. After an InvalidJobError or a
+   * RefusedError, fix the cause. After an UnavailableError, the gateway may have accepted some
+   * jobs: send all again later.
    */
   async sendMany(jobs, { signal } = {}) {
     const rest = prepare([...jobs]).map(({ text }) => text);

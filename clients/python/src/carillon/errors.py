@@ -46,7 +46,7 @@ class Refused(CarillonError):
 
 
 class Unavailable(CarillonError):
-    """The gateway did not accept the jobs. Send them again later: their ids prevent duplicates.
+    """The gateway has not confirmed the jobs. Send them again later: their ids prevent duplicates.
 
     `retry_after` is the wait in seconds that the gateway asked for, or None.
     """

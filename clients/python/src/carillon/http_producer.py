@@ -124,8 +124,9 @@ class HTTPProducer:
     def send_many(self, jobs: Iterable[Job]) -> int:
         """Posts jobs in batches of up to 500, and returns their number.
 
-        The gateway accepts all jobs of a batch or none. On an error, it has accepted the earlier
-        batches. Send all jobs again: their ids prevent duplicates.
+        If a job is invalid, the gateway accepts none of its batch. On an error, it has accepted the
+        earlier batches, and after Unavailable perhaps some jobs of this one. Send all jobs again:
+        their ids prevent duplicates.
 
         Raises:
             InvalidJob: jobs have faults. A field is `[1200].title` for the job at index 1,200.
