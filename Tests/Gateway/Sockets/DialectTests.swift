@@ -220,6 +220,25 @@ struct SignalRDialectTests {
         )
     }
 
+    @Test("a reset says that all are read, or all read ones deleted, if its counts show it")
+    func resets() throws {
+        let (allRead, allDeleted) = ("AllNotificationsRead 9", "AllReadNotificationsDeleted 9")
+        let item = InboxSnapshot.Item(
+            id: Self.ids[0], version: 9, json: Array("1".utf8), awaitsProof: true, lane: .bulk, isRead: false)
+        let cases: [(unread: Int32, total: Int32, isReset: Bool, words: [String])] = [
+            (0, 2, true, [allRead]), (2, 2, true, [allDeleted]), (0, 0, true, [allRead, allDeleted]),
+            (1, 2, true, []), (0, 0, false, []), (2, 2, false, []),
+        ]
+        for (unread, total, isReset, words) in cases {
+            var snapshot = InboxSnapshot(version: 9, unread: unread, total: total)
+            snapshot.isReset = isReset
+            if unread > 0 { snapshot.items = [item] }
+            let received = unread > 0 ? ["ReceiveNotification 1"] : []
+            let records = try Self.words(SignalRDialect.sync(snapshot))
+            #expect(records == words + received + ["UnreadCountChanged \(unread)"])
+        }
+    }
+
     @Test("finds methods in any letter case and names the method in faults")
     func methods() throws {
         let id = Self.ids[0]

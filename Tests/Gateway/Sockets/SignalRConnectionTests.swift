@@ -221,7 +221,7 @@ struct AwayTests {
     private static func connection(
         _ transport: SignalRTransport,
         version: Int,
-        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
+        now: @escaping @Sendable () -> Milliseconds = systemUptime
     ) -> (connection: SignalRConnection, application: Application) {
         let loop = EmbeddedEventLoop()
         let configuration = SignalREndpointConfiguration(
@@ -304,7 +304,7 @@ struct AwayTests {
     @Test("after a stall, ends a silent connection only once the input that arrived meanwhile is read")
     func stall() {
         let clock = ManualClock(1_000)
-        let now: @Sendable () -> Int64 = { clock.now.milliseconds }
+        let now: @Sendable () -> Milliseconds = { clock.now.milliseconds }
         let (silent, silentApplication) = Self.connection(.webSockets, version: 1, now: now)
         let (heard, heardApplication) = Self.connection(.webSockets, version: 1, now: now)
         let loop = SignalRLoop()
@@ -543,6 +543,15 @@ struct OpeningTests {
         func signalRClosed() { self.heard.append("closed") }
     }
 
+    @Test("reports a client as slow whose answer does not fit the resend buffer")
+    func tooSlow() {
+        let (_, connection, application) = Self.connection(.webSockets, resendBuffer: 1)
+        connection.receive(Self.record(#"{"protocol":"json","version":2}"#))
+        connection.receive(Self.record(#"{"type":1,"target":"A","arguments":[],"invocationId":"1"}"#))
+        connection.complete(1, .void)
+        #expect(application.heard == ["opened", "A", "slow", "closed"])
+    }
+
     private static let handshake = record(#"{"protocol":"json","version":1}"#)
     private static let ping = record(#"{"type":6}"#)
 
@@ -550,18 +559,19 @@ struct OpeningTests {
 
     private static func connection(
         _ transport: SignalRTransport,
-        maximumOutbound: Int = 1024 * 1024
+        maximumOutbound: Int = 1024 * 1024,
+        resendBuffer: Int? = nil
     ) -> (loop: EmbeddedEventLoop, connection: SignalRConnection, application: Application) {
         let loop = EmbeddedEventLoop()
         let configuration = SignalREndpointConfiguration(
             path: "/hub",
-            connection: .standard,
+            connection: resendBuffer.map { SignalRConfiguration(resendBufferBytes: $0) } ?? .standard,
             webSocket: WebSocketLimits(maximumMessage: 1024, maximumOutbound: maximumOutbound),
             wallClock: { Tokens.now }
         )
         let connection = SignalRConnection(
             id: "id",
-            offer: .init(owner: "ada", usesStatefulReconnect: false),
+            offer: .init(owner: "ada", usesStatefulReconnect: resendBuffer != nil),
             transport: transport,
             node: SignalRNode(configuration: configuration),
             eventLoop: loop

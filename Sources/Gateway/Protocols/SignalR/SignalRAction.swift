@@ -26,6 +26,8 @@ package enum SignalREnd: Sendable, Equatable {
     case fault(SignalRFault)
     /// The client was silent for too long.
     case clientTimeout
+    /// The client left too much unacknowledged.
+    case tooSlow
     case transportLost
     /// The client did not reconnect in time.
     case detachedTooLong

@@ -59,8 +59,12 @@ struct SignalRCallQueue: Sendable {
             || self.waitingBytes * 2 >= limits.maximumWaitingBytes
     }
 
-    /// Accepts or refuses an invocation; `record` is its encoded form.
-    mutating func take(_ invocation: SignalRInvocation, _ record: [UInt8], _ limits: SignalRConfiguration) -> Decision {
+    /// Admits or refuses an invocation; `record` is its encoded form.
+    mutating func admit(
+        _ invocation: SignalRInvocation,
+        _ record: [UInt8],
+        _ limits: SignalRConfiguration
+    ) -> Decision {
         let call = SignalRCall(number: self.lastNumber + 1, invocation: invocation)
         let running = Running(number: call.number, invocationID: invocation.invocationID)
         if invocation.isStream {

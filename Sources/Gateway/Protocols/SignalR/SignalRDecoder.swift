@@ -119,7 +119,7 @@ package struct SignalRRecordSplitter: Sendable {
     }
 }
 
-/// A fault in a client's input, or a client that reads too slowly.
+/// A fault in a client's input.
 package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kind of fault, for logs and tests.
     package enum Code: String, Sendable {
@@ -128,7 +128,6 @@ package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible
         case invalidMessage
         case invalidSequence
         case tooManyInvocations
-        case resendBufferFull
     }
 
     package let code: Code

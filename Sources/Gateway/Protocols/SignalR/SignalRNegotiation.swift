@@ -16,8 +16,8 @@ package struct SignalRNegotiation: Sendable, Equatable {
         package let usesStatefulReconnect: Bool
     }
 
-    /// The time after which an unused offer expires, in milliseconds.
-    package static let unusedLimit: Int64 = 15_000
+    /// The time after which an unused offer expires.
+    package static let unusedLimit: Milliseconds = 15_000
     /// The highest supported version.
     private static let highestVersion: Int32 = 1
 
@@ -116,12 +116,12 @@ package struct SignalRNegotiation: Sendable, Equatable {
 package enum SignalRIssueTime {
     private static let separator: Character = "."
     private static let radix = 36
-    /// The time limit for the first use of an id, in milliseconds: clients connect right after the
-    /// negotiation, but some networks are slow.
-    private static let freshLimit: Int64 = 10_000
+    /// The time limit for the first use of an id: clients connect right after the negotiation, but
+    /// some networks are slow.
+    private static let freshLimit: Milliseconds = 10_000
 
-    /// - Parameter now: milliseconds of a clock that all nodes share.
-    package static func stamp(_ id: String, at now: Int64) -> String {
+    /// - Parameter now: the time of a clock that all nodes share.
+    package static func stamp(_ id: String, at now: Milliseconds) -> String {
         "\(id)\(Self.separator)\(String(now, radix: Self.radix))"
     }
 
@@ -129,15 +129,15 @@ package enum SignalRIssueTime {
     package static func isStamped(_ id: String) -> Bool { Self.issued(id) != nil }
 
     /// Whether an id may still await its first use; true for an id without an issue time.
-    package static func isFresh(_ id: String, at now: Int64) -> Bool {
+    package static func isFresh(_ id: String, at now: Milliseconds) -> Bool {
         guard let issued = Self.issued(id) else { return true }
         let (age, overflows) = now.subtractingReportingOverflow(issued)
         return !overflows && age < Self.freshLimit
     }
 
-    private static func issued(_ id: String) -> Int64? {
+    private static func issued(_ id: String) -> Milliseconds? {
         guard let separator = id.lastIndex(of: Self.separator) else { return nil }
-        return Int64(id[id.index(after: separator)...], radix: Self.radix)
+        return Milliseconds(id[id.index(after: separator)...], radix: Self.radix)
     }
 }
 

@@ -17,7 +17,7 @@ struct SignalRReliability: Sendable {
     /// Whether the client reconnected and has not yet sent its Sequence.
     private var waitsForSequence = false
     /// The time of the next acknowledgement.
-    private var acknowledgementDue: Int64?
+    private var acknowledgementDue: Milliseconds?
 
     /// Whether more than `limit` bytes are unacknowledged.
     ///
@@ -54,7 +54,7 @@ struct SignalRReliability: Sendable {
     }
 
     /// Whether to handle a client's message; false before its Sequence and for repeats.
-    mutating func admits(_ message: SignalRMessage, now: Int64, delay: Int64) -> Bool {
+    mutating func admits(_ message: SignalRMessage, now: Milliseconds, delay: Milliseconds) -> Bool {
         if self.waitsForSequence {
             guard case .sequence = message else { return false }
             self.waitsForSequence = false
@@ -83,7 +83,7 @@ struct SignalRReliability: Sendable {
     }
 
     /// Returns the acknowledgement once when it is due.
-    mutating func dueAcknowledgement(now: Int64) -> SignalRRecord? {
+    mutating func dueAcknowledgement(now: Milliseconds) -> SignalRRecord? {
         guard let due = self.acknowledgementDue, now >= due else { return nil }
         self.acknowledgementDue = nil
         return .acknowledgement(sequenceID: self.latestReceived)

@@ -3,7 +3,7 @@
 
 import Core
 
-/// The limits that all connections share; times are in milliseconds.
+/// The limits that all connections share.
 package final class SignalRConfiguration: Sendable {
     /// The reference server's limits.
     package static let standard = SignalRConfiguration()
@@ -11,9 +11,9 @@ package final class SignalRConfiguration: Sendable {
     /// The longest record from a client; a longer one closes the connection.
     let maximumMessageBytes: Int
     /// The time without writes after which the server pings.
-    let keepAliveInterval: Int64
+    let keepAliveInterval: Milliseconds
     /// The time without input after which a client counts as lost.
-    let clientTimeout: Int64
+    let clientTimeout: Milliseconds
     /// The invocations that may wait for the running one; more close the connection.
     let maximumWaitingInvocations: Int
     /// The bytes of the waiting invocations; more close the connection.
@@ -25,8 +25,8 @@ package final class SignalRConfiguration: Sendable {
 
     package init(
         maximumMessageBytes: Int = 32 * 1024,
-        keepAliveInterval: Int64 = 15_000,
-        clientTimeout: Int64 = 30_000,
+        keepAliveInterval: Milliseconds = 15_000,
+        clientTimeout: Milliseconds = 30_000,
         maximumWaitingInvocations: Int = 100,
         maximumWaitingBytes: Int = 256 * 1024,
         maximumStreams: Int = 100,
@@ -44,9 +44,9 @@ package final class SignalRConfiguration: Sendable {
 
 /// A client's connection to a hub: bytes and time in, actions out.
 ///
-/// Times are milliseconds of one monotonic clock of the caller's choice and never go back. A
-/// connection starts with its first transport. With stateful reconnect it can outlive a WebSocket;
-/// otherwise it ends with its transport.
+/// Times come from one monotonic clock of the caller's choice. A connection starts with its first
+/// transport. With stateful reconnect it can outlive a WebSocket; otherwise it ends with its
+/// transport.
 package struct SignalRStateMachine: Sendable {
     private enum Phase {
         case handshaking
@@ -55,13 +55,13 @@ package struct SignalRStateMachine: Sendable {
     }
 
     /// The time limit for the client's handshake.
-    private static let handshakeTimeout: Int64 = 15_000
+    private static let handshakeTimeout: Milliseconds = 15_000
     /// The most bytes of an unfinished handshake.
     private static let maximumHandshakeBytes = 4_096
     /// The delay of acknowledgements, so that one covers many messages.
-    private static let acknowledgementDelay: Int64 = 1_000
+    private static let acknowledgementDelay: Milliseconds = 1_000
     /// The time a connection with stateful reconnect waits for its client to return.
-    private static let detachedLimit: Int64 = 15_000
+    private static let detachedLimit: Milliseconds = 15_000
 
     let configuration: SignalRConfiguration
     private var phase = Phase.handshaking
@@ -70,11 +70,11 @@ package struct SignalRStateMachine: Sendable {
     private let hasInherentKeepAlive: Bool
     private var splitter: SignalRRecordSplitter
     /// The start of the current state: of the handshake or of the client's absence.
-    private var since: Int64
-    private var lastSent: Int64
-    private var lastHeard: Int64
+    private var since: Milliseconds
+    private var lastSent: Milliseconds
+    private var lastHeard: Milliseconds
     /// When the unfinished record began.
-    private var recordSince: Int64?
+    private var recordSince: Milliseconds?
     private var calls = SignalRCallQueue()
     private var reliability: SignalRReliability?
 
@@ -91,7 +91,7 @@ package struct SignalRStateMachine: Sendable {
         configuration: SignalRConfiguration = .standard,
         offersStatefulReconnect: Bool = false,
         hasInherentKeepAlive: Bool = false,
-        now: Int64
+        now: Milliseconds
     ) {
         self.configuration = configuration
         self.offersStatefulReconnect = offersStatefulReconnect
@@ -124,7 +124,7 @@ package struct SignalRStateMachine: Sendable {
     /// Handles bytes from the client: a frame's payload, text or binary, or a POST's body.
     ///
     /// Ignores input after the end or from a transport that was reported as lost.
-    package mutating func receive(_ bytes: [UInt8], now: Int64) -> [SignalRAction] {
+    package mutating func receive(_ bytes: [UInt8], now: Milliseconds) -> [SignalRAction] {
         guard self.phase != .closed, self.isAttached else { return [] }
         self.lastHeard = now
         var actions: [SignalRAction] = []
@@ -138,7 +138,7 @@ package struct SignalRStateMachine: Sendable {
             if self.phase == .handshaking {
                 self.greet(record, now, &actions)
             } else {
-                self.take(record, now, &actions)
+                self.handle(record, now, &actions)
             }
         }
         let isHandshakeTooLong =
@@ -158,7 +158,7 @@ package struct SignalRStateMachine: Sendable {
     /// Handles the loss of the transport.
     ///
     /// Ends the connection, or waits for the client if ``canReattach``.
-    package mutating func transportLost(now: Int64) -> [SignalRAction] {
+    package mutating func transportLost(now: Milliseconds) -> [SignalRAction] {
         guard self.phase != .closed, self.isAttached else { return [] }
         guard self.canReattach else {
             self.phase = .closed
@@ -172,7 +172,7 @@ package struct SignalRStateMachine: Sendable {
     /// Continues on the client's new WebSocket; an old one that is still attached counts as lost.
     ///
     /// - Returns: the actions for the new WebSocket; nil, without effect, unless ``canReattach``.
-    package mutating func reattach(now: Int64) -> [SignalRAction]? {
+    package mutating func reattach(now: Milliseconds) -> [SignalRAction]? {
         guard self.canReattach, let records = self.reliability?.reattach() else { return nil }
         self.isAttached = true
         self.splitter = SignalRRecordSplitter(maximumBytes: self.configuration.maximumMessageBytes)
@@ -183,7 +183,7 @@ package struct SignalRStateMachine: Sendable {
     }
 
     /// Sends due pings and acknowledgements, and applies timeouts.
-    package mutating func tick(now: Int64) -> [SignalRAction] {
+    package mutating func tick(now: Milliseconds) -> [SignalRAction] {
         var actions: [SignalRAction] = []
         switch self.phase {
         case .closed: break
@@ -226,7 +226,7 @@ package struct SignalRStateMachine: Sendable {
     package mutating func complete(
         _ call: UInt64,
         _ outcome: SignalROutcome,
-        now: Int64
+        now: Milliseconds
     ) -> [SignalRAction] {
         guard self.phase == .open, let completed = self.calls.complete(call) else { return [] }
         var actions: [SignalRAction] = []
@@ -240,7 +240,7 @@ package struct SignalRStateMachine: Sendable {
     /// Sends an item of a stream.
     ///
     /// - Returns: nil once the client wants no more items; the call must still be completed.
-    package mutating func sendItem(_ item: JSONValue, of call: UInt64, now: Int64) -> [SignalRAction]? {
+    package mutating func sendItem(_ item: JSONValue, of call: UInt64, now: Milliseconds) -> [SignalRAction]? {
         guard self.phase == .open, let invocationID = self.calls.openStream(call) else { return nil }
         var actions: [SignalRAction] = []
         self.emit(.streamItem(invocationID: invocationID, item), now, &actions)
@@ -248,7 +248,7 @@ package struct SignalRStateMachine: Sendable {
     }
 
     /// Admits a record that the server sends unprompted, possibly one shared by many connections.
-    package mutating func push(_ record: SignalRRecord, now: Int64) -> SignalRAdmission {
+    package mutating func push(_ record: SignalRRecord, now: Milliseconds) -> SignalRAdmission {
         guard self.phase == .open else { return .refused(.notOpen) }
         if record.isCounted, self.reliability != nil {
             guard !self.isBackPressured else { return .refused(.resendBufferFull) }
@@ -269,7 +269,11 @@ package struct SignalRStateMachine: Sendable {
     ///   - allowReconnect: whether a client with automatic reconnect should use it; otherwise it
     ///     stops for good.
     ///   - now: the time.
-    package mutating func close(error: String? = nil, allowReconnect: Bool = false, now: Int64) -> [SignalRAction] {
+    package mutating func close(
+        error: String? = nil,
+        allowReconnect: Bool = false,
+        now: Milliseconds
+    ) -> [SignalRAction] {
         var actions: [SignalRAction] = []
         switch self.phase {
         case .closed: break
@@ -286,7 +290,7 @@ package struct SignalRStateMachine: Sendable {
 // MARK: - Messages
 
 extension SignalRStateMachine {
-    private mutating func greet(_ record: [UInt8], _ now: Int64, _ actions: inout [SignalRAction]) {
+    private mutating func greet(_ record: [UInt8], _ now: Milliseconds, _ actions: inout [SignalRAction]) {
         let handshake = SignalRHandshake(request: record)
         switch handshake {
         case .refused(let error): self.refuse(error, &actions)
@@ -298,12 +302,12 @@ extension SignalRStateMachine {
         }
     }
 
-    private mutating func take(_ record: [UInt8], _ now: Int64, _ actions: inout [SignalRAction]) {
+    private mutating func handle(_ record: [UInt8], _ now: Milliseconds, _ actions: inout [SignalRAction]) {
         do throws(SignalRFault) {
             guard let message = try SignalRDecoder.message(record) else { return }
             guard self.reliability?.admits(message, now: now, delay: Self.acknowledgementDelay) ?? true else { return }
             switch message {
-            case .invocation(let invocation): self.take(invocation, record, now, &actions)
+            case .invocation(let invocation): self.handle(invocation, record, now, &actions)
             case .ignored, .ping: return
             case .cancellation(let invocationID): self.calls.cancel(invocationID)
             case .close:
@@ -317,28 +321,27 @@ extension SignalRStateMachine {
         }
     }
 
-    private mutating func take(
+    private mutating func handle(
         _ invocation: SignalRInvocation,
         _ record: [UInt8],
-        _ now: Int64,
+        _ now: Milliseconds,
         _ actions: inout [SignalRAction]
     ) {
-        switch self.calls.take(invocation, record, self.configuration) {
+        switch self.calls.admit(invocation, record, self.configuration) {
         case .start(let call): actions.append(.invoke(call))
         case .wait: return
         case .fail(let fault): self.fail(fault, now, &actions)
         }
     }
 
-    /// Sends a record, and keeps a counted one until it is acknowledged; fails the connection if
-    /// the resend buffer is full.
-    private mutating func emit(_ record: SignalRRecord, _ now: Int64, _ actions: inout [SignalRAction]) {
+    /// Sends a record, and keeps a counted one until it is acknowledged.
+    ///
+    /// Ends the connection if the resend buffer is full. The client may reconnect: it was only
+    /// slow.
+    private mutating func emit(_ record: SignalRRecord, _ now: Milliseconds, _ actions: inout [SignalRAction]) {
         if record.isCounted, self.reliability != nil {
-            guard !self.isBackPressured else {
-                let fault = SignalRFault(.resendBufferFull, "Too many messages are unacknowledged.")
-                self.fail(fault, now, &actions)
-                return
-            }
+            // Without an error, because some clients do not reconnect after one.
+            guard !self.isBackPressured else { return self.end(.tooSlow, nil, allowReconnect: true, now, &actions) }
             self.reliability?.keep(record.bytes)
         }
         guard self.isAttached else { return }
@@ -352,7 +355,7 @@ extension SignalRStateMachine {
         actions += [.write(SignalRHandshake.refused(error).response), .end(.handshakeRefused(error))]
     }
 
-    private mutating func fail(_ fault: SignalRFault, _ now: Int64, _ actions: inout [SignalRAction]) {
+    private mutating func fail(_ fault: SignalRFault, _ now: Milliseconds, _ actions: inout [SignalRAction]) {
         let error = "\(SignalRErrorText.closedWithError) \(fault.message)"
         self.end(.fault(fault), error, allowReconnect: false, now, &actions)
     }
@@ -361,7 +364,7 @@ extension SignalRStateMachine {
         _ end: SignalREnd,
         _ error: String?,
         allowReconnect: Bool,
-        _ now: Int64,
+        _ now: Milliseconds,
         _ actions: inout [SignalRAction]
     ) {
         self.emit(.close(error: error, allowReconnect: allowReconnect), now, &actions)

@@ -10,9 +10,8 @@ package enum SignalRTransport: String, Sendable, CaseIterable {
 
 /// The server side of one long-polling connection: decides when and how each GET is answered.
 ///
-/// Written records wait for a GET, and a GET waits for records. Times are milliseconds of one
-/// monotonic clock; the caller numbers the GETs. At most one GET is parked; a newer one releases
-/// it.
+/// Written records wait for a GET, and a GET waits for records. The caller numbers the GETs. At
+/// most one GET is parked; a newer one releases it.
 ///
 /// Only the client's next poll proves that an answer has arrived. So a push is confirmed once
 /// ``recordsProven`` reaches the value of ``recordsTaken`` after that push.
@@ -22,9 +21,9 @@ package struct SignalRPollingState: Sendable {
     /// Many proxies give up on a response after 60 s. Microsoft's clients repeat a GET after 100 s.
     /// ``silence`` must end the connection before that, or the repeat would count as proof of a
     /// lost answer.
-    private static let pollTimeout: Int64 = 40_000
+    private static let pollTimeout: Milliseconds = 40_000
     /// The time a connection lives without a parked GET.
-    private static let silence: Int64 = 15_000
+    private static let silence: Milliseconds = 15_000
     /// The most bytes of an answer, unless its first record is longer.
     ///
     /// Small enough to download in time: ``silence`` ends the connection of a client that takes
@@ -33,7 +32,7 @@ package struct SignalRPollingState: Sendable {
 
     private struct Poll {
         let number: UInt64
-        let since: Int64
+        let since: Milliseconds
     }
 
     /// The number of records written so far.
@@ -58,13 +57,13 @@ package struct SignalRPollingState: Sendable {
     private var isClosing = false
     private var isOver = false
     /// The time since which no GET is parked.
-    private var idleSince: Int64
+    private var idleSince: Milliseconds
 
     /// Starts a negotiated connection.
     ///
     /// - Parameter bufferBytes: the bytes that may wait for a GET. One record may exceed it; the
     ///   next then ends the connection.
-    package init(bufferBytes: Int, now: Int64) {
+    package init(bufferBytes: Int, now: Milliseconds) {
         self.bufferBytes = bufferBytes
         self.idleSince = now
     }
@@ -74,7 +73,7 @@ package struct SignalRPollingState: Sendable {
     /// The first GET gets an empty answer at once. A later one proves earlier answers, releases a
     /// parked GET with 204, and is answered at once if records wait. A repeated GET ends the
     /// connection if the lost answer contained records.
-    package mutating func poll(_ number: UInt64, mark: PollMark? = nil, now: Int64) -> [SignalRPollingAction] {
+    package mutating func poll(_ number: UInt64, mark: PollMark? = nil, now: Milliseconds) -> [SignalRPollingAction] {
         guard !self.isOver else { return [Self.unknown(number)] }
         if self.repeats.isRepeat(mark, now: now), self.unproven != nil {
             return [Self.unknown(number)] + self.end(.responseLost)
@@ -107,7 +106,7 @@ package struct SignalRPollingState: Sendable {
     }
 
     /// Answers the parked GET with the waiting records, or with the first of them if they are long.
-    package mutating func flush(now: Int64) -> [SignalRPollingAction] {
+    package mutating func flush(now: Milliseconds) -> [SignalRPollingAction] {
         guard !self.isOver, let poll = self.parked else { return [] }
         guard !self.waiting.isEmpty else { return self.isClosing ? self.end(.closed) : [] }
         var body: [UInt8] = []
@@ -127,7 +126,7 @@ package struct SignalRPollingState: Sendable {
     }
 
     /// Ends writing: the client gets the rest, then 204 for its next GET.
-    package mutating func close(now: Int64) -> [SignalRPollingAction] {
+    package mutating func close(now: Milliseconds) -> [SignalRPollingAction] {
         guard !self.isOver, !self.isClosing else { return [] }
         self.isClosing = true
         return self.flush(now: now)
@@ -135,7 +134,7 @@ package struct SignalRPollingState: Sendable {
 
     /// Answers the parked GET with 401 because its token has expired; records wait for the next
     /// GET.
-    package mutating func refuse(now: Int64) -> [SignalRPollingAction] {
+    package mutating func refuse(now: Milliseconds) -> [SignalRPollingAction] {
         guard !self.isOver else { return [] }
         self.isAbandoned = true
         guard let poll = self.parked else { return [] }
@@ -153,7 +152,7 @@ package struct SignalRPollingState: Sendable {
     ///
     /// A client may repeat a GET that was parked. If the lost answer contained records, the
     /// connection ends.
-    package mutating func pollLost(_ number: UInt64, now: Int64) -> [SignalRPollingAction] {
+    package mutating func pollLost(_ number: UInt64, now: Milliseconds) -> [SignalRPollingAction] {
         guard !self.isOver else { return [] }
         if self.parked?.number == number {
             self.parked = nil
@@ -166,7 +165,7 @@ package struct SignalRPollingState: Sendable {
     }
 
     /// Answers a GET that was parked too long, and ends a connection without polls.
-    package mutating func tick(now: Int64) -> [SignalRPollingAction] {
+    package mutating func tick(now: Milliseconds) -> [SignalRPollingAction] {
         guard !self.isOver else { return [] }
         if let poll = self.parked {
             if !self.waiting.isEmpty || self.isClosing { return self.flush(now: now) }

@@ -30,7 +30,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     // MARK: From the client
 
-    /// Takes the valid token of a later request on the connection.
+    /// Adopts the valid token of a later request on the connection.
     func renew(_ identity: SocketIdentity) { self.session.renew(identity) }
 
     func signalROpened(_ transport: SignalRConnection) {
@@ -48,18 +48,18 @@ final class SignalRWire: SocketWire, SignalRApplication {
                 return
             }
             self.targets[call.number] = target
-            self.session.obey(message, reference: Array(String(call.number).utf8))
+            self.session.handle(message, reference: Array(String(call.number).utf8))
         } catch {
             self.transport?.complete(call.number, .error(error.reason))
         }
     }
 
-    func signalRHeard() { _ = self.session.spend() }
+    func signalRHeard() { _ = self.session.admitMessage() }
     func signalRReadComplete() { if self.transport != nil { self.session.flush() } }
     func signalRProven(_ sequence: UInt64) { self.session.proven(sequence) }
     func signalRLost() { self.session.noteBookmark(now: .now()) }
     func signalRReturned() { self.session.returned() }
-    func signalRStopped() { self.session.stop() }
+    func signalRStopped() { self.session.clientStopped() }
 
     func signalRIsTooSlow() {
         if self.transport != nil { self.session.closeAsTooSlow() }
@@ -136,6 +136,14 @@ enum SignalRDialect {
         SignalRRecord(target: "NotificationDeleted", encodedArguments: [Self.text(id)])
     }
 
+    private static func allRead(upTo version: Int64) -> SignalRRecord {
+        SignalRRecord(target: "AllNotificationsRead", encodedArguments: [Array(String(version).utf8)])
+    }
+
+    private static func allReadDeleted(upTo version: Int64) -> SignalRRecord {
+        SignalRRecord(target: "AllReadNotificationsDeleted", encodedArguments: [Array(String(version).utf8)])
+    }
+
     private static func text(_ text: String) -> [UInt8] { JSONWriter.bytes(of: .string(text)) }
 
     /// Encodes a change of the inbox or an event.
@@ -143,9 +151,8 @@ enum SignalRDialect {
         let unread = Self.unreadCount(change.unread)
         switch change.kind {
         case .notification: return [Self.received(change.camelCaseBody), unread]
-        case .read: return Self.change(change, all: "AllNotificationsRead") { Self.read($0) } + [unread]
-        case .deleted:
-            return Self.change(change, all: "AllReadNotificationsDeleted") { Self.deleted($0) } + [unread]
+        case .read: return Self.change(change, all: Self.allRead) { Self.read($0) } + [unread]
+        case .deleted: return Self.change(change, all: Self.allReadDeleted) { Self.deleted($0) } + [unread]
         case .event:
             guard let event = try? JSONParser.parse(change.body), let name = event["name"]?.string else {
                 return []
@@ -160,19 +167,26 @@ enum SignalRDialect {
     /// Encodes a change with a record for each id, or with one if it covers all up to a version.
     private static func change(
         _ change: NodeFrame,
-        all target: String,
+        all: (_ version: Int64) -> SignalRRecord,
         _ record: (String) -> SignalRRecord
     ) -> [SignalRRecord] {
         let body = try? JSONParser.parse(change.body)
         if let ids = body?["ids"]?.strings { return ids.map(record) }
         // Not the frame's version, which may be later.
-        let version = body?["up_to_version"]?.integer ?? change.version
-        return [SignalRRecord(target: target, encodedArguments: [Array(String(version).utf8)])]
+        return [all(body?["up_to_version"]?.integer ?? change.version)]
     }
 
     /// Encodes the records that bring a client up to date.
+    ///
+    /// A reset names no reads and no deletions, but its counts tell if all are read, or all read
+    /// ones deleted.
     static func sync(_ snapshot: InboxSnapshot) -> [SignalRRecord] {
-        var records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
+        var records: [SignalRRecord] = []
+        if snapshot.isReset, snapshot.unread == 0 { records.append(Self.allRead(upTo: snapshot.version)) }
+        if snapshot.isReset, snapshot.unread == snapshot.total {
+            records.append(Self.allReadDeleted(upTo: snapshot.version))
+        }
+        records += snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
         records += snapshot.deleted.map { Self.deleted($0.id.description) }
         return records + [Self.unreadCount(snapshot.unread)]
     }
@@ -228,11 +242,11 @@ package struct NotificationHub: SignalRHub {
 
     /// Makes the endpoint that serves the hub.
     ///
-    /// - Parameter now: The clock of its connections, in milliseconds.
+    /// - Parameter now: The clock of its connections.
     package static func endpoint(
         hub: SocketHub,
         backend: any SocketBackend,
-        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
+        now: @escaping @Sendable () -> Milliseconds = systemUptime
     ) -> SignalREndpoint {
         var configuration = SignalREndpointConfiguration(
             path: Self.path,

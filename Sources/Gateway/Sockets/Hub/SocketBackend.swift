@@ -251,15 +251,21 @@ package struct InboxSnapshot: Sendable {
     package var items: [Item]
     /// Notifications deleted since the requested version.
     var deleted: [Deletion]
-    /// Whether the client must discard what it has.
+    /// Whether the snapshot leaves out changes since the requested version.
+    ///
+    /// The client must then discard what it has, unless the snapshot answers a return.
     package var isReset = false
     package var hasMore = false
     /// Whether `items` are what a returning client has missed, oldest first.
     package var isReturn = false
+    /// The bookmark of a returning client, if the snapshot leaves out changes since it; else nil.
+    package var bookmark: Int64?
 
     /// The version up to which the client has seen everything until it proves receipt of this
     /// snapshot.
     var seenBefore: Int64 {
+        // The items do not tell the first of the changes that are left out.
+        if let bookmark { return bookmark }
         var unproven = self.items.filter { self.isReturn || $0.awaitsProof }.map(\.version)
         if self.isReturn { unproven += self.deleted.map(\.version) }
         return unproven.min().map { $0 - 1 } ?? self.version

@@ -83,11 +83,11 @@ package final class SignalRConnection {
         }
     }
 
-    var now: Int64 { self.node.now() }
+    var now: Milliseconds { self.node.now() }
 
     func begin(_ application: any SignalRApplication) { self.application = application }
 
-    /// Takes a valid credential of the owner.
+    /// Adopts a valid credential of the owner.
     func renew(_ permit: SignalRPermit) {
         if let application { permit.renew(application) }
     }
@@ -234,7 +234,7 @@ package final class SignalRConnection {
         return true
     }
 
-    /// Takes bytes of a WebSocket; ignores those of one that was replaced.
+    /// Receives bytes of a WebSocket; ignores those of one that was replaced.
     func receive(_ bytes: [UInt8], from number: UInt64) {
         guard case .webSocket(_, number) = self.link else { return }
         self.receive(bytes)
@@ -350,10 +350,10 @@ package final class SignalRConnection {
 
     /// Holds the server's messages until the client's `start()` has returned.
     ///
-    /// A client finishes its start when the handshake and its own requests are answered; some send
-    /// a ping after the handshake. Over HTTP the server's messages travel apart from these answers
-    /// and could arrive before the app has registered its handlers. So they wait until no request
-    /// came for a while.
+    /// A client has started when the handshake and its own requests are answered; some send a ping
+    /// after the handshake. Over HTTP, the server's messages travel apart from these answers, and
+    /// could arrive before the app has registered its handlers. So they wait until the client has
+    /// sent no request for a while.
     private func holdRecords() {
         let release = self.release ?? TimeLimit(on: self.eventLoop)
         self.release = release
@@ -407,6 +407,8 @@ package final class SignalRConnection {
     /// Ends the connection; the transport closes after what was written.
     private func conclude(_ end: SignalREnd) {
         guard !self.isEnding else { return }
+        // The application counts it and sets the close code.
+        if end == .tooSlow { self.application?.signalRIsTooSlow() }
         self.isEnding = true
         if end == .client { self.application?.signalRStopped() }
         // Held records can no longer be written, so they stay held and count as missed.
@@ -443,7 +445,7 @@ extension SignalREnd {
     fileprivate var isFault: Bool {
         switch self {
         case .fault, .handshakeRefused, .handshakeTimeout: true
-        case .client, .server, .clientTimeout, .transportLost, .detachedTooLong: false
+        case .client, .server, .clientTimeout, .tooSlow, .transportLost, .detachedTooLong: false
         }
     }
 }

@@ -21,7 +21,7 @@ package struct SignalREndpoint: TransportEndpoint {
         hub: any SignalRHub,
         configuration: SignalREndpointConfiguration,
         makeID: @escaping @Sendable () -> String,
-        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
+        now: @escaping @Sendable () -> Milliseconds = systemUptime
     ) {
         self.hub = hub
         self.node = SignalRNode(configuration: configuration, now: now)
@@ -29,10 +29,6 @@ package struct SignalREndpoint: TransportEndpoint {
         self.negotiation = "\(configuration.path)/negotiate"
         self.pathWithSlash = "\(configuration.path)/"
     }
-
-    /// The default clock: milliseconds of the system's uptime.
-    @Sendable
-    package static func uptime() -> Int64 { Int64(NIODeadline.now().uptimeNanoseconds / 1_000_000) }
 
     var configuration: SignalREndpointConfiguration { self.node.configuration }
 

@@ -16,14 +16,14 @@ final class SignalRNode: Sendable {
 
     let configuration: SignalREndpointConfiguration
     let directory: SignalRDirectory
-    /// The clock of the hub's connections, in milliseconds.
-    let now: @Sendable () -> Int64
+    /// The clock of the hub's connections.
+    let now: @Sendable () -> Milliseconds
     // The bound confines each value to its loop.
     private let loops = Mutex<[ObjectIdentifier: NIOLoopBound<SignalRLoop>]>([:])
 
     init(
         configuration: SignalREndpointConfiguration,
-        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime
+        now: @escaping @Sendable () -> Milliseconds = systemUptime
     ) {
         self.configuration = configuration
         self.now = now
@@ -87,12 +87,12 @@ final class SignalRNode: Sendable {
 
 /// The connections of a hub on one event loop; confined to it.
 final class SignalRLoop {
-    /// A longer time between two rounds means that the process stalled, in milliseconds.
-    private static let stall: Int64 = 5_000
+    /// A longer time between two rounds means that the process stalled.
+    private static let stall: Milliseconds = 5_000
 
     private var connections: [ObjectIdentifier: SignalRConnection] = [:]
     /// When the last round ran; nil after a skipped round.
-    private var lastTick: Int64?
+    private var lastTick: Milliseconds?
 
     func add(_ connection: SignalRConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
@@ -106,7 +106,7 @@ final class SignalRLoop {
     ///
     /// - Returns: false if it skipped this round after a stall: the input that arrived meanwhile
     ///   must be read before clients count as silent.
-    func tick(now: Int64) -> Bool {
+    func tick(now: Milliseconds) -> Bool {
         if let last = self.lastTick, now - last > Self.stall {
             self.lastTick = nil
             return false
@@ -149,7 +149,7 @@ final class SignalRDirectory: Sendable {
         /// The ids of connections that have ended, until they can no longer pass for new ones.
         var ended: Set<String> = []
         /// When offers end and ended ids are forgotten, in the order in which they were noted.
-        var ends: Deque<(id: String, at: Int64)> = []
+        var ends: Deque<(id: String, at: Milliseconds)> = []
 
         func openings(of owner: String) -> Int { self.openings[ExactText(owner)] ?? 0 }
 
@@ -201,8 +201,8 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { $0.openings(of: owner) < self.openingsPerOwner }
     }
 
-    /// Adds an offer until `end`, in milliseconds; false if there are too many or the id is taken.
-    func add(_ offer: Offer, id: String, until end: Int64) -> Bool {
+    /// Adds an offer until `end`; false if there are too many or the id is taken.
+    func add(_ offer: Offer, id: String, until end: Milliseconds) -> Bool {
         self.state.withLock { state in
             guard state.entries.count < self.limit, state.openings(of: offer.owner) < self.openingsPerOwner,
                 state.entries[id] == nil
@@ -242,8 +242,8 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { $0.remove(id) }
     }
 
-    /// Remembers the id of a connection that ends, until `end`, in milliseconds.
-    func noteEnd(_ id: String, until end: Int64) {
+    /// Remembers the id of a connection that ends, until `end`.
+    func noteEnd(_ id: String, until end: Milliseconds) {
         self.state.withLock { state in
             guard state.ended.count < self.limit else { return }
             state.ended.insert(id)
@@ -255,7 +255,7 @@ final class SignalRDirectory: Sendable {
     func hasEnded(_ id: String) -> Bool { self.state.withLock { $0.ended.contains(id) } }
 
     /// Removes the offers that no client used in time, and forgets ended ids.
-    func sweep(now: Int64) {
+    func sweep(now: Milliseconds) {
         self.state.withLock { state in
             while let first = state.ends.first, first.at <= now {
                 state.ends.removeFirst()
