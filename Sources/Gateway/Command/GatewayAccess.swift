@@ -107,13 +107,13 @@ struct GatewayProtection {
     /// The burst that a user may use at once, in seconds of its rate.
     private static let burst = 6
 
-    let policy: DoorPolicy
+    let policy: ConnectionPolicy
     private let settings: ProtectionSettings
 
     /// The reader collects the faults.
     init(_ settings: GatewaySettings, reader: SettingsReader) {
         self.settings = settings.protection
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         if let origins = settings.protection.allowedOrigins {
             policy.origins = .listed(Set(origins + [settings.publicOrigin].compactMap(\.self)))
         } else {

@@ -69,10 +69,10 @@ enum GatewayComposition {
         )
         var policy = protection.policy
         policy.connections = openFiles.map { Budget(limit: OpenFiles.connections(under: $0)) }
-        let door = GatewayDoor(
+        let listener = GatewayListener(
             settings: settings, hub: hub, backend: backend, policy: policy, certificate: files.certificate)
         let startup = Startup()
-        let app = door.application(api, startup, eventLoops: clients.eventLoops, logger: logger)
+        let app = listener.application(api, startup, eventLoops: clients.eventLoops, logger: logger)
         let spans = try settings.common.traces.map {
             try SpanExport.start($0, program: "carillon-gateway", logger: logger)
         }
@@ -280,11 +280,11 @@ private struct GatewayClients {
 }
 
 /// The server behind the port: endpoints of sockets and streams, and the routes of the API.
-private struct GatewayDoor {
+private struct GatewayListener {
     let settings: GatewaySettings
     let hub: SocketHub
     let backend: SocketService
-    let policy: DoorPolicy
+    let policy: ConnectionPolicy
     let certificate: ServerCertificate?
 
     func application(
@@ -302,7 +302,7 @@ private struct GatewayDoor {
             SocketIOEndpoint.endpoint(hub: self.hub),
         ]
         let server = HTTPServerBuilder { responder in
-            let door = DoorChannel(
+            let connections = ConnectionChannel(
                 responder: responder,
                 endpoints: endpoints,
                 policy: policy,
@@ -315,8 +315,8 @@ private struct GatewayDoor {
                     )
                 )
             )
-            guard let certificate else { return door }
-            return CertificateChannel(door: door, certificate: certificate)
+            guard let certificate else { return connections }
+            return CertificateChannel(connections: connections, certificate: certificate)
         }
         let scheme = certificate == nil ? "http" : "https"
         let configuration = ApplicationConfiguration(

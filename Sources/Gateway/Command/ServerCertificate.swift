@@ -90,12 +90,12 @@ struct CertificateFault: Error, CustomStringConvertible {
 
 /// A server channel behind TLS; each connection gets the current certificate.
 struct CertificateChannel: HTTPChannelHandler {
-    let door: DoorChannel
+    let connections: ConnectionChannel
     let certificate: ServerCertificate
 
-    var responder: HTTPChannelHandler.Responder { self.door.responder }
+    var responder: HTTPChannelHandler.Responder { self.connections.responder }
 
-    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<DoorChannel.Value> {
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<ConnectionChannel.Value> {
         do {
             let pipeline = channel.pipeline.syncOperations
             try pipeline.addHandler(NIOSSLServerHandler(context: self.certificate.context))
@@ -103,10 +103,10 @@ struct CertificateChannel: HTTPChannelHandler {
         } catch {
             return channel.eventLoop.makeFailedFuture(error)
         }
-        return self.door.setup(channel: channel, logger: logger)
+        return self.connections.setup(channel: channel, logger: logger)
     }
 
-    func handle(value: DoorChannel.Value, logger: Logger) async {
-        await self.door.handle(value: value, logger: logger)
+    func handle(value: ConnectionChannel.Value, logger: Logger) async {
+        await self.connections.handle(value: value, logger: logger)
     }
 }

@@ -149,7 +149,7 @@ struct SoakCommand: AsyncParsableCommand {
     /// - Returns: its largest growth in bytes; nil if it ended, or if no client connected.
     private func attackFirstGateway(of services: SoakServices) async throws -> Int? {
         guard let (pid, port) = await services.firstGateway else { throw ValidationError("no first gateway") }
-        let attack = DoorAttack(port: port, token: try Environment.token(user: "attacker"))
+        let attack = ConnectionAttack(port: port, token: try Environment.token(user: "attacker"))
         let before = ProcessTable.memory(of: pid)
         let summary = await attack.run(for: .seconds(self.seconds))
         let after = ProcessTable.memory(of: pid)

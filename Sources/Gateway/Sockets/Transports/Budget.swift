@@ -15,7 +15,7 @@ package final class Budget: Sendable {
     }
 
     /// Counts an amount; false, without counting, if there is no room for all of it.
-    func take(_ amount: Int = 1) -> Bool {
+    func reserve(_ amount: Int = 1) -> Bool {
         let held = self.count.add(amount, ordering: .relaxed).newValue
         if held > self.limit / 16 { self.isFlooded.store(true, ordering: .relaxed) }
         guard held <= self.limit else {
@@ -53,11 +53,17 @@ package struct BudgetShare {
     /// Sets the amount that is held; false, without change, if there is no room for it.
     package mutating func hold(_ amount: Int) -> Bool {
         let more = max(0, amount - Self.uncounted) - self.counted
-        if more > 0, !self.budget.take(more) { return false }
+        if more > 0, !self.budget.reserve(more) { return false }
         if more < 0 { self.budget.release(-more) }
         self.counted += more
         return true
     }
+
+    /// Lowers the amount that is held, which cannot fail.
+    mutating func shrink(to amount: Int) { _ = self.hold(amount) }
+
+    /// Releases the whole amount.
+    package mutating func clear() { self.shrink(to: 0) }
 }
 
 /// Counts what each address holds open, up to a limit.
@@ -72,7 +78,7 @@ package final class AddressLimiter: Sendable {
     }
 
     /// Counts one more; false, without counting, if the address has its share already.
-    func take(_ address: ClientAddress) -> Bool {
+    func reserve(_ address: ClientAddress) -> Bool {
         self.counts.withLock { counts in
             let count = counts[address.share, default: 0]
             guard count < self.limit else { return false }

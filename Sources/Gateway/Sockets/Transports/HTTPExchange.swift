@@ -26,15 +26,15 @@ package final class HTTPExchange {
     /// Called once with the body, in place of ``TransportEndpoint/handle(_:)``; set by
     /// ``TransportEndpoint/begin(_:)``.
     var onBody: ((ByteBuffer) -> Void)?
-    private weak var door: DoorHandler?
+    private weak var connection: ConnectionHandler?
     private var isWhole = false
     private var isAnswered = false
     private var early: Early?
 
-    init(head: HTTPRequestHead, eventLoop: any EventLoop, door: DoorHandler) {
+    init(head: HTTPRequestHead, eventLoop: any EventLoop, connection: ConnectionHandler) {
         self.head = head
         self.eventLoop = eventLoop
-        self.door = door
+        self.connection = connection
     }
 
     /// Takes the complete body: sends the early answer, or lets `endpoint` answer.
@@ -44,7 +44,7 @@ package final class HTTPExchange {
         self.onBody = nil
         if let early {
             self.early = nil
-            self.door?.answer(self.head, early.status, early.headers, early.body)
+            self.connection?.answer(self.head, early.status, early.headers, early.body)
         } else if let onBody {
             onBody(body)
         } else {
@@ -73,7 +73,7 @@ package final class HTTPExchange {
             self.early = Early(status: status, headers: headers, body: body)
             return
         }
-        self.door?.answer(self.head, status, headers, body)
+        self.connection?.answer(self.head, status, headers, body)
     }
 
     func respond(_ refusal: TransportRefusal) {
@@ -81,11 +81,11 @@ package final class HTTPExchange {
     }
 
     /// The client's address, as far as trusted proxies report it; nil for a Unix socket.
-    var client: ClientAddress? { self.door?.client(of: self.head) }
+    var client: ClientAddress? { self.connection?.client(of: self.head) }
 
     /// Counts the connection for its client's address before a stream or a poll begins; false if
     /// the address has too many, or the client has left.
-    func countStream() -> Bool { !self.isAnswered && self.door?.countAddress(self.head) ?? false }
+    func countStream() -> Bool { !self.isAnswered && self.connection?.countAddress(self.head) ?? false }
 
     /// The answer if ``countStream()`` is false.
     static let tooManyStreams = TransportRefusal.problem(
@@ -94,7 +94,7 @@ package final class HTTPExchange {
     /// Begins an answer in pieces; the connection ends with it.
     func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
         guard !self.isAnswered else { return }
-        self.door?.beginStream(self.head, status, headers)
+        self.connection?.beginStream(self.head, status, headers)
         // A stream lasts for hours and needs none of its request's fields.
         self.head = HTTPRequestHead(version: self.head.version, method: self.head.method, uri: self.head.uri)
     }
@@ -102,18 +102,18 @@ package final class HTTPExchange {
     /// Adds a piece to the answer.
     func write(_ bytes: ByteBuffer) {
         guard !self.isAnswered else { return }
-        self.door?.writeStream(bytes)
+        self.connection?.writeStream(bytes)
     }
 
     /// Ends an answer in pieces.
     func end() {
         guard !self.isAnswered else { return }
         self.finish()
-        self.door?.endStream()
+        self.connection?.endStream()
     }
 
     /// Bytes that wait for a slow reader.
-    var backlog: Int { self.door?.backlog ?? 0 }
+    var backlog: Int { self.connection?.backlog ?? 0 }
 
     private func finish() {
         self.isAnswered = true

@@ -30,16 +30,16 @@ package final class OutputSlices: ChannelOutboundHandler {
     package init() {}
 
     package func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        self.take(.write(self.unwrapOutboundIn(data), promise), context)
+        self.submit(.write(self.unwrapOutboundIn(data), promise), context)
     }
 
-    package func flush(context: ChannelHandlerContext) { self.take(.flush, context) }
+    package func flush(context: ChannelHandlerContext) { self.submit(.flush, context) }
 
     package func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
-        self.take(.close(mode, promise), context)
+        self.submit(.close(mode, promise), context)
     }
 
-    private func take(_ step: Step, _ context: ChannelHandlerContext) {
+    private func submit(_ step: Step, _ context: ChannelHandlerContext) {
         guard !self.isBusy else { return self.later.append(step) }
         self.isBusy = true
         self.perform(step, context)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
+import Protocols
 
 /// A deadline that is often moved and rarely reached.
 ///
@@ -47,3 +48,6 @@ final class TimeLimit {
         action()
     }
 }
+
+/// The clock of state machines.
+package func systemUptime() -> Milliseconds { Milliseconds(NIODeadline.now().uptimeNanoseconds / 1_000_000) }

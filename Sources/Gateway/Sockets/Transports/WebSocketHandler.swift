@@ -87,8 +87,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.context = nil
         self.outbound = nil
         self.limit?.remove()
-        // Cannot fail: the amount only shrinks.
-        _ = self.share.hold(0)
+        self.share.clear()
         let application = self.application
         // The two hold each other until here.
         self.application = nil
@@ -125,7 +124,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.flush()
         self.limitMessage(isNew: !wasIncomplete || events.contains { $0.endsMessage })
         guard self.context != nil, !self.share.hold(self.parser.buffered) else { return }
-        DoorMetrics.refusedMemory.increment()
+        ConnectionMetrics.refusedMemory.increment()
         self.close(.tryAgainLater, reason: "too many messages are coming in")
         self.flush()
         self.context?.close(promise: nil)
@@ -146,7 +145,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     }
 
     private func closeLate() {
-        DoorMetrics.refusedSlow.increment()
+        ConnectionMetrics.refusedSlow.increment()
         self.close(.policyViolation, reason: "the message did not come in time")
         self.flush()
         self.context?.close(promise: nil)
@@ -251,13 +250,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard let outbound = self.outbound else { return }
         self.outbound = nil
         context.writeAndFlush(self.wrapOutboundOut(outbound), promise: nil)
-        guard self.isBackedUp, !self.hasSentClose, self.backlog > self.limits.maximumOutbound else { return }
+        guard self.isBackedUp, !self.hasSentClose, context.channel.backlog > self.limits.maximumOutbound else { return }
         self.application?.webSocketIsTooSlow()
         self.flush()
-    }
-
-    private var backlog: Int {
-        (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     }
 
     /// Adds a close frame; the connection is dropped when the peer answers, or after five seconds.

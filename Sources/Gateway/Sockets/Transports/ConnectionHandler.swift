@@ -1,4 +1,4 @@
-// Carillon · DoorHandler.swift
+// Carillon · ConnectionHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
@@ -13,15 +13,12 @@ import Protocols
 /// Routes a connection's requests to an endpoint, a WebSocket or the HTTP server.
 ///
 /// Requests are answered in order: while one is being answered, the next waits here.
-final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
+final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    /// The fewest bytes of a full connection's output that a client must read in time; of an
-    /// answer, a tenth of what waits if that is more.
-    private static let leastRead = 4 * 1024
     /// How many parts of up to 16 KB wait for the server before reading stops.
     ///
     /// No budget counts them. A request without a large body has three.
@@ -45,15 +42,15 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private let endpoints: [any TransportEndpoint]
-    let timeouts: DoorTimeouts
-    let policy: DoorPolicy
+    let timeouts: ConnectionTimeouts
+    let policy: ConnectionPolicy
     private let http: HTTP1Channel.Configuration
     /// Nil once a stream has begun.
-    private var coding: DoorCoding?
+    var codec: ConnectionCodec?
     /// Whether to resume NIO's decoder after the arriving request: it stops there, but no WebSocket
     /// opens.
     private var mustResume = false
-    private let outcome: EventLoopPromise<DoorChannel.Outcome>
+    private let outcome: EventLoopPromise<ConnectionChannel.Outcome>
     private let logger: Logger
 
     private(set) var context: ChannelHandlerContext?
@@ -63,47 +60,42 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var isDraining = false
     /// Whether the client has closed its half while requests wait for the server.
     private var isInputClosed = false
-    /// A read was requested while reads are held.
+    /// Whether a read was requested while reads are held.
     private var isReadHeld = false
     /// Bytes of the incoming body, received and kept.
     private var received = 0
     private var kept = 0
     /// Counts the bytes of unanswered requests that the connection holds.
     private var share: BudgetShare
-    /// Counts the bytes of answers that a full connection holds until the client reads them.
-    private var unread: BudgetShare
-    /// Bytes that a stream has written.
-    private var streamed = 0
+    /// Watches a client that reads too slowly; nil until the connection was full.
+    var slowReader: SlowReader?
     /// Closes or refuses a connection that takes too long for the next step.
     private var limit: TimeLimit?
     /// Closes the connection after the server's idle time; removed for a socket.
     private var serverState: HTTPConnectionStateHandler?
     /// Whether the connection has the server's handlers.
-    private var hasServer: Bool { self.serverState != nil }
+    var hasServer: Bool { self.serverState != nil }
     private var isSettled = false
     /// The client's address that the connection counts for, in a box that outlives this handler.
-    var counted: NIOLoopBoundBox<ClientAddress>?
+    private var counted: NIOLoopBoundBox<ClientAddress>?
     /// The version and CORS grant of the answer that the server owes; nil if it owes none.
     private var serverAnswer: (version: HTTPVersion, grant: AllowedOrigins.Grant?)?
-    /// Runs while the client does not read what was written; nil until the connection was full.
-    private var stall: TimeLimit?
     /// Whether to close the connection after the answer; the server may have closed its half
     /// already.
     var mustClose = false
 
     init(
-        _ door: DoorChannel,
-        coding: DoorCoding,
-        outcome: EventLoopPromise<DoorChannel.Outcome>,
+        _ configuration: ConnectionChannel,
+        codec: ConnectionCodec,
+        outcome: EventLoopPromise<ConnectionChannel.Outcome>,
         logger: Logger
     ) {
-        self.endpoints = door.endpoints
-        self.timeouts = door.timeouts
-        self.policy = door.policy
-        self.share = BudgetShare(of: door.policy.bodies)
-        self.unread = BudgetShare(of: door.policy.answers)
-        self.http = door.http
-        self.coding = coding
+        self.endpoints = configuration.endpoints
+        self.timeouts = configuration.timeouts
+        self.policy = configuration.policy
+        self.share = BudgetShare(of: configuration.policy.bodies)
+        self.http = configuration.http
+        self.codec = codec
         self.outcome = outcome
         self.logger = logger
     }
@@ -126,15 +118,15 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         context.fireChannelInactive()
     }
 
+    /// Releases everything, and reports to exchanges whose answers can no longer be sent.
     private func leave() {
         self.limit?.remove()
-        self.stall?.remove()
+        self.slowReader?.stop()
+        self.slowReader = nil
         self.settle(.taken)
         self.context = nil
         self.waiting = PipelinedParts()
         self.forgetBody()
-        // Cannot fail: the amount only shrinks.
-        _ = self.unread.hold(0)
         let incoming = self.incoming
         self.phase = .over
         incoming?.abort()
@@ -149,7 +141,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         return exchange
     }
 
-    func settle(_ outcome: DoorChannel.Outcome) {
+    /// Reports, once, whether the connection has begun to use the server or never will.
+    func settle(_ outcome: ConnectionChannel.Outcome) {
         guard !self.isSettled else { return }
         self.isSettled = true
         self.outcome.succeed(outcome)
@@ -162,18 +155,17 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         if context.channel.isWritable {
-            self.stall?.remove()
-            _ = self.unread.hold(0)
+            self.slowReader?.stop()
             self.resumeReading()
-        } else {
-            self.watchReader(context)
+        } else if self.context != nil {
+            self.reader(context).watch()
         }
         context.fireChannelWritabilityChanged()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if error is ByteToMessageDecoderError.PayloadTooLargeError {
-            DoorMetrics.refusedPipelines.increment()
+            ConnectionMetrics.refusedPipelines.increment()
             return context.close(promise: nil)
         }
         guard let fault = error as? HTTPParserError else {
@@ -181,14 +173,14 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             return context.close(promise: nil)
         }
         // A client that leaves in the middle of a request is not refused.
-        if fault != .invalidEOFState { DoorMetrics.refusedHeads.increment() }
+        if fault != .invalidEOFState { ConnectionMetrics.refusedHeads.increment() }
         guard case .idle = self.phase, self.serverAnswer == nil else { return context.close(promise: nil) }
         let refusal: TransportRefusal =
             switch fault {
             case .headerOverflow: .problem(.requestHeaderFieldsTooLarge, "the request's head is too large")
             default: .problem(.badRequest, "the request is not valid HTTP")
             }
-        self.answer(nil, refusal)
+        self.refuse(nil, refusal)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -241,76 +233,63 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // The connection ends with the stream, so no request that follows is answered.
-        guard let coding else { return }
+        guard let codec else { return }
         let part = self.unwrapInboundIn(data)
         switch part {
         case .head(let head): self.mustResume = head.stopsDecoder && !self.opensSocket(head)
         case .body: break
-        case .end: if self.mustResume { coding.decoder.resume() }
+        case .end: if self.mustResume { codec.decoder.resume() }
         }
-        guard self.waiting.isEmpty, self.accepts(part) else { return self.keep(part, context) }
-        self.take(part, context)
+        guard self.waiting.isEmpty, self.isReady else { return self.enqueue(part, context) }
+        self.handle(part, context)
     }
 
     /// Queues a part behind the request before it.
-    private func keep(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
+    private func enqueue(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
         guard self.waiting.append(part) else {
-            DoorMetrics.refusedPipelines.increment()
+            ConnectionMetrics.refusedPipelines.increment()
             return context.close(promise: nil)
         }
-        guard self.count() else {
-            DoorMetrics.refusedMemory.increment()
+        guard self.reserve() else {
+            ConnectionMetrics.refusedMemory.increment()
             return context.close(promise: nil)
         }
     }
 
-    /// Whether a part can be handled now.
-    private func accepts(_ part: HTTPServerRequestPart) -> Bool {
+    /// Whether the next part can be handled now.
+    private var isReady: Bool {
         switch self.phase {
-        case .deciding, .answering: return false
-        case .idle: return self.serverAnswer == nil && !self.mustClose
-        case .collecting, .forwarding, .refusing, .over: return true
+        case .deciding, .answering: false
+        case .idle: self.serverAnswer == nil && !self.mustClose
+        case .collecting, .forwarding, .refusing, .over: true
         }
     }
 
-    // MARK: Reading
-
-    /// Whether reads wait: a request is being answered, others are queued, or the client does not
-    /// read its answers.
-    ///
-    /// A client that leaves is noticed all the same: epoll reports the end of its half, and NIO
-    /// then reads everything that it had sent.
-    private var holdsReads: Bool {
-        switch self.phase {
-        case .deciding, .answering: true
-        case .idle: !self.waiting.isEmpty || self.context?.channel.isWritable == false
-        case .collecting, .forwarding, .refusing, .over: false
+    /// Handles the queued parts.
+    func drain() {
+        guard !self.isDraining else { return }
+        self.isDraining = true
+        var isForwarded = false
+        while let part = self.waiting.first, let context, self.isReady {
+            self.waiting.removeFirst()
+            self.handle(part, context)
+            if case .forwarding = self.phase { isForwarded = true }
         }
-    }
-
-    func read(context: ChannelHandlerContext) {
-        if self.holdsReads { self.isReadHeld = true } else { context.read() }
-    }
-
-    /// Performs the held read, if reads no longer wait.
-    private func resumeReading() {
-        guard self.isReadHeld, !self.holdsReads, let context else { return }
-        self.isReadHeld = false
-        context.read()
-    }
-
-    /// Counts the bytes held for unanswered requests; false if the process holds too many.
-    private func count() -> Bool { self.share.hold(self.kept + self.waiting.memory) }
-
-    /// Stops counting the body that arrived.
-    func forgetBody() {
-        self.kept = 0
-        // Cannot fail: the amount only shrinks.
-        _ = self.count()
+        self.isDraining = false
+        self.share.shrink(to: self.kept + self.waiting.memory)
+        // The server processes input on read completion, and this read completed earlier.
+        if isForwarded { self.context?.fireChannelReadComplete() }
+        if self.isInputClosed, self.waiting.isEmpty, let context {
+            self.isInputClosed = false
+            // The event may close the connection, which would discard the answer before.
+            context.flush()
+            self.userInboundEventTriggered(context: context, event: ChannelEvent.inputClosed)
+        }
+        self.resumeReading()
     }
 
     private func endpoint(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
-        if DoorPolicy.isPreflight(head) { return PreflightEndpoint(policy: self.policy) }
+        if ConnectionPolicy.isPreflight(head) { return PreflightEndpoint(policy: self.policy) }
         return self.owner(of: head)
     }
 
@@ -325,7 +304,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         WebSocketHandshake.isRequested(by: head) && self.endpoint(of: head) != nil
     }
 
-    private func take(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
+    /// Handles a part of the request that is arriving, or begins the next request.
+    private func handle(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
         switch (self.phase, part) {
         case (.idle, .head(let head)):
             self.limit?.remove()
@@ -346,15 +326,15 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         case (.collecting(let exchange, var body, let endpoint), .body(let bytes)):
             self.received += bytes.readableBytes
             guard self.received <= endpoint.maximumBody else {
-                DoorMetrics.refusedBodies.increment()
-                return self.answer(exchange.head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
+                ConnectionMetrics.refusedBodies.increment()
+                return self.refuse(exchange.head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
             }
             guard exchange.keepsBody else { return }
             self.kept += bytes.readableBytes
-            guard self.count() else {
-                DoorMetrics.refusedMemory.increment()
+            guard self.reserve() else {
+                ConnectionMetrics.refusedMemory.increment()
                 let reason = "too many bodies are coming in, try again later"
-                return self.answer(exchange.head, endpoint.refusal(.serviceUnavailable, reason: reason))
+                return self.refuse(exchange.head, endpoint.refusal(.serviceUnavailable, reason: reason))
             }
             self.phase = .idle
             body.writeImmutableBuffer(bytes)
@@ -368,44 +348,81 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
+    /// Begins a request for an endpoint.
     private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         guard WebSocketHandshake.isRequested(by: head) else {
-            let exchange = HTTPExchange(head: head, eventLoop: context.eventLoop, door: self)
+            let exchange = HTTPExchange(head: head, eventLoop: context.eventLoop, connection: self)
             if let fault = head.fault {
-                DoorMetrics.refusedHeads.increment()
-                return self.answer(head, endpoint.refusal(.badRequest, reason: fault))
+                ConnectionMetrics.refusedHeads.increment()
+                return self.refuse(head, endpoint.refusal(.badRequest, reason: fault))
             }
             self.received = 0
             self.phase = .collecting(exchange, ByteBuffer(), endpoint)
             self.limitBody()
             endpoint.begin(exchange)
             // Last, because a write that fails aborts the exchange.
-            return self.invite(head, context)
+            return self.sendContinue(head, context)
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
-            self.answer(head, endpoint.refusal(fault.status, reason: fault.reason))
+            self.refuse(head, endpoint.refusal(fault.status, reason: fault.reason))
         } else if !self.policy.admitsOrigin(head) {
-            DoorMetrics.refusedOrigins.increment()
-            self.answer(head, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))
+            ConnectionMetrics.refusedOrigins.increment()
+            self.refuse(head, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))
         } else if !self.countAddress(head) {
-            self.answer(head, endpoint.refusal(.tooManyRequests, reason: "too many sockets of this address are open"))
+            self.refuse(head, endpoint.refusal(.tooManyRequests, reason: "too many sockets of this address are open"))
         } else {
             self.decide(head, endpoint, context)
         }
     }
 
+    // MARK: Reading
+
+    /// Whether reads wait: a request is being answered, others are queued, or the client does not
+    /// read its answers.
+    ///
+    /// The end of the client's half is noticed even so: epoll reports it, and NIO then reads
+    /// everything that the client had sent.
+    private var holdsReads: Bool {
+        switch self.phase {
+        case .deciding, .answering: true
+        case .idle: !self.waiting.isEmpty || self.context?.channel.isWritable == false
+        case .collecting, .forwarding, .refusing, .over: false
+        }
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if self.holdsReads { self.isReadHeld = true } else { context.read() }
+    }
+
+    /// Performs the held read, if reads no longer wait.
+    private func resumeReading() {
+        guard self.isReadHeld, !self.holdsReads, let context else { return }
+        self.isReadHeld = false
+        context.read()
+    }
+
+    /// Reserves room for the unanswered requests; false if the process holds too many bytes.
+    private func reserve() -> Bool { self.share.hold(self.kept + self.waiting.memory) }
+
+    /// Stops counting the body that arrived.
+    func forgetBody() {
+        self.kept = 0
+        self.share.shrink(to: self.waiting.memory)
+    }
+
     // MARK: The server
 
+    /// Begins a request for the server.
     private func forward(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
         if let fault = head.fault {
-            DoorMetrics.refusedHeads.increment()
-            return self.answer(head, .problem(.badRequest, fault))
+            ConnectionMetrics.refusedHeads.increment()
+            return self.refuse(head, .problem(.badRequest, fault))
         }
         let length = head.headers.first(name: "content-length").flatMap { Int($0) } ?? 0
         if length > self.policy.maximumBody {
-            DoorMetrics.refusedBodies.increment()
-            return self.answer(head, .problem(.payloadTooLarge, "the body is too large"))
+            ConnectionMetrics.refusedBodies.increment()
+            return self.refuse(head, .problem(.payloadTooLarge, "the body is too large"))
         }
         self.phase = .forwarding
         self.limitBody()
@@ -414,7 +431,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             // HTTP/1.0 has no chunks.
             let version: HTTPVersion = head.version == .http1_0 ? .http1_0 : .http1_1
             self.serverAnswer = (version, self.policy.grant(head))
-            self.invite(head, context)
+            self.sendContinue(head, context)
             var head = head
             // Over HTTP/1.0, an answer without a length ends with the connection.
             if version == .http1_0 || !head.isKeepAlive {
@@ -430,12 +447,13 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     /// Sends `100 Continue` if the client waits for it (RFC 9110, section 10.1.1).
-    private func invite(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+    private func sendContinue(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
         guard head.awaitsContinue else { return }
         let interim = HTTPResponseHead(version: .http1_1, status: .continue)
         context.writeAndFlush(self.wrapOutboundOut(.head(interim)), promise: nil)
     }
 
+    /// Adds the server's handlers, and starts its task for the connection.
     private func addServer(_ context: ChannelHandlerContext) throws {
         guard !self.isSettled else { throw ChannelError.operationUnsupported }
         let pipeline = context.channel.pipeline.syncOperations
@@ -475,31 +493,9 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.countUnread()
     }
 
-    /// Handles the parts that were queued.
-    func drain() {
-        guard !self.isDraining else { return }
-        self.isDraining = true
-        var isForwarded = false
-        while let part = self.waiting.first, let context, self.accepts(part) {
-            self.waiting.removeFirst()
-            self.take(part, context)
-            if case .forwarding = self.phase { isForwarded = true }
-        }
-        self.isDraining = false
-        _ = self.count()
-        // The server processes input on read completion, and this read completed earlier.
-        if isForwarded { self.context?.fireChannelReadComplete() }
-        if self.isInputClosed, self.waiting.isEmpty, let context {
-            self.isInputClosed = false
-            // The event may close the connection, which would discard the answer before.
-            context.flush()
-            self.userInboundEventTriggered(context: context, event: ChannelEvent.inputClosed)
-        }
-        self.resumeReading()
-    }
-
     // MARK: WebSockets
 
+    /// Lets the endpoint decide about a WebSocket.
     private func decide(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
         let admission = context.eventLoop.makeFutureWithTask { try await endpoint.admit(head) }
@@ -508,22 +504,23 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             guard case .deciding = handler.phase, context.channel.isActive else { return }
             switch result {
             case .success(let admission): handler.accept(head, admission, endpoint, context)
-            case .failure(let refusal as TransportRefusal): handler.answer(head, refusal)
+            case .failure(let refusal as TransportRefusal): handler.refuse(head, refusal)
             case .failure(let error):
                 handler.logger.warning("cannot admit a WebSocket; answered 503", metadata: ["error": "\(error)"])
-                handler.answer(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
+                handler.refuse(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
             }
         }
     }
 
+    /// Accepts a WebSocket, and replaces this handler by the socket's.
     private func accept(
         _ head: HTTPRequestHead,
         _ admission: WebSocketAdmission,
         _ endpoint: any TransportEndpoint,
         _ context: ChannelHandlerContext
     ) {
-        guard !self.mustClose, let coding, let application = admission.open(context.eventLoop) else {
-            return self.answer(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
+        guard !self.mustClose, let codec, let application = admission.open(context.eventLoop) else {
+            return self.refuse(head, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
         }
         let response = WebSocketHandshake.acceptance(of: head, subprotocol: admission.subprotocol)
         context.write(self.wrapOutboundOut(.head(response)), promise: nil)
@@ -533,7 +530,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         let pipeline = channel.pipeline.syncOperations
         do {
             // First, because the socket may write as soon as it is added.
-            pipeline.removeHandler(coding.encoder, promise: nil)
+            pipeline.removeHandler(codec.encoder, promise: nil)
             if let serverState { pipeline.removeHandler(serverState, promise: nil) }
             self.serverState = nil
             // Before the socket is added, which may pause reading.
@@ -552,7 +549,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.settle(.taken)
             // Bytes after the request belong to the socket; the decoder forwards them when it is
             // removed.
-            pipeline.removeHandler(coding.decoding, promise: nil)
+            pipeline.removeHandler(codec.decoding, promise: nil)
             pipeline.removeHandler(context: context, promise: nil)
         } catch {
             self.logger.error("cannot set up a WebSocket; closing the connection", metadata: ["error": "\(error)"])
@@ -561,118 +558,36 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 }
 
-/// Answers of endpoints and of the door itself.
-extension DoorHandler {
-    /// Answers an exchange.
-    func answer(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders, _ body: ByteBuffer) {
-        guard let context else { return }
-        let keepsOpen = request.isKeepAlive && !self.mustClose
-        var headers = headers
-        // A 204 has no length (RFC 9110, section 8.6).
-        if status != .noContent { headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)") }
-        if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
-        self.policy.protect(&headers, self.grant(request))
-        // The answer to HEAD has the fields of one to GET, and no body (RFC 9110, section 9.3.2).
-        let sent = request.method == .HEAD ? ByteBuffer() : body
-        self.write(status, headers, sent, context, thenCloses: !keepsOpen)
-        self.exchange = nil
-        self.forgetBody()
-        // The write may have ended the connection; then the phase stays.
-        guard keepsOpen, self.context != nil else { return }
-        self.phase = .idle
-        if !self.hasServer { self.closeAfter(self.timeouts.idle) }
-        self.drain()
-    }
-
-    /// Refuses a request without reading its rest, and closes.
-    ///
-    /// - Parameter request: Nil if its head could not be read.
-    func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
-        guard let context else { return }
-        let incoming = self.incoming
-        self.phase = .refusing
-        // After the phase changed: the exchange's owner might answer.
-        incoming?.abort()
-        self.forgetBody()
-        var headers = refusal.headers
-        headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
-        headers.replaceOrAdd(name: "connection", value: "close")
-        self.policy.protect(&headers, request.flatMap { self.grant($0) })
-        let body = request?.method == .HEAD ? ByteBuffer() : ByteBuffer(bytes: refusal.body)
-        self.write(refusal.status, headers, body, context, thenCloses: true)
-        self.settle(.taken)
-    }
-
-    /// The CORS grant for the page that sent a request; for a preflight, that of the path it asks
-    /// about.
-    private func grant(_ head: HTTPRequestHead) -> AllowedOrigins.Grant? {
-        // Most requests come from no page.
-        guard head.headers.contains(name: "origin") else { return nil }
-        return self.policy.grant(head, self.owner(of: head))
-    }
-
-    private func write(
-        _ status: HTTPResponseStatus,
-        _ headers: HTTPHeaders,
-        _ body: ByteBuffer,
-        _ context: ChannelHandlerContext,
-        thenCloses: Bool
-    ) {
-        var head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
-        if status == .upgradeRequired {
-            // RFC 9110, sections 7.8 and 15.5.22, and RFC 6455, section 4.4.
-            head.headers.add(name: "upgrade", value: "websocket")
-            head.headers.add(name: "connection", value: "upgrade")
-            head.headers.add(name: "sec-websocket-version", value: "13")
+/// Limits for clients.
+extension ConnectionHandler {
+    /// Closes the connection if the body does not arrive in time.
+    private func limitBody() {
+        self.limit?.set(self.timeouts.body) { [weak self] in
+            guard let self, let context = self.context else { return }
+            ConnectionMetrics.refusedSlow.increment()
+            guard case .collecting(let exchange, _, let endpoint) = self.phase else {
+                return context.close(promise: nil)
+            }
+            self.refuse(exchange.head, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
         }
-        context.write(self.wrapOutboundOut(.head(head)), promise: nil)
-        if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
-        if thenCloses {
-            let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
-            context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
-        } else {
-            context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil)
-        }
-        self.countUnread()
     }
 
-    func beginStream(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
-        guard let context else { return }
-        self.mustClose = true
-        if !self.hasServer { self.settle(.taken) }
-        var headers = headers
-        headers.replaceOrAdd(name: "connection", value: "close")
-        self.policy.protect(&headers, self.grant(request))
-        // HTTP/1.0 has no chunks; the stream ends with the connection.
-        let version: HTTPVersion = request.version == .http1_0 ? .http1_0 : .http1_1
-        let head = HTTPResponseHead(version: version, status: status, headers: headers)
-        context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
-        self.dropDecoder(context)
+    /// Counts the answers that the client has not read.
+    func countUnread() {
+        guard let context, !context.channel.isWritable else { return }
+        self.reader(context).count()
     }
 
-    /// Frees the memory of the decoder, since no request follows a stream.
-    private func dropDecoder(_ context: ChannelHandlerContext) {
-        guard let coding else { return }
-        // Cleared first, because the removed decoder forwards the bytes that it has.
-        self.coding = nil
-        context.pipeline.syncOperations.removeHandler(coding.decoding, promise: nil)
+    /// Returns the watch over the client's reading, and makes it when it is first needed.
+    private func reader(_ context: ChannelHandlerContext) -> SlowReader {
+        if let slowReader { return slowReader }
+        let reader = SlowReader(
+            context, answers: self.policy.answers, patience: self.timeouts.stall, isStream: self.codec == nil)
+        self.slowReader = reader
+        return reader
     }
 
-    func writeStream(_ bytes: ByteBuffer) {
-        guard let context else { return }
-        self.streamed += bytes.readableBytes
-        context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
-    }
-
-    func endStream() {
-        guard let context else { return }
-        self.exchange = nil
-        // The endpoint no longer watches the stream, so nothing else bounds the waiting output.
-        self.closeAfter(self.timeouts.end)
-        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
-        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
-    }
-
+    /// The client's address, as far as trusted proxies report it; nil for a Unix socket.
     func client(of head: HTTPRequestHead) -> ClientAddress? {
         self.policy.trustedProxies.client(of: head, peer: self.context?.remoteAddress)
     }
@@ -685,8 +600,8 @@ extension DoorHandler {
         guard let context, let limiter = self.policy.addresses, let client = self.client(of: head),
             client.share != self.counted?.value.share
         else { return true }
-        guard limiter.take(client) else {
-            DoorMetrics.refusedAddresses.increment()
+        guard limiter.reserve(client) else {
+            ConnectionMetrics.refusedAddresses.increment()
             return false
         }
         if let counted {
@@ -698,55 +613,5 @@ extension DoorHandler {
             self.counted = counted
         }
         return true
-    }
-
-    var backlog: Int {
-        (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
-    }
-}
-
-/// Time limits for clients.
-extension DoorHandler {
-    /// Closes the connection if the body does not arrive in time.
-    func limitBody() {
-        self.limit?.set(self.timeouts.body) { [weak self] in
-            guard let self, let context = self.context else { return }
-            DoorMetrics.refusedSlow.increment()
-            guard case .collecting(let exchange, _, let endpoint) = self.phase else {
-                return context.close(promise: nil)
-            }
-            self.answer(exchange.head, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
-        }
-    }
-
-    /// Counts the answers that the client has not read, and closes the connection if the process
-    /// holds too many bytes of them.
-    ///
-    /// A stream is not counted here, since its endpoint bounds it.
-    private func countUnread() {
-        guard let context, self.coding != nil, !context.channel.isWritable, !self.unread.hold(self.backlog) else {
-            return
-        }
-        DoorMetrics.refusedMemory.increment()
-        context.close(mode: .all, promise: nil)
-    }
-
-    /// Closes the connection of a client that reads too little of its pending output.
-    func watchReader(_ context: ChannelHandlerContext) {
-        let (waiting, streamed) = (self.backlog, self.streamed)
-        let stall = self.stall ?? TimeLimit(on: context.eventLoop)
-        self.stall = stall
-        stall.set(self.timeouts.stall) { [weak self] in
-            guard let self, let context = self.context else { return }
-            // A stream may be written as fast as it is read.
-            let added = self.streamed - streamed
-            let least = self.coding == nil ? Self.leastRead : max(Self.leastRead, waiting / 10)
-            guard self.backlog > waiting + added - least else {
-                self.countUnread()
-                return self.watchReader(context)
-            }
-            DoorMetrics.refusedSlow.increment()
-            context.close(mode: .all, promise: nil)
-        }
     }
 }

@@ -1,4 +1,4 @@
-// Carillon · DoorTests.swift
+// Carillon · ConnectionHandlerTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Glibc
@@ -14,9 +14,9 @@ import Testing
 
 @testable import Sockets
 
-/// Faulty WebSocket handshakes (RFC 6455, section 4.2.1) at the door.
+/// Faulty WebSocket handshakes (RFC 6455, section 4.2.1).
 @Suite("Faulty handshakes", .timeLimit(.minutes(10)))
-struct DoorHandshakeTests {
+struct ConnectionHandshakeTests {
     private static let key = "dGhlIHNhbXBsZSBub25jZQ=="
 
     /// A valid handshake with a test's changes; an empty value removes its field.
@@ -35,10 +35,10 @@ struct DoorHandshakeTests {
     private static func answer(
         to request: String
     ) throws -> (status: String, body: String, upgrades: [String], versions: [String]) {
-        let door = try Door()
-        try door.send(request)
-        let answer = try door.answers()
-        #expect(!door.channel.isActive)
+        let connection = try TestConnection()
+        try connection.send(request)
+        let answer = try connection.answers()
+        #expect(!connection.channel.isActive)
         let lines = answer.split(separator: "\r\n", omittingEmptySubsequences: false).map { String($0) }
         func values(_ name: String) -> [String] {
             lines.filter { $0.lowercased().hasPrefix(name + ": ") }.map { String($0.dropFirst(name.count + 2)) }
@@ -89,23 +89,23 @@ struct DoorHandshakeTests {
     @Test("refuses control characters in a header")
     func controlCharacters() throws {
         for character in ["\u{0}", "\u{1F}", "\u{7F}"] {
-            let door = try Door()
+            let connection = try TestConnection()
             // The answer reports the parser's fault.
-            try? door.send("GET /length HTTP/1.1\r\nhost: x\r\norigin: a\(character)\r\n\r\n")
-            #expect(try door.answers().hasPrefix("HTTP/1.1 400 "))
+            try? connection.send("GET /length HTTP/1.1\r\nhost: x\r\norigin: a\(character)\r\n\r\n")
+            #expect(try connection.answers().hasPrefix("HTTP/1.1 400 "))
         }
     }
 
     @Test("asks a GET without a handshake to upgrade, and refuses other methods")
     func missing() throws {
-        let other = try Door()
+        let other = try TestConnection()
         try other.send("PUT /plain HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
         let refusal = try other.answers().lowercased()
         #expect(refusal.hasPrefix("http/1.1 405 "))
         #expect(refusal.contains("\r\nallow: get\r\n"))
-        let door = try Door()
-        try door.send("GET /plain HTTP/1.1\r\nhost: x\r\n\r\n")
-        let answer = try door.answers().lowercased()
+        let connection = try TestConnection()
+        try connection.send("GET /plain HTTP/1.1\r\nhost: x\r\n\r\n")
+        let answer = try connection.answers().lowercased()
         #expect(answer.hasPrefix("http/1.1 426 "))
         for field in ["upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13"] {
             #expect(answer.contains("\r\n\(field)\r\n"), "\(field)")
@@ -114,25 +114,25 @@ struct DoorHandshakeTests {
 
     @Test("refuses a header with too many combining marks in a row", arguments: ["/length", "/nowhere"])
     func marks(_ path: String) throws {
-        let door = try Door()
+        let connection = try TestConnection()
         let marks = String(repeating: "\u{300}", count: 65)
-        try door.send("GET \(path) HTTP/1.1\r\nhost: x\r\norigin: a\(marks)\r\n\r\n")
-        let answer = try door.answers()
+        try connection.send("GET \(path) HTTP/1.1\r\nhost: x\r\norigin: a\(marks)\r\n\r\n")
+        let answer = try connection.answers()
         #expect(answer.hasPrefix("HTTP/1.1 400 "))
         #expect(answer.contains("a header has more than 64 combining marks in a row"))
-        #expect(!door.channel.isActive)
+        #expect(!connection.channel.isActive)
     }
 }
 
 @Suite("Targets of requests", .timeLimit(.minutes(10)))
-struct DoorTargetTests {
+struct ConnectionTargetTests {
     @Test(
         "finds the endpoint of a target in absolute form (RFC 9112, section 3.2.2)",
         arguments: ["http://x/length", "https://x:8080/length?next=http://y/nowhere"])
     func absolute(target: String) throws {
-        let door = try Door()
-        try door.send("POST \(target) HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi")
-        #expect(try door.answers().hasSuffix("\r\n\r\n2"))
+        let connection = try TestConnection()
+        try connection.send("POST \(target) HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi")
+        #expect(try connection.answers().hasSuffix("\r\n\r\n2"))
     }
 
     @Test(
@@ -146,60 +146,60 @@ struct DoorTargetTests {
     }
 }
 
-@Suite("Slow clients at the door", .timeLimit(.minutes(10)))
-struct DoorTimeTests {
+@Suite("Slow clients of HTTP", .timeLimit(.minutes(10)))
+struct ConnectionTimeTests {
     @Test("closes a client that is silent or whose first request does not end")
     func firstRequest() throws {
         for text in ["", "GET /length HTTP/1.1\r\nhost: x\r\nx-"] {
-            let door = try Door()
-            if !text.isEmpty { try door.send(text) }
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(9))
-            #expect(door.channel.isActive)
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
-            #expect(!door.channel.isActive)
+            let connection = try TestConnection()
+            if !text.isEmpty { try connection.send(text) }
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(9))
+            #expect(connection.channel.isActive)
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+            #expect(!connection.channel.isActive)
         }
     }
 
     @Test("answers a body that never ends with 408, however slowly it trickles; its page may read that")
     func body() throws {
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.origins = .any
-        let door = try Door(policy: policy)
+        let connection = try TestConnection(policy: policy)
         let head = "POST /length HTTP/1.1\r\nhost: x\r\norigin: https://app.example\r\ncontent-length: 100\r\n\r\n"
-        try door.send(head)
+        try connection.send(head)
         for _ in 0..<19 {
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
-            try door.send("x")
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
+            try connection.send("x")
         }
-        #expect(try door.answers().isEmpty)
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
-        let answer = try door.answers()
+        #expect(try connection.answers().isEmpty)
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        let answer = try connection.answers()
         #expect(answer.hasPrefix("HTTP/1.1 408 "))
         #expect(answer.contains("\r\naccess-control-allow-origin: *\r\n"))
-        #expect(!door.channel.isActive)
+        #expect(!connection.channel.isActive)
     }
 
     @Test("answers a body that arrives in time and keeps the connection for a while")
     func inTime() throws {
-        let door = try Door()
-        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n01234")
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(15))
-        try door.send("56789")
-        #expect(try door.answers().hasSuffix("\r\n\r\n10"))
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(60))
-        #expect(door.channel.isActive)
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(16))
-        #expect(!door.channel.isActive)
+        let connection = try TestConnection()
+        try connection.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n01234")
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(15))
+        try connection.send("56789")
+        #expect(try connection.answers().hasSuffix("\r\n\r\n10"))
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(60))
+        #expect(connection.channel.isActive)
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(16))
+        #expect(!connection.channel.isActive)
     }
 
     @Test("closes a client whose request to the server never ends, so that a shutdown does not wait for it")
     func serverBody() throws {
-        let door = try Door()
-        try door.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(19))
-        #expect(door.channel.isActive)
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
-        #expect(!door.channel.isActive)
+        let connection = try TestConnection()
+        try connection.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(19))
+        #expect(connection.channel.isActive)
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(2))
+        #expect(!connection.channel.isActive)
     }
 
     /// Delays closes, as TLS does until the client closes its half.
@@ -232,12 +232,12 @@ struct DoorTimeTests {
 
     @Test("fails the server's body before the end of its input, also while TLS delays the close")
     func inputEnds() throws {
-        let door = try Door()
-        try door.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
-        try door.channel.pipeline.syncOperations.addHandler(CloseHolder(), position: .first)
-        door.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
-        #expect(throws: ChannelError.eof) { try door.channel.throwIfErrorCaught() }
-        let whole = try Door()
+        let connection = try TestConnection()
+        try connection.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        try connection.channel.pipeline.syncOperations.addHandler(CloseHolder(), position: .first)
+        connection.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(throws: ChannelError.eof) { try connection.channel.throwIfErrorCaught() }
+        let whole = try TestConnection()
         try whole.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n{")
         whole.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
         #expect(whole.channel.isActive)
@@ -246,25 +246,25 @@ struct DoorTimeTests {
 
     @Test("closes a client that reads nothing, but not one that reads slowly")
     func readers() throws {
-        let door = try Door()
-        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx")
-        #expect(try door.answers().hasPrefix("HTTP/1.1 200 "))
-        door.channel.isWritable = false
-        door.channel.pipeline.fireChannelWritabilityChanged()
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(20))
-        door.channel.isWritable = true
-        door.channel.pipeline.fireChannelWritabilityChanged()
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(20))
-        #expect(door.channel.isActive)
-        door.channel.isWritable = false
-        door.channel.pipeline.fireChannelWritabilityChanged()
-        door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
-        #expect(!door.channel.isActive)
+        let connection = try TestConnection()
+        try connection.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx")
+        #expect(try connection.answers().hasPrefix("HTTP/1.1 200 "))
+        connection.channel.isWritable = false
+        connection.channel.pipeline.fireChannelWritabilityChanged()
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(20))
+        connection.channel.isWritable = true
+        connection.channel.pipeline.fireChannelWritabilityChanged()
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(20))
+        #expect(connection.channel.isActive)
+        connection.channel.isWritable = false
+        connection.channel.pipeline.fireChannelWritabilityChanged()
+        connection.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+        #expect(!connection.channel.isActive)
     }
 
     /// Leaves so many bytes of output unread.
-    private static func leave(_ bytes: Int, at door: Door) throws {
-        let encoder = try door.channel.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
+    private static func leave(_ bytes: Int, at connection: TestConnection) throws {
+        let encoder = try connection.channel.pipeline.syncOperations.context(handlerType: HTTPResponseEncoder.self)
         encoder.flush()
         encoder.write(NIOAny(ByteBuffer(repeating: 0x78, count: bytes)), promise: nil)
     }
@@ -273,44 +273,47 @@ struct DoorTimeTests {
         "closes a client that reads less than 4 KB, or less than a tenth, of a full connection in 30 s",
         arguments: [[100_000, 90_000, 81_000, 72_901], [30_000, 25_904, 21_809]])
     func trickle(left: [Int]) throws {
-        let door = try Door()
+        let connection = try TestConnection()
         // So that the first request is not late.
-        try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
-        try Self.leave(left[0], at: door)
-        door.channel.isWritable = false
-        door.channel.pipeline.fireChannelWritabilityChanged()
+        try connection.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        try Self.leave(left[0], at: connection)
+        connection.channel.isWritable = false
+        connection.channel.pipeline.fireChannelWritabilityChanged()
         for (place, rest) in left.enumerated().dropFirst() {
-            try Self.leave(rest, at: door)
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
-            #expect(door.channel.isActive == (place < left.count - 1))
+            try Self.leave(rest, at: connection)
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+            #expect(connection.channel.isActive == (place < left.count - 1))
         }
     }
 
-    @Test("keeps a stream that is read as fast as it is written, until its client reads less than 4 KB in 30 s")
-    func stream() throws {
-        let door = try Door()
-        try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
-        let exchange = try #require(door.lot.oldest)
-        exchange.begin(.ok, headers: [:])
-        try Self.leave(100_000, at: door)
-        door.channel.isWritable = false
-        door.channel.pipeline.fireChannelWritabilityChanged()
+    @Test(
+        "keeps a stream that is read as fast as it is written, until its client reads less than 4 KB in 30 s",
+        arguments: [false, true])
+    func stream(beginsFull: Bool) throws {
+        let connection = try TestConnection()
+        try connection.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        let exchange = try #require(connection.lot.oldest)
+        if !beginsFull { exchange.begin(.ok, headers: [:]) }
+        try Self.leave(100_000, at: connection)
+        connection.channel.isWritable = false
+        connection.channel.pipeline.fireChannelWritabilityChanged()
+        if beginsFull { exchange.begin(.ok, headers: [:]) }
         for added in [8_000, 5_000, 8_000, 2_000] {
             exchange.write(ByteBuffer(repeating: 0x78, count: added))
-            try Self.leave(100_000, at: door)
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
-            #expect(door.channel.isActive == (added > 4_096))
+            try Self.leave(100_000, at: connection)
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(31))
+            #expect(connection.channel.isActive == (added > 4_096))
         }
     }
 
     @Test("streams to HTTP/1.0 without chunks", arguments: ["1.0", "1.1"])
     func streamVersion(version: String) throws {
-        let door = try Door()
-        try door.send("GET /park HTTP/\(version)\r\nhost: x\r\n\r\n")
-        let exchange = try #require(door.lot.oldest)
+        let connection = try TestConnection()
+        try connection.send("GET /park HTTP/\(version)\r\nhost: x\r\n\r\n")
+        let exchange = try #require(connection.lot.oldest)
         exchange.begin(.ok, headers: [:])
         exchange.write(ByteBuffer(string: "event"))
-        let answer = try door.answers()
+        let answer = try connection.answers()
         #expect(answer.hasPrefix("HTTP/\(version) 200 "))
         #expect(answer.hasSuffix(version == "1.0" ? "\r\n\r\nevent" : "\r\n\r\n5\r\nevent\r\n"))
     }
@@ -318,22 +321,22 @@ struct DoorTimeTests {
     @Test("closes a stream that has ended at once, or after 5 s if its client does not read the rest")
     func endedStream() throws {
         for leavesRest in [false, true] {
-            let door = try Door()
-            try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
-            let exchange = try #require(door.lot.oldest)
+            let connection = try TestConnection()
+            try connection.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+            let exchange = try #require(connection.lot.oldest)
             exchange.begin(.ok, headers: [:])
             if leavesRest {
-                try door.channel.pipeline.syncOperations.addHandler(WriteHolder(), position: .first)
+                try connection.channel.pipeline.syncOperations.addHandler(WriteHolder(), position: .first)
             }
             exchange.write(ByteBuffer(repeating: 0x78, count: 1_000_000))
             exchange.end()
-            door.channel.embeddedEventLoop.run()
-            #expect(door.channel.isActive == leavesRest)
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(4))
-            #expect(door.channel.isActive == leavesRest)
-            door.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
-            #expect(!door.channel.isActive)
-            try? door.channel.close().wait()
+            connection.channel.embeddedEventLoop.run()
+            #expect(connection.channel.isActive == leavesRest)
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(4))
+            #expect(connection.channel.isActive == leavesRest)
+            connection.channel.embeddedEventLoop.advanceTime(by: .seconds(1))
+            #expect(!connection.channel.isActive)
+            try? connection.channel.close().wait()
         }
     }
 
@@ -345,11 +348,11 @@ struct DoorTimeTests {
             ("GET /length HTTP/1.1\r\nhost: x\r\nx-long: \(String(repeating: "x", count: 200_000))\r\n\r\n", "431"),
             ("NONSENSE\r\n\r\n", "400"),
         ] {
-            let door = try Door()
+            let connection = try TestConnection()
             // The answer reports the parser's fault.
-            try? door.send(request)
-            #expect(try door.answers().hasPrefix("HTTP/1.1 \(status) "), "\(status)")
-            #expect(!door.channel.isActive)
+            try? connection.send(request)
+            #expect(try connection.answers().hasPrefix("HTTP/1.1 \(status) "), "\(status)")
+            #expect(!connection.channel.isActive)
         }
     }
 }
@@ -360,30 +363,30 @@ struct ProxyConnectionTests {
     @Test("counts a connection for the client of its last socket, stream or poll")
     func lastClient() throws {
         let limiter = AddressLimiter(limit: 1)
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.addresses = limiter
         policy.trustedProxies = try AddressList(["127.0.0.1"])
-        let door = try Door(policy: policy)
-        door.channel.remoteAddress = try SocketAddress(ipAddress: "127.0.0.1", port: 1)
+        let connection = try TestConnection(policy: policy)
+        connection.channel.remoteAddress = try SocketAddress(ipAddress: "127.0.0.1", port: 1)
         func poll(_ address: String) throws -> Bool {
-            try door.send("GET /park HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: \(address)\r\n\r\n")
-            let isCounted = try #require(door.lot.oldest).countStream()
-            door.lot.release()
-            _ = try door.answers()
+            try connection.send("GET /park HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: \(address)\r\n\r\n")
+            let isCounted = try #require(connection.lot.oldest).countStream()
+            connection.lot.release()
+            _ = try connection.answers()
             return isCounted
         }
         let first = try #require(ClientAddress("192.0.2.1"))
         let second = try #require(ClientAddress("192.0.2.2"))
         for _ in 0..<2 { #expect(try poll("192.0.2.1")) }
-        #expect(!limiter.take(first))
+        #expect(!limiter.reserve(first))
         #expect(try poll("192.0.2.2"))
-        #expect(!limiter.take(second))
-        #expect(limiter.take(first), "it counts no longer for the client before")
+        #expect(!limiter.reserve(second))
+        #expect(limiter.reserve(first), "it counts no longer for the client before")
         #expect(try !poll("192.0.2.1"), "that client has another connection now")
-        #expect(!limiter.take(second), "a refused poll moves nothing")
-        try door.channel.close().wait()
-        door.channel.embeddedEventLoop.run()
-        #expect(limiter.take(second))
+        #expect(!limiter.reserve(second), "a refused poll moves nothing")
+        try connection.channel.close().wait()
+        connection.channel.embeddedEventLoop.run()
+        #expect(limiter.reserve(second))
     }
 }
 
@@ -392,29 +395,29 @@ struct ProxyConnectionTests {
 struct DeadPeerTests {
     @Test("counts no stream of a client that has left")
     func leftBeforeItsStream() throws {
-        let door = try Door()
-        try door.send("GET /park HTTP/1.1\r\nHost: x\r\n\r\n")
-        let exchange = try #require(door.lot.oldest)
+        let connection = try TestConnection()
+        try connection.send("GET /park HTTP/1.1\r\nHost: x\r\n\r\n")
+        let exchange = try #require(connection.lot.oldest)
         #expect(exchange.countStream())
-        door.channel.pipeline.fireChannelInactive()
+        connection.channel.pipeline.fireChannelInactive()
         #expect(!exchange.countStream())
     }
 
     @Test("begins no request of a client that left while an earlier one was answered")
     func leftBeforeItsNextRequest() throws {
-        let door = try Door()
-        try door.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
-        try door.send("GET /length HTTP/1.1\r\nhost: x\r\n\r\nGET /park HTTP/1.1\r\nhost: x\r\n\r\n")
-        #expect(!door.channel.isActive)
-        #expect(door.lot.count == 0)
+        let connection = try TestConnection()
+        try connection.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
+        try connection.send("GET /length HTTP/1.1\r\nhost: x\r\n\r\nGET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        #expect(!connection.channel.isActive)
+        #expect(connection.lot.count == 0)
     }
 
     @Test("sets the time after which unacknowledged output ends a connection")
     func acknowledgement() async throws {
-        #expect(DoorTimeouts().acknowledgement == .seconds(60))
-        var timeouts = DoorTimeouts()
+        #expect(ConnectionTimeouts().acknowledgement == .seconds(60))
+        var timeouts = ConnectionTimeouts()
         timeouts.acknowledgement = .seconds(7)
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { _, _, _ in },
             endpoints: [],
             timeouts: timeouts,
@@ -425,7 +428,7 @@ struct DeadPeerTests {
         let accepted = group.next().makePromise(of: SocketOptionValue.self)
         let server = try await ServerBootstrap(group: group)
             .childChannelInitializer { channel in
-                let milliseconds = door.setup(channel: channel, logger: Logger(label: "test")).flatMap { _ in
+                let milliseconds = connections.setup(channel: channel, logger: Logger(label: "test")).flatMap { _ in
                     channel.getOption(option)
                 }
                 milliseconds.cascade(to: accepted)
@@ -505,8 +508,8 @@ final class FlushCloser: ChannelOutboundHandler {
     func flush(context: ChannelHandlerContext) { context.close(promise: nil) }
 }
 
-/// A connection to a door, without a network.
-final class Door {
+/// A connection without a network.
+final class TestConnection {
     /// Counts the reads that reach the network.
     private final class ReadCounter: ChannelOutboundHandler {
         typealias OutboundIn = ByteBuffer
@@ -523,8 +526,8 @@ final class Door {
     let lot = ParkEndpoint.Lot()
     private let counter = ReadCounter()
 
-    init(timeouts: DoorTimeouts = DoorTimeouts(), policy: DoorPolicy = DoorPolicy()) throws {
-        let door = DoorChannel(
+    init(timeouts: ConnectionTimeouts = ConnectionTimeouts(), policy: ConnectionPolicy = ConnectionPolicy()) throws {
+        let connections = ConnectionChannel(
             responder: { _, _, _ in },
             endpoints: [LengthEndpoint(), PlainEndpoint(), ParkEndpoint(lot: self.lot)],
             timeouts: timeouts,
@@ -532,7 +535,7 @@ final class Door {
             http: HTTP1Channel.Configuration()
         )
         try self.channel.pipeline.syncOperations.addHandler(self.counter)
-        _ = try door.setup(channel: self.channel, logger: Logger(label: "test")).map { _ in }.wait()
+        _ = try connections.setup(channel: self.channel, logger: Logger(label: "test")).map { _ in }.wait()
         try self.channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
     }
 

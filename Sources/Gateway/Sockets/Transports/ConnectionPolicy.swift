@@ -1,4 +1,4 @@
-// Carillon · DoorPolicy.swift
+// Carillon · ConnectionPolicy.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
@@ -7,7 +7,7 @@ import NIOCore
 import NIOHTTP1
 
 /// Rules for every request and answer of a listener.
-package struct DoorPolicy: Sendable {
+package struct ConnectionPolicy: Sendable {
     /// Loads nothing, runs nothing, allows no frame.
     private static let pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     /// The headers that pages of other origins may read, besides those that CORS always allows.
@@ -156,17 +156,17 @@ struct PreflightEndpoint: TransportEndpoint {
     private static let age = "7200"
     private static let longestFields = 1_024
 
-    let policy: DoorPolicy
+    let policy: ConnectionPolicy
 
-    /// The door selects it by the request, not by its path.
+    /// Returns false: the connection selects this endpoint by the request, not by its path.
     func claims(_ path: Substring) -> Bool { false }
 
     func handle(_ exchange: HTTPExchange) {
         guard self.policy.grant(exchange.head) != nil else {
-            DoorMetrics.refusedOrigins.increment()
+            ConnectionMetrics.refusedOrigins.increment()
             return exchange.respond(.problem(.forbidden, "pages of this origin may not call this server"))
         }
-        // The door adds the other fields, the CORS grant among them.
+        // The connection adds the other fields, the CORS grant among them.
         var headers: HTTPHeaders = [
             "access-control-allow-methods": Self.methods, "access-control-max-age": Self.age,
             "vary": "Access-Control-Request-Headers",
@@ -189,19 +189,19 @@ struct PreflightEndpoint: TransportEndpoint {
     }
 }
 
-/// Refusals at the door, each counter created once.
-enum DoorMetrics {
+/// Counters of refused requests and connections, each created once.
+enum ConnectionMetrics {
     /// Sockets and preflights of pages whose origin is not allowed.
     static let refusedOrigins = Self.refused("origin")
     /// Requests whose head is not valid HTTP or too large.
     static let refusedHeads = Self.refused("head")
     /// Bodies that are too large.
     static let refusedBodies = Self.refused("body")
-    /// Sockets and streams beyond their address's share.
+    /// Sockets and streams of addresses that have too many.
     static let refusedAddresses = Self.refused("address")
     /// Connections that pipelined too much behind an unanswered request.
     static let refusedPipelines = Self.refused("pipeline")
-    /// Bodies and unread answers beyond the total that all connections may have.
+    /// Bodies and unread answers beyond the limit for all connections.
     static let refusedMemory = Self.refused("memory")
     /// Connections closed because a request or the reading of an answer took too long.
     static let refusedSlow = Self.refused("slow")

@@ -1,4 +1,4 @@
-// Carillon · DoorChannel.swift
+// Carillon · ConnectionChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
@@ -14,7 +14,7 @@ import NIOHTTPTypes
 ///
 /// The server's task for a connection begins with its first request for the server. A connection
 /// that becomes a socket before that needs no task; otherwise the task sleeps until the close.
-package struct DoorChannel: HTTPChannelHandler {
+package struct ConnectionChannel: HTTPChannelHandler {
     enum Outcome: Sendable {
         case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
         /// The connection will never need the server.
@@ -28,15 +28,15 @@ package struct DoorChannel: HTTPChannelHandler {
 
     package let responder: HTTPChannelHandler.Responder
     let endpoints: [any TransportEndpoint]
-    let timeouts: DoorTimeouts
-    let policy: DoorPolicy
+    let timeouts: ConnectionTimeouts
+    let policy: ConnectionPolicy
     let http: HTTP1Channel.Configuration
 
     package init(
         responder: @escaping HTTPChannelHandler.Responder,
         endpoints: [any TransportEndpoint],
-        timeouts: DoorTimeouts = DoorTimeouts(),
-        policy: DoorPolicy = DoorPolicy(),
+        timeouts: ConnectionTimeouts = ConnectionTimeouts(),
+        policy: ConnectionPolicy = ConnectionPolicy(),
         http: HTTP1Channel.Configuration
     ) {
         self.responder = responder
@@ -48,7 +48,7 @@ package struct DoorChannel: HTTPChannelHandler {
 
     package func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
         guard self.count(channel) else {
-            DoorMetrics.refusedFiles.increment()
+            ConnectionMetrics.refusedFiles.increment()
             channel.close(promise: nil)
             let outcome = channel.eventLoop.makeSucceededFuture(Outcome.taken)
             return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
@@ -65,10 +65,10 @@ package struct DoorChannel: HTTPChannelHandler {
             limits.maxHeaderFieldSize = self.http.httpDecoder.maxHeaderFieldSize
             limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
             limits.maxHeaderFieldCount = self.http.httpDecoder.maxHeaderFieldCount
-            let coding = DoorCoding(limits)
+            let codec = ConnectionCodec(limits)
             let promise = channel.eventLoop.makePromise(of: Outcome.self)
-            let handler = DoorHandler(self, coding: coding, outcome: promise, logger: logger)
-            try channel.pipeline.syncOperations.addHandlers([coding.encoder, coding.decoding, handler])
+            let handler = ConnectionHandler(self, codec: codec, outcome: promise, logger: logger)
+            try channel.pipeline.syncOperations.addHandlers([codec.encoder, codec.decoding, handler])
             return Value(outcome: promise.futureResult, channel: channel)
         }
     }
@@ -79,7 +79,7 @@ package struct DoorChannel: HTTPChannelHandler {
     /// connections that it cannot accept.
     private func count(_ channel: any Channel) -> Bool {
         guard let tally = self.policy.connections else { return true }
-        guard tally.take() else { return false }
+        guard tally.reserve() else { return false }
         channel.closeFuture.whenComplete { _ in tally.release() }
         return true
     }
@@ -118,13 +118,12 @@ struct ReceiveBufferAllocator: RecvByteBufferAllocator {
 }
 
 /// Time limits of connections.
-package struct DoorTimeouts: Sendable {
+package struct ConnectionTimeouts: Sendable {
     /// Until the first request has arrived.
     var firstRequest: Duration = .seconds(10)
     /// Until the body of a request, or the rest of a socket's message, has arrived.
     var body: Duration = .seconds(20)
-    /// For a client to read 4 KB of a full connection's output; of an answer, a tenth of what waits
-    /// if that is more.
+    /// For a slow client to read 4 KB; of an answer, a tenth of the waiting bytes, if that is more.
     var stall: Duration = .seconds(30)
     /// For a client's system to acknowledge what was sent (TCP_USER_TIMEOUT, RFC 5482).
     var acknowledgement: Duration = .seconds(60)

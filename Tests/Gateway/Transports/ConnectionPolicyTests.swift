@@ -1,4 +1,4 @@
-// Carillon · DoorPolicyTests.swift
+// Carillon · ConnectionPolicyTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Glibc
@@ -60,12 +60,12 @@ struct AllowedOriginsTests {
     @Test("lets granted pages read the fields that clients need")
     func exposedFields() {
         var headers = HTTPHeaders()
-        DoorPolicy().protect(&headers, AllowedOrigins.any.grant("https://app.example.com"))
+        ConnectionPolicy().protect(&headers, AllowedOrigins.any.grant("https://app.example.com"))
         let exposed = Set(headers[canonicalForm: "access-control-expose-headers"].map { $0.lowercased() })
         let needed: Set = ["content-range", "etag", "location", "retry-after", "www-authenticate", "x-request-id"]
         #expect(exposed == needed)
         var own = HTTPHeaders()
-        DoorPolicy().protect(&own, nil)
+        ConnectionPolicy().protect(&own, nil)
         #expect(!own.contains(name: "access-control-expose-headers"))
     }
 }
@@ -115,10 +115,10 @@ struct AddressListTests {
         let limiter = AddressLimiter(limit: 2)
         let addresses = try ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
             .map { try #require(ClientAddress($0)) }
-        #expect(addresses.map { limiter.take($0) } == [true, true, true, true, false, true])
-        #expect([limiter.take(addresses[0]), limiter.take(addresses[0])] == [true, false])
+        #expect(addresses.map { limiter.reserve($0) } == [true, true, true, true, false, true])
+        #expect([limiter.reserve(addresses[0]), limiter.reserve(addresses[0])] == [true, false])
         limiter.release(addresses[0])
-        #expect(limiter.take(addresses[0]))
+        #expect(limiter.reserve(addresses[0]))
     }
 }
 
@@ -127,10 +127,10 @@ struct BudgetTests {
     @Test("reports the end of a flood once, and no smaller burst")
     func flood() {
         let budget = Budget(limit: 6_400)
-        #expect(budget.take(400))
+        #expect(budget.reserve(400))
         budget.release(400)
         #expect(!budget.floodHasEnded(), "a sixteenth is no flood")
-        #expect(budget.take(401))
+        #expect(budget.reserve(401))
         #expect(!budget.floodHasEnded(), "it goes on")
         budget.release(301)
         #expect(!budget.floodHasEnded(), "a sixty-fourth is still held")
@@ -144,12 +144,12 @@ struct BudgetTests {
 struct ConnectionBudgetTests {
     @Test("closes a connection beyond the limit at once; one that ends makes room")
     func bound() async throws {
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.connections = Budget(limit: 1)
         // The first connection stays silent, however slow the machine.
-        var timeouts = DoorTimeouts()
+        var timeouts = ConnectionTimeouts()
         timeouts.firstRequest = .seconds(3_600)
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { _, _, _ in },
             endpoints: [LengthEndpoint()],
             timeouts: timeouts,
@@ -160,7 +160,9 @@ struct ConnectionBudgetTests {
         let accepted = Mutex(0)
         let server = try await ServerBootstrap(group: group)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: Logger(label: "test")).map { _ in accepted.withLock { $0 += 1 } }
+                connections.setup(channel: channel, logger: Logger(label: "test")).map { _ in
+                    accepted.withLock { $0 += 1 }
+                }
             }
             .bind(host: "127.0.0.1", port: 0)
             .get()
@@ -173,12 +175,12 @@ struct ConnectionBudgetTests {
         // Connections are set up on several loops, so a second one could come first.
         try await eventually("the first is counted") { accepted.withLock { $0 } == 1 }
         let second = try await connect()
-        // Only the door closes it.
+        // Only the gateway closes it.
         try await second.closeFuture.get()
         #expect(first.isActive)
         try await first.close()
 
-        // The door sees the end of the first connection with some delay.
+        // The gateway sees the end of the first connection with some delay.
         var third = try await connect()
         while try await Self.answer(on: third) == nil { third = try await connect() }
         try await third.close()
@@ -190,7 +192,7 @@ struct ConnectionBudgetTests {
         let group = MultiThreadedEventLoopGroup.singleton
         let running = group.next().makePromise(of: SocketAddress?.self)
         let server = Server(
-            childChannelSetup: DoorChannel(
+            childChannelSetup: ConnectionChannel(
                 // Only the server answers, because endpoints would do so after its end, too.
                 responder: { _, writer, _ in
                     let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])

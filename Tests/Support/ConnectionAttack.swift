@@ -1,4 +1,4 @@
-// Carillon · DoorAttack.swift
+// Carillon · ConnectionAttack.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// Each connection sends as much as the gateway accepts and reconnects when the gateway closes it.
 /// The number of connections, the bytes of each and the duration are bounded.
-package struct DoorAttack: Sendable {
+package struct ConnectionAttack: Sendable {
     package enum Kind: CaseIterable, Sendable {
         /// Polls without a token and pipelines a 16 MB body after the poll.
         case poll
@@ -117,7 +117,7 @@ private final class AttackHandler: ChannelInboundHandler {
     /// The largest body of jobs; a multiple of ``part``.
     private static let largestBody = 16 * 1024 * 1024
 
-    private let kind: DoorAttack.Kind
+    private let kind: ConnectionAttack.Kind
     private let token: String
     private let sent: @Sendable (Int) -> Void
     private var answer = ""
@@ -127,7 +127,7 @@ private final class AttackHandler: ChannelInboundHandler {
     /// The head of a request that is sent again after its body; nil to send one body only.
     private var nextHead: ByteBuffer?
 
-    init(_ kind: DoorAttack.Kind, token: String, sent: @escaping @Sendable (Int) -> Void) {
+    init(_ kind: ConnectionAttack.Kind, token: String, sent: @escaping @Sendable (Int) -> Void) {
         self.kind = kind
         self.token = token
         self.sent = sent

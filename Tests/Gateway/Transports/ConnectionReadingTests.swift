@@ -1,4 +1,4 @@
-// Carillon · DoorReadingTests.swift
+// Carillon · ConnectionReadingTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Glibc
@@ -16,39 +16,39 @@ import Testing
 
 @testable import Sockets
 
-@Suite("Reading at the door", .timeLimit(.minutes(10)))
-struct DoorReadingTests {
+@Suite("Reading of requests", .timeLimit(.minutes(10)))
+struct ConnectionReadingTests {
     private static let park = "GET /park HTTP/1.1\r\nhost: x\r\n\r\n"
     private static let length = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
 
     @Test("pauses reading while an endpoint answers")
     func held() throws {
-        let door = try Door()
-        #expect(door.reads())
-        try door.send(Self.park)
-        #expect(door.lot.count == 1)
-        #expect(!door.reads())
-        let before = door.readCount
-        door.lot.release()
-        #expect(door.readCount == before + 1)
-        #expect(try door.answers().hasSuffix("parked 0"))
-        #expect(door.reads())
+        let connection = try TestConnection()
+        #expect(connection.reads())
+        try connection.send(Self.park)
+        #expect(connection.lot.count == 1)
+        #expect(!connection.reads())
+        let before = connection.readCount
+        connection.lot.release()
+        #expect(connection.readCount == before + 1)
+        #expect(try connection.answers().hasSuffix("parked 0"))
+        #expect(connection.reads())
     }
 
     @Test("answers pipelined requests in order and continues reading after them")
     func pipelined() throws {
-        let door = try Door()
-        try door.send(Self.park + Self.length + Self.park)
-        #expect(!door.reads())
-        #expect(try door.answers().isEmpty)
-        door.lot.release()
-        let first = try door.answers()
+        let connection = try TestConnection()
+        try connection.send(Self.park + Self.length + Self.park)
+        #expect(!connection.reads())
+        #expect(try connection.answers().isEmpty)
+        connection.lot.release()
+        let first = try connection.answers()
         #expect(first.contains("parked 0HTTP/1.1 200 "))
         #expect(first.hasSuffix("\r\n\r\n3"))
-        #expect(!door.reads())
-        door.lot.release()
-        #expect(try door.answers().hasSuffix("parked 0"))
-        #expect(door.reads())
+        #expect(!connection.reads())
+        connection.lot.release()
+        #expect(try connection.answers().hasSuffix("parked 0"))
+        #expect(connection.reads())
     }
 
     @Test(
@@ -71,19 +71,19 @@ struct DoorReadingTests {
         for body in [
             "content-length: 3\r\n\r\nabc", "transfer-encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\nx: y\r\n\r\n",
         ] {
-            let door = try Door()
+            let connection = try TestConnection()
             let request = "POST /length HTTP/1.1\r\nhost: x\r\n\(fields)\(body)"
-            try door.send(request + begun)
-            #expect(try door.answers().hasSuffix("\r\n\r\n3"), "\(request)")
-            try door.send(rest + request)
-            try door.send(request)
-            let answers = try door.answers().split(separator: "HTTP/1.1 ").map { String($0) }
+            try connection.send(request + begun)
+            #expect(try connection.answers().hasSuffix("\r\n\r\n3"), "\(request)")
+            try connection.send(rest + request)
+            try connection.send(request)
+            let answers = try connection.answers().split(separator: "HTTP/1.1 ").map { String($0) }
             #expect(answers.count == 3, "\(request)")
             for answer in answers {
                 #expect(answer.hasPrefix("200 ") && answer.hasSuffix("\r\n\r\n3"), "\(request)")
                 #expect(!answer.lowercased().contains("connection: close"), "\(request)")
             }
-            #expect(door.reads())
+            #expect(connection.reads())
         }
     }
 
@@ -92,34 +92,34 @@ struct DoorReadingTests {
 
     @Test("pauses reading behind a request with Upgrade, and bounds what is pipelined behind it")
     func otherProtocolHeld() throws {
-        let door = try Door()
-        try door.send(Self.parkWithUpgrade + Self.parkWithUpgrade + Self.length)
-        #expect(!door.reads())
-        door.lot.release()
-        #expect(try door.answers().hasSuffix("parked 0"))
-        #expect(!door.reads())
-        door.lot.release()
-        #expect(try door.answers().hasSuffix("\r\n\r\n3"))
-        #expect(door.reads())
-        try door.send(Self.parkWithUpgrade + String(repeating: Self.parkWithUpgrade, count: 600))
-        #expect(!door.channel.isActive)
-        #expect(door.lot.aborted == 1)
+        let connection = try TestConnection()
+        try connection.send(Self.parkWithUpgrade + Self.parkWithUpgrade + Self.length)
+        #expect(!connection.reads())
+        connection.lot.release()
+        #expect(try connection.answers().hasSuffix("parked 0"))
+        #expect(!connection.reads())
+        connection.lot.release()
+        #expect(try connection.answers().hasSuffix("\r\n\r\n3"))
+        #expect(connection.reads())
+        try connection.send(Self.parkWithUpgrade + String(repeating: Self.parkWithUpgrade, count: 600))
+        #expect(!connection.channel.isActive)
+        #expect(connection.lot.aborted == 1)
     }
 
     @Test("streams the answer to a request with Upgrade, and answers no request after it")
     func otherProtocolStream() throws {
-        let door = try Door()
-        try door.send(Self.parkWithUpgrade + Self.length)
-        let exchange = try #require(door.lot.oldest)
+        let connection = try TestConnection()
+        try connection.send(Self.parkWithUpgrade + Self.length)
+        let exchange = try #require(connection.lot.oldest)
         exchange.begin(.ok, headers: [:])
-        try door.send(Self.length)
+        try connection.send(Self.length)
         exchange.write(ByteBuffer(string: "event"))
-        let answer = try door.answers()
+        let answer = try connection.answers()
         #expect(answer.contains("event"))
         #expect(answer.split(separator: "HTTP/1.1 ").count == 1)
         exchange.end()
-        _ = try door.answers()
-        #expect(!door.channel.isActive)
+        _ = try connection.answers()
+        #expect(!connection.channel.isActive)
     }
 
     @Test("refuses CONNECT, and a request with Upgrade whose end is uncertain")
@@ -132,13 +132,13 @@ struct DoorReadingTests {
             ("POST /nowhere HTTP/1.1\r\n\(upgrade)transfer-encoding: gzip\r\n\r\n", "transfer coding"),
         ]
         for (request, reason) in table {
-            let door = try Door()
-            try door.send(request + Self.length)
-            let answers = try door.answers().split(separator: "HTTP/1.1 ")
+            let connection = try TestConnection()
+            try connection.send(request + Self.length)
+            let answers = try connection.answers().split(separator: "HTTP/1.1 ")
             #expect(answers.count == 1, "\(request)")
             #expect(answers.first?.hasPrefix("400 ") == true, "\(request)")
             #expect(answers.first?.contains(reason) == true, "\(request)")
-            #expect(!door.channel.isActive, "\(request)")
+            #expect(!connection.channel.isActive, "\(request)")
         }
     }
 
@@ -162,54 +162,54 @@ struct DoorReadingTests {
 
     @Test("closes a client that sends too much behind a refused handshake whose answer it does not read")
     func refusedHandshake() throws {
-        let door = try Door()
-        try door.channel.pipeline.syncOperations.addHandler(WriteStopper(), position: .first)
+        let connection = try TestConnection()
+        try connection.channel.pipeline.syncOperations.addHandler(WriteStopper(), position: .first)
         let faulty = "GET /length HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
-        try door.send(faulty + String(repeating: "x", count: 10_000))
-        #expect(door.channel.isActive)
-        for _ in 0..<20 where door.channel.isActive { try door.send(String(repeating: "x", count: 10_000)) }
-        #expect(!door.channel.isActive)
+        try connection.send(faulty + String(repeating: "x", count: 10_000))
+        #expect(connection.channel.isActive)
+        for _ in 0..<20 where connection.channel.isActive { try connection.send(String(repeating: "x", count: 10_000)) }
+        #expect(!connection.channel.isActive)
     }
 
     @Test("pauses reading while a client does not read its answers, except within a body")
     func unread() throws {
-        let door = try Door()
-        try door.send(Self.length)
+        let connection = try TestConnection()
+        try connection.send(Self.length)
         func setWritable(_ isWritable: Bool) {
-            door.channel.isWritable = isWritable
-            door.channel.pipeline.fireChannelWritabilityChanged()
+            connection.channel.isWritable = isWritable
+            connection.channel.pipeline.fireChannelWritabilityChanged()
         }
         setWritable(false)
-        #expect(!door.reads())
-        let before = door.readCount
+        #expect(!connection.reads())
+        let before = connection.readCount
         setWritable(true)
-        #expect(door.readCount == before + 1)
-        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n")
+        #expect(connection.readCount == before + 1)
+        try connection.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n")
         setWritable(false)
-        #expect(door.reads())
+        #expect(connection.reads())
     }
 
     @Test(
         "bounds what waits for the server, and drops the rest of a body that it has answered",
         arguments: [false, true])
     func serverInput(isAnswered: Bool) throws {
-        let door = try Door()
-        try door.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+        let connection = try TestConnection()
+        try connection.send("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
         if isAnswered {
             let head = HTTPResponse(status: .unauthorized, headerFields: [.contentLength: "0"])
-            try door.channel.writeOutbound(HTTPResponsePart.head(head))
-            try door.channel.writeOutbound(HTTPResponsePart.end(nil))
-            #expect(try door.answers().hasPrefix("HTTP/1.1 401 "))
+            try connection.channel.writeOutbound(HTTPResponsePart.head(head))
+            try connection.channel.writeOutbound(HTTPResponsePart.end(nil))
+            #expect(try connection.answers().hasPrefix("HTTP/1.1 401 "))
         }
         // The server takes nothing, so reading pauses once four parts wait for it.
-        for _ in 0..<8 { try door.send(String(repeating: "x", count: 10_000)) }
-        #expect(door.reads() == isAnswered)
+        for _ in 0..<8 { try connection.send(String(repeating: "x", count: 10_000)) }
+        #expect(connection.reads() == isAnswered)
     }
 
     @Test("closes a client that pipelines too much")
     func tooMuch() throws {
         let body = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 16000000\r\n\r\n"
-        let some = try Door()
+        let some = try TestConnection()
         try some.send(Self.park + body + String(repeating: "x", count: 30_000))
         #expect(some.channel.isActive)
         let chunked = "POST /length HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -217,51 +217,51 @@ struct DoorReadingTests {
             body + String(repeating: "x", count: 33_000), String(repeating: Self.park, count: 1_200),
             chunked + String(repeating: "1\r\nx\r\n", count: 4_100),
         ] {
-            let door = try Door()
-            try door.send(Self.park + flood)
-            #expect(!door.channel.isActive)
-            #expect(door.lot.aborted == 1)
+            let connection = try TestConnection()
+            try connection.send(Self.park + flood)
+            #expect(!connection.channel.isActive)
+            #expect(connection.lot.aborted == 1)
         }
     }
 
     @Test("answers all requests of one read")
     func deepPipeline() throws {
-        let door = try Door()
-        try door.send(Self.park + String(repeating: Self.length, count: 200))
-        door.lot.release()
-        #expect(try door.answers().split(separator: "HTTP/1.1 200 ").count == 201)
-        #expect(door.reads())
+        let connection = try TestConnection()
+        try connection.send(Self.park + String(repeating: Self.length, count: 200))
+        connection.lot.release()
+        #expect(try connection.answers().split(separator: "HTTP/1.1 200 ").count == 201)
+        #expect(connection.reads())
     }
 
     private static let forServer = "GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n"
 
     @Test("hands the server one request at a time, and bounds those that wait")
     func forServer() throws {
-        let door = try Door()
-        try door.send(Self.forServer)
-        #expect(door.reads())
-        try door.send(Self.forServer + Self.length)
-        #expect(!door.reads())
+        let connection = try TestConnection()
+        try connection.send(Self.forServer)
+        #expect(connection.reads())
+        try connection.send(Self.forServer + Self.length)
+        #expect(!connection.reads())
         let answer = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
         for isLast in [false, true] {
-            let before = door.readCount
-            try door.channel.writeOutbound(HTTPResponsePart.head(answer))
-            try door.channel.writeOutbound(HTTPResponsePart.end(nil))
+            let before = connection.readCount
+            try connection.channel.writeOutbound(HTTPResponsePart.head(answer))
+            try connection.channel.writeOutbound(HTTPResponsePart.end(nil))
             // Only the second leaves nothing that waits.
-            #expect(door.readCount == before + (isLast ? 1 : 0))
-            let text = try door.answers()
+            #expect(connection.readCount == before + (isLast ? 1 : 0))
+            let text = try connection.answers()
             #expect(text.hasPrefix("HTTP/1.1 200 "))
             #expect(text.hasSuffix("\r\n\r\n3") == isLast)
         }
-        let flooded = try Door()
+        let flooded = try TestConnection()
         try flooded.send(Self.forServer + String(repeating: Self.forServer, count: 1_100))
         #expect(!flooded.channel.isActive)
         // Empty fields are short on the wire; the shared budget counts their memory.
         let emptyFields = String(repeating: "a:\r\n", count: 99)
         let request = "GET /nowhere HTTP/1.1\r\nhost: x\r\n\(emptyFields)\r\n"
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.bodies = Budget(limit: 64 * 1024)
-        let full = try Door(policy: policy)
+        let full = try TestConnection(policy: policy)
         try full.send(Self.forServer + String(repeating: request, count: 4))
         #expect(full.channel.isActive)
         try full.send(String(repeating: request, count: 60))
@@ -289,27 +289,27 @@ struct DoorReadingTests {
 
     @Test("hands the server no queued request during a shutdown")
     func shutdown() throws {
-        let door = try Door()
+        let connection = try TestConnection()
         let input = ServerInput()
-        try door.channel.pipeline.syncOperations.addHandler(input)
-        try door.send(Self.forServer + Self.forServer)
-        door.channel.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
-        #expect(door.channel.isActive)
+        try connection.channel.pipeline.syncOperations.addHandler(input)
+        try connection.send(Self.forServer + Self.forServer)
+        connection.channel.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
+        #expect(connection.channel.isActive)
         let answer = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
-        try door.channel.writeOutbound(HTTPResponsePart.head(answer))
-        try door.channel.writeOutbound(HTTPResponsePart.end(nil))
-        #expect(try door.answers().hasPrefix("HTTP/1.1 200 "))
+        try connection.channel.writeOutbound(HTTPResponsePart.head(answer))
+        try connection.channel.writeOutbound(HTTPResponsePart.end(nil))
+        #expect(try connection.answers().hasPrefix("HTTP/1.1 200 "))
         #expect(input.requests == 1)
-        #expect(!door.channel.isActive)
+        #expect(!connection.channel.isActive)
     }
 
     @Test("serves the queued requests of a client that closes its half, then ends the server's input")
     func halfClosed() throws {
-        let single = try Door()
+        let single = try TestConnection()
         try single.send(Self.forServer)
         single.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
         #expect(single.channel.isActive)
-        let several = try Door()
+        let several = try TestConnection()
         let input = ServerInput()
         try several.channel.pipeline.syncOperations.addHandler(input)
         try several.send(Self.forServer + Self.forServer)
@@ -322,7 +322,7 @@ struct DoorReadingTests {
         #expect(try several.answers().hasPrefix("HTTP/1.1 200 "))
         #expect(input.requests == 2 && input.hasEnded)
         // As without a queue, an endpoint answers no client that has closed its half.
-        let parked = try Door()
+        let parked = try TestConnection()
         try parked.send(Self.forServer + Self.park)
         parked.channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
         try parked.channel.writeOutbound(HTTPResponsePart.head(answer))
@@ -338,17 +338,17 @@ struct DoorReadingTests {
             "POST \(path) \(version)\r\nhost: x\r\nexpect: \(expectation)\r\ncontent-length: 3\r\n\r\n"
         }
         for expectation in ["100-continue", "100-Continue"] {
-            let door = try Door()
-            try door.send(head("HTTP/1.1", expectation))
-            #expect(try door.answers() == "HTTP/1.1 100 Continue\r\n\r\n")
-            try door.send("abc")
-            let answer = try door.answers()
+            let connection = try TestConnection()
+            try connection.send(head("HTTP/1.1", expectation))
+            #expect(try connection.answers() == "HTTP/1.1 100 Continue\r\n\r\n")
+            try connection.send("abc")
+            let answer = try connection.answers()
             #expect(path == "/length" ? answer.hasSuffix("\r\n\r\n3") : answer.isEmpty)
         }
         for request in [head("HTTP/1.0", "100-continue"), head("HTTP/1.1", "else")] {
-            let door = try Door()
-            try door.send(request)
-            #expect(try door.answers().isEmpty)
+            let connection = try TestConnection()
+            try connection.send(request)
+            #expect(try connection.answers().isEmpty)
         }
     }
 
@@ -358,26 +358,26 @@ struct DoorReadingTests {
             "POST /park HTTP/1.1\r\nhost: x\r\ncontent-length: \(length)\r\n\r\n"
         }
         let part = String(repeating: "x", count: 30_000)
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.bodies = Budget(limit: 40_000)
-        let first = try Door(policy: policy)
+        let first = try TestConnection(policy: policy)
         try first.send(post(60_000) + part)
-        let second = try Door(policy: policy)
+        let second = try TestConnection(policy: policy)
         try second.send(post(60_000) + part)
         #expect(try second.answers().hasPrefix("HTTP/1.1 503 "))
         #expect(!second.channel.isActive)
         // A small body always fits.
-        let small = try Door(policy: policy)
+        let small = try TestConnection(policy: policy)
         try small.send(post(4_000) + String(repeating: "x", count: 4_000))
         #expect(small.lot.count == 1)
         // A body that no endpoint reads takes no room.
-        let skipped = try Door(policy: policy)
+        let skipped = try TestConnection(policy: policy)
         try skipped.send("GET /park HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n" + part + part)
         #expect(skipped.lot.count == 1)
         // A client that leaves makes room, too.
         try first.channel.close().wait()
         for _ in 0..<2 {
-            let next = try Door(policy: policy)
+            let next = try TestConnection(policy: policy)
             try next.send(post(30_000) + part)
             #expect(next.lot.count == 1)
             next.lot.release()
@@ -396,23 +396,23 @@ struct DoorReadingTests {
         "closes the newest client that does not read its answer once such answers exceed the total limit",
         arguments: [false, true])
     func unreadAnswers(isServer: Bool) throws {
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.answers = Budget(limit: 250_000)
         let body = ByteBuffer(repeating: 0x78, count: 100_000)
-        func answered() throws -> Door {
-            let door = try Door(policy: policy)
-            try door.channel.pipeline.syncOperations.addHandler(FlushStopper(), position: .first)
-            try door.send(isServer ? Self.forServer : Self.park)
-            door.channel.isWritable = false
+        func answered() throws -> TestConnection {
+            let connection = try TestConnection(policy: policy)
+            try connection.channel.pipeline.syncOperations.addHandler(FlushStopper(), position: .first)
+            try connection.send(isServer ? Self.forServer : Self.park)
+            connection.channel.isWritable = false
             guard isServer else {
-                try #require(door.lot.oldest).respond(.ok, body: body)
-                return door
+                try #require(connection.lot.oldest).respond(.ok, body: body)
+                return connection
             }
             let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "\(body.readableBytes)"])
-            door.channel.write(HTTPResponsePart.head(head), promise: nil)
-            door.channel.write(HTTPResponsePart.body(body), promise: nil)
-            door.channel.writeAndFlush(HTTPResponsePart.end(nil), promise: nil)
-            return door
+            connection.channel.write(HTTPResponsePart.head(head), promise: nil)
+            connection.channel.write(HTTPResponsePart.body(body), promise: nil)
+            connection.channel.writeAndFlush(HTTPResponsePart.end(nil), promise: nil)
+            return connection
         }
         let first = try answered()
         let second = try answered()
@@ -470,19 +470,19 @@ struct DoorReadingTests {
             ("GET /nowhere HTTP/1.1\r\nhost: a\r\nHost: b\r\n\r\n", "400"),
         ]
         for (request, status) in table {
-            let door = try Door()
-            try door.send(request)
-            let answer = try door.answers()
+            let connection = try TestConnection()
+            try connection.send(request)
+            let answer = try connection.answers()
             #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(request)")
             #expect(answer.contains("Host header"), "\(request)")
-            #expect(!door.channel.isActive)
+            #expect(!connection.channel.isActive)
         }
         for host in ["", "example.com", "example.com:8080", "[2001:db8::1]:80", "a_b.test"] {
-            let door = try Door()
-            try door.send("GET /park HTTP/1.1\r\nhost: \(host)\r\n\r\n")
-            #expect(door.lot.count == 1, "\(host)")
+            let connection = try TestConnection()
+            try connection.send("GET /park HTTP/1.1\r\nhost: \(host)\r\n\r\n")
+            #expect(connection.lot.count == 1, "\(host)")
         }
-        let old = try Door()
+        let old = try TestConnection()
         try old.send("GET /park HTTP/1.0\r\n\r\n")
         #expect(old.lot.count == 1)
     }
@@ -491,9 +491,9 @@ struct DoorReadingTests {
 
     @Test("cuts off a client that does not read the server's answer, and serves others meanwhile")
     func slowReader() async throws {
-        var timeouts = DoorTimeouts()
+        var timeouts = ConnectionTimeouts()
         timeouts.stall = .milliseconds(500)
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { request, writer, _ in
                 var body = try await writer.writeHead(HTTPResponse(status: .ok))
                 // More than fits into the system's buffers.
@@ -511,8 +511,8 @@ struct DoorReadingTests {
         let listener = try await ServerBootstrap(group: group)
             .childChannelInitializer { channel in
                 channel.closeFuture.whenComplete { _ in closed.withLock { $0 += 1 } }
-                return door.setup(channel: channel, logger: Logger(label: "test")).map { value in
-                    _ = Task { await door.handle(value: value, logger: Logger(label: "test")) }
+                return connections.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    _ = Task { await connections.handle(value: value, logger: Logger(label: "test")) }
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
@@ -538,7 +538,7 @@ struct DoorReadingTests {
 
     @Test("opens a socket on a connection that the server answered, and ends its task with the socket")
     func reused() async throws {
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { _, writer, _ in
                 let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
                 try await writer.writeHead(head).finish(nil)
@@ -551,9 +551,9 @@ struct DoorReadingTests {
         let listener = try await ServerBootstrap(group: group)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                connections.setup(channel: channel, logger: Logger(label: "test")).map { value in
                     _ = Task {
-                        await door.handle(value: value, logger: Logger(label: "test"))
+                        await connections.handle(value: value, logger: Logger(label: "test"))
                         ends.count.withLock { $0 += 1 }
                     }
                 }
@@ -605,7 +605,7 @@ struct DoorReadingTests {
             "HTTP/1.1\r\nhost: x\r\nConnection: TE, Close",
         ])
     func lastRequest(start: String) async throws {
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { _, writer, _ in
                 var body = try await writer.writeHead(HTTPResponse(status: .ok))
                 for text in ["ab", "c"] { try await body.write(ByteBuffer(string: text)) }
@@ -618,8 +618,8 @@ struct DoorReadingTests {
         let listener = try await ServerBootstrap(group: group)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: Logger(label: "test")).map { value in
-                    _ = Task { await door.handle(value: value, logger: Logger(label: "test")) }
+                connections.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    _ = Task { await connections.handle(value: value, logger: Logger(label: "test")) }
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
@@ -646,13 +646,13 @@ struct DoorReadingTests {
 
     @Test("fails a body of the server that is cut, and answers whole requests", arguments: Cut.allCases)
     func cutBody(_ cut: Cut) async throws {
-        var timeouts = DoorTimeouts()
+        var timeouts = ConnectionTimeouts()
         if cut == .silence { timeouts.body = .milliseconds(300) }
         let begun = Mutex(0)
         // Nil for one that failed.
         let bodies = Mutex<[String?]>([])
         let tasks = Mutex<[Task<Void, Never>]>([])
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { request, writer, _ in
                 begun.withLock { $0 += 1 }
                 let body = try? await request.body.collect(upTo: 1_000)
@@ -668,8 +668,8 @@ struct DoorReadingTests {
         let listener = try await ServerBootstrap(group: group)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: Logger(label: "test")).map { value in
-                    let task = Task { await door.handle(value: value, logger: Logger(label: "test")) }
+                connections.setup(channel: channel, logger: Logger(label: "test")).map { value in
+                    let task = Task { await connections.handle(value: value, logger: Logger(label: "test")) }
                     tasks.withLock { $0.append(task) }
                 }
             }
@@ -717,7 +717,7 @@ struct DoorReadingTests {
     @Test("notices a client that leaves while reading is paused", arguments: Departure.allCases)
     func departures(_ departure: Departure) async throws {
         let lot = ParkEndpoint.Lot()
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { _, _, _ in },
             endpoints: [ParkEndpoint(lot: lot)],
             http: HTTP1Channel.Configuration()
@@ -726,7 +726,7 @@ struct DoorReadingTests {
         let listener = try await ServerBootstrap(group: group)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: Logger(label: "test")).map { _ in }
+                connections.setup(channel: channel, logger: Logger(label: "test")).map { _ in }
             }
             .bind(host: "127.0.0.1", port: 0).get()
         let client = try await ClientBootstrap(group: group).channelOption(.allowRemoteHalfClosure, value: true)

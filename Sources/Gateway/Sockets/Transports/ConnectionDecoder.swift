@@ -1,4 +1,4 @@
-// Carillon · DoorDecoder.swift
+// Carillon · ConnectionDecoder.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
@@ -10,7 +10,7 @@ import Protocols
 /// NIO's decoder stops after a request with `Upgrade`, since the bytes that follow may belong to
 /// the other protocol. A server may ignore the field (RFC 9110, section 7.8), and some clients,
 /// such as Java's, send it with every request.
-final class DoorDecoder: ByteToMessageDecoder {
+final class ConnectionDecoder: ByteToMessageDecoder {
     typealias InboundOut = HTTPServerRequestPart
 
     private let limits: NIOHTTPDecoderLimitConfiguration
@@ -26,7 +26,7 @@ final class DoorDecoder: ByteToMessageDecoder {
         HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: limits)
     }
 
-    /// Takes the bytes after the current request for requests.
+    /// Decodes the bytes after the current request as HTTP.
     ///
     /// Call it while the handler receives the end of a request for which
     /// ``HTTPRequestHead/stopsDecoder`` is true.
@@ -57,13 +57,13 @@ final class DoorDecoder: ByteToMessageDecoder {
 }
 
 /// The handlers of a connection that read requests and write answers as HTTP.
-struct DoorCoding {
+struct ConnectionCodec {
     let encoder = HTTPResponseEncoder()
-    let decoder: DoorDecoder
-    let decoding: ByteToMessageHandler<DoorDecoder>
+    let decoder: ConnectionDecoder
+    let decoding: ByteToMessageHandler<ConnectionDecoder>
 
     init(_ limits: NIOHTTPDecoderLimitConfiguration) {
-        self.decoder = DoorDecoder(limits: limits)
+        self.decoder = ConnectionDecoder(limits: limits)
         // More than any head: bytes wait here behind a request that opens a WebSocket, in an
         // unfinished field, or in the white space before a value.
         self.decoding = ByteToMessageHandler(self.decoder, maximumBufferSize: 2 * limits.maxHeaderListSize)
@@ -74,7 +74,7 @@ extension HTTPRequestHead {
     /// Whether NIO's decoder stops after the request.
     ///
     /// Decides by the same bytes as llhttp. A decoder that had not stopped would have read a part
-    /// of the next request, which ``DoorDecoder/resume()`` would lose.
+    /// of the next request, which ``ConnectionDecoder/resume()`` would lose.
     var stopsDecoder: Bool {
         if self.method == .CONNECT { return true }
         guard self.headers["upgrade"].contains(where: { !$0.isEmpty }) else { return false }
@@ -96,9 +96,9 @@ extension HTTPRequestHead {
     }
 }
 
-/// The door's checks of a head.
+/// Checks of a head.
 extension HTTPRequestHead {
-    /// The fault for which the door refuses the request; nil if it is valid.
+    /// The fault for which the request is refused; nil if it is valid.
     var fault: String? { self.headers.markFault ?? self.hostFault ?? self.boundaryFault }
 
     /// The fault of a request whose end is uncertain; nil if it is certain.
