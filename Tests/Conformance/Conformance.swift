@@ -50,7 +50,7 @@ struct Conformance: AsyncParsableCommand {
         let app = Application(
             router: Router(),
             server: HTTPServerBuilder { responder in
-                DoorChannel(
+                ConnectionChannel(
                     responder: responder,
                     endpoints: endpoints,
                     policy: Self.policy,
@@ -76,8 +76,8 @@ struct Conformance: AsyncParsableCommand {
     }
 
     /// Test suites may run in pages of any origin.
-    private static var policy: DoorPolicy {
-        var policy = DoorPolicy()
+    private static var policy: ConnectionPolicy {
+        var policy = ConnectionPolicy()
         policy.origins = .any
         return policy
     }

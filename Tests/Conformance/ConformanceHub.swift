@@ -17,7 +17,7 @@ struct ConformanceHub: SignalRHub {
                 clientTimeout: Int64(options.pingInterval + options.pingTimeout)
             ),
             webSocket: WebSocketLimits(maximumMessage: max(options.maximumPayload, 1024 * 1024)),
-            wallClock: { Timestamp(milliseconds: SignalREndpoint.uptime()) }
+            wallClock: { Timestamp(milliseconds: systemUptime()) }
         )
         configuration.allowsStatefulReconnect = options.allowsRecovery
         configuration.tick = .milliseconds(Int64(max(10, min(1000, options.pingInterval / 4))))

@@ -41,7 +41,7 @@ struct LoginTests {
         #expect(silence.end == .unauthorized("no credential came in time"))
         // No task of the hub runs, so the request waits forever.
         let (waiting, wait) = harness.open(nil, .native)
-        waiting.obey(.auth(token: "t"), reference: nil)
+        waiting.handle(.auth(token: "t"), reference: nil)
         waiting.tick(now: .now(), wallClock: wallClock)
         #expect(wait.end == nil)
         waiting.tick(now: late, wallClock: wallClock)
@@ -53,7 +53,7 @@ struct LoginTests {
         let harness = try HubHarness()
         let (anonymous, closing) = try harness.connect()
         let (late, staying) = try harness.connect()
-        late.obey(.auth(token: "late"), reference: nil)
+        late.handle(.auth(token: "late"), reference: nil)
         late.authenticated(SocketIdentity(user: "late", expiresAt: nil), reference: nil)
         late.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
         for session in [anonymous, late] {
@@ -74,7 +74,7 @@ struct LoginTests {
         ]
         for (status, answer, end) in table {
             let (session, wire) = harness.open(nil, .native)
-            session.obey(.auth(token: "t"), reference: nil)
+            session.handle(.auth(token: "t"), reference: nil)
             session.refused(SocketRefusal(status: status, reason: "down"), reference: nil)
             #expect(wire.answers == [answer])
             #expect(wire.end == end)
@@ -85,9 +85,9 @@ struct LoginTests {
     func longToken() throws {
         let harness = try HubHarness()
         let (session, wire) = harness.open(nil, .native)
-        session.obey(.auth(token: String(repeating: "t", count: 8_192)), reference: nil)
+        session.handle(.auth(token: String(repeating: "t", count: 8_192)), reference: nil)
         #expect(wire.answers.isEmpty, "it waits for its check")
-        session.obey(.auth(token: String(repeating: "t", count: 8_193)), reference: nil)
+        session.handle(.auth(token: String(repeating: "t", count: 8_193)), reference: nil)
         #expect(wire.answers == [.error("the token is too long")])
         #expect(wire.end == .unauthorized("the token is too long"))
     }
@@ -154,7 +154,7 @@ struct RenewalTests {
             let harness = try HubHarness()
             let (session, wire) = harness.open(by: Self.identity(from: 100, to: 200), .native)
             session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
-            session.obey(.auth(token: "t"), reference: nil)
+            session.handle(.auth(token: "t"), reference: nil)
             session.authenticated(other, reference: nil)
             #expect(wire.answers == [other.user == "ada" ? .done : .error("the token belongs to another user")])
             session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end) - 1))
@@ -169,7 +169,7 @@ struct RenewalTests {
         let harness = try HubHarness()
         let (session, wire) = harness.open(by: Self.identity(from: 100, to: 200), .native)
         session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
-        for _ in 0..<2 { session.obey(.auth(token: "t"), reference: nil) }
+        for _ in 0..<2 { session.handle(.auth(token: "t"), reference: nil) }
         session.authenticated(Self.identity(from: 150, to: 300), reference: nil)
         session.authenticated(Self.identity(from: 120, to: 220), reference: nil)
         #expect(wire.answers == [.done, .done])

@@ -53,7 +53,7 @@ struct EngineIOEndpointTests {
 
     @Test("lets pages of allowed origins read its refusals, and names `Origin` in `vary` once")
     func origins() throws {
-        var policy = DoorPolicy()
+        var policy = ConnectionPolicy()
         policy.origins = .listed(["https://app.example.com"])
         let client = try PollingClient(Self.endpoint, address: "192.0.2.1", policy: policy)
         for (origin, isAllowed) in [("https://App.example.com", true), ("https://evil.example", false)] {
@@ -200,7 +200,7 @@ struct EngineIOPostTests {
 }
 
 @Suite("Limits of polling clients", .timeLimit(.minutes(10)))
-struct EngineIOCrowdTests {
+struct EngineIOLimitTests {
     /// Welcomes every client that sends a message.
     private final class Host: EngineIOApplication {
         private var connection: EngineIOConnection?
@@ -281,18 +281,18 @@ struct EngineIOCrowdTests {
     }
 }
 
-/// A client that polls an endpoint through a door, on one connection without a network.
+/// A client that polls an endpoint over one connection without a network.
 final class PollingClient {
     private let channel = EmbeddedChannel()
 
-    init(_ endpoint: EngineIOEndpoint, address: String, policy: DoorPolicy = DoorPolicy()) throws {
-        let door = DoorChannel(
+    init(_ endpoint: EngineIOEndpoint, address: String, policy: ConnectionPolicy = ConnectionPolicy()) throws {
+        let connections = ConnectionChannel(
             responder: { _, _, _ in },
             endpoints: [endpoint],
             policy: policy,
             http: HTTP1Channel.Configuration()
         )
-        _ = try door.setup(channel: self.channel, logger: Logger(label: "test")).map { _ in }.wait()
+        _ = try connections.setup(channel: self.channel, logger: Logger(label: "test")).map { _ in }.wait()
         try self.channel.connect(to: SocketAddress(ipAddress: address, port: 1)).wait()
     }
 

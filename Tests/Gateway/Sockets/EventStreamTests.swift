@@ -37,14 +37,14 @@ struct EventStreamTests {
     ) async throws {
         let backend = ScriptedBackend()
         try await RunningHub.with(backend, { $0.pingInterval = pingInterval }) { running in
-            let door = DoorChannel(
+            let connections = ConnectionChannel(
                 responder: { _, _, _ in },
                 endpoints: [EventStreamEndpoint(hub: running.hub, backend: backend)],
                 http: HTTP1Channel.Configuration()
             )
             let listener = try await ServerBootstrap(group: running.eventLoop)
                 .childChannelInitializer { channel in
-                    door.setup(channel: channel, logger: TestLog.logger).map { _ in }
+                    connections.setup(channel: channel, logger: TestLog.logger).map { _ in }
                 }
                 .bind(host: "127.0.0.1", port: 0).get()
             let collector = Collector()
@@ -73,18 +73,18 @@ struct EventStreamTests {
     func lostHead() throws {
         let harness = try HubHarness()
         let shard = try #require(harness.hub.shard(on: harness.eventLoop))
-        let door = try Door()
-        try door.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
-        let exchange = try #require(door.lot.oldest)
-        try door.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
+        let connection = try TestConnection()
+        try connection.send("GET /park HTTP/1.1\r\nhost: x\r\n\r\n")
+        let exchange = try #require(connection.lot.oldest)
+        try connection.channel.pipeline.syncOperations.addHandler(FlushCloser(), position: .first)
         let identity = SocketIdentity(user: "ada", expiresAt: nil)
         let session = SocketSession(connection: "c", identity: identity, since: nil, shard: shard)
         EventStreamWire(session: session, exchange: exchange).begin()
-        #expect(!door.channel.isActive)
+        #expect(!connection.channel.isActive)
         #expect(harness.hub.count == 0)
         // No opening waits for the backend.
         #expect(session.turn == nil)
-        #expect(try door.answers().isEmpty)
+        #expect(try connection.answers().isEmpty)
     }
 
     @Test("awaits no proof of a notification")
@@ -94,7 +94,7 @@ struct EventStreamTests {
             try await eventually("it comes") { collector.text.contains("event: notification\n") }
             let (hub, eventLoop) = (running.hub, running.eventLoop)
             let reference = try await eventLoop.submit {
-                hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference
+                hub.shard(on: eventLoop)?.openSockets(of: "ada").first?.reference
             }.get()
             let session = try #require(reference)
             let awaited = session.ask { session in
@@ -111,7 +111,7 @@ struct EventStreamTests {
             #expect(collector.text.contains("retry: 2000\n"))
             let (hub, eventLoop) = (running.hub, running.eventLoop)
             try await eventLoop.submit {
-                hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference.call { $0.close(.tooManyConnections) }
+                hub.shard(on: eventLoop)?.openSockets(of: "ada").first?.reference.call { $0.close(.tooManyConnections) }
             }.get()
             try await eventually("the goodbye comes") { collector.text.contains("event: goodbye\n") }
             #expect(collector.text.contains("retry: 3600000\n"))

@@ -7,6 +7,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import NIOPosix
+import Protocols
 import Support
 import Synchronization
 
@@ -34,14 +35,14 @@ extension RunningHub {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         let http = try TransferClient(configuration: configuration, logger: TestLog.logger)
-        let door = DoorChannel(
+        let connections = ConnectionChannel(
             responder: { _, _, _ in },
             endpoints: [endpoint],
             http: HTTP1Channel.Configuration()
         )
         let listener = try await ServerBootstrap(group: self.eventLoop)
             .childChannelInitializer { channel in
-                door.setup(channel: channel, logger: TestLog.logger).map { _ in }
+                connections.setup(channel: channel, logger: TestLog.logger).map { _ in }
             }
             .bind(host: "127.0.0.1", port: 0).get()
         let port = listener.localAddress?.port ?? 0
@@ -65,7 +66,7 @@ struct HubClient {
     static func withListener(
         _ running: RunningHub,
         _ backend: ScriptedBackend,
-        now: @escaping @Sendable () -> Int64 = SignalREndpoint.uptime,
+        now: @escaping @Sendable () -> Milliseconds = systemUptime,
         _ body: (TransferClient, String) async throws -> Void
     ) async throws {
         let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: now)

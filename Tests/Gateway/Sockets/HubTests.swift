@@ -180,15 +180,15 @@ struct HubTests {
     @Test("withholds changes from a loop that is too far behind until it has caught up")
     func backlog() {
         let backlog = LoopBacklog(limit: 10)
-        #expect(backlog.take(8))
-        #expect(backlog.take(3) == false)
+        #expect(backlog.admit(8))
+        #expect(backlog.admit(3) == false)
         // Changes that would fit are shed too: they would only wait for the earlier ones.
-        #expect(backlog.take(1) == false)
+        #expect(backlog.admit(1) == false)
         #expect(backlog.release(8))
-        #expect(backlog.take(2))
+        #expect(backlog.admit(2))
         #expect(backlog.release(2) == false)
         // A single batch above the limit still passes.
-        #expect(backlog.take(11))
+        #expect(backlog.admit(11))
         #expect(backlog.release(11) == false)
     }
 

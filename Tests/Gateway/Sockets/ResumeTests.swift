@@ -296,6 +296,21 @@ struct BookmarkTests {
         }
     }
 
+    @Test("counts changes that a returning client's first sync leaves out as missed until it is proven")
+    func leftOut() throws {
+        for items in [[], [HubHarness.item(7)]] as [[InboxSnapshot.Item]] {
+            let harness = try HubHarness()
+            let (session, _) = harness.open(by: Self.ada, .signalr, client: "web")
+            var snapshot = Self.snapshot(9, items)
+            (snapshot.isReturn, snapshot.isReset, snapshot.bookmark) = (true, true, 4)
+            session.opened(snapshot)
+            #expect(session.bookmark(hasLeft: true)?.version == 4)
+            session.proven(1)
+            #expect(session.bookmark(hasLeft: true)?.version == 9)
+            session.end()
+        }
+    }
+
     @Test("counts the deletions of the first sync as missed until they are proven")
     func deletions() throws {
         for items in [[], [HubHarness.item(7)]] as [[InboxSnapshot.Item]] {
@@ -380,7 +395,7 @@ struct BookmarkTests {
                 _ = try await socket.synced()
             }
             try await socket.on { session, _ in
-                session.stop()
+                session.clientStopped()
                 session.end()
             }
             try await eventually("the end is noted") { noted.all.last?.hasLeft == true }

@@ -109,7 +109,7 @@ struct LiveSocket: Sendable {
     /// Sends a message as the client.
     func say(_ message: ClientMessage, reference: String? = nil) async throws {
         let reference = reference.map { Array($0.utf8) }
-        try await self.on { session, _ in session.obey(message, reference: reference) }
+        try await self.on { session, _ in session.handle(message, reference: reference) }
     }
 
     /// Waits for the first sync.

@@ -50,7 +50,7 @@ struct SocketIOPollingTests {
         ) async throws -> Answer? {
             let (hub, eventLoop) = (self.hub.hub, self.hub.eventLoop)
             let session = try await eventLoop.submit {
-                hub.shard(on: eventLoop)?.crowd(of: "ada").first?.reference
+                hub.shard(on: eventLoop)?.openSockets(of: "ada").first?.reference
             }.get()
             return try await session?.ask(body).get() ?? nil
         }

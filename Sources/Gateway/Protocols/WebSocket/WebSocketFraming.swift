@@ -42,10 +42,6 @@ package enum WebSocketFraming {
         buffer.writeInteger(sequence)
     }
 
-    static func writeClose(_ code: WebSocketCloseCode, reason: String, to buffer: inout ByteBuffer) {
-        self.writeClose(code.rawValue, reason: reason, to: &buffer)
-    }
-
     /// Writes a close frame with any code.
     package static func writeClose(_ code: UInt16, reason: String, to buffer: inout ByteBuffer) {
         // A control frame's payload is at most 125 bytes; our reasons are short ASCII.

@@ -207,7 +207,7 @@ package struct WebSocketParser {
 
     private mutating func check(_ fragment: [UInt8]) throws(Violation) {
         guard self.messageKind == .text else { return }
-        guard self.progress.take(fragment) else { throw Self.invalidText }
+        guard self.progress.accepts(fragment) else { throw Self.invalidText }
     }
 
     private static func message(_ kind: Opcode, _ payload: [UInt8]) throws(Violation) -> Event {
@@ -238,8 +238,8 @@ struct UTF8Progress {
     /// The allowed range of its next byte.
     private var range: ClosedRange<UInt8> = 0x80...0xBF
 
-    /// Takes the next piece; returns false if it cannot be part of valid UTF-8.
-    mutating func take(_ bytes: [UInt8]) -> Bool {
+    /// Validates the next piece; false if it cannot be part of valid UTF-8.
+    mutating func accepts(_ bytes: [UInt8]) -> Bool {
         for byte in bytes {
             guard self.missing > 0 else {
                 guard byte < 0x80 || self.begin(byte) else { return false }

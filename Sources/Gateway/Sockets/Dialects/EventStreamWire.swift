@@ -14,13 +14,13 @@ import Protocols
 /// one-use ticket in its URL, so its page must open a new one. Clients confirm receipt only over
 /// REST.
 final class EventStreamWire: SocketWire {
-    /// Reconnect delay of clients, in milliseconds.
-    private static let retry: Int64 = 2_000
-    /// The delay of a client whose user has too many connections, in milliseconds.
+    /// The reconnect delay of clients.
+    private static let retry: Milliseconds = 2_000
+    /// The delay of a client whose user has too many connections.
     ///
-    /// Clients cannot be told to stay away; after a short delay, they would push each other out
-    /// again.
-    private static let crowdedRetry: Int64 = 3_600_000
+    /// An event stream cannot forbid reconnecting. With a short delay, clients over the limit would
+    /// close each other in turn.
+    private static let excessRetry: Milliseconds = 3_600_000
 
     let dialect = Dialect.sse
     let provesReceipt = false
@@ -96,7 +96,7 @@ final class EventStreamWire: SocketWire {
         let delay =
             switch end {
             case .restart(let reconnectAfter): reconnectAfter.inMilliseconds
-            case .tooManyConnections: Self.crowdedRetry
+            case .tooManyConnections: Self.excessRetry
             default: Self.retry
             }
         let (code, reason) = end.webSocketClose

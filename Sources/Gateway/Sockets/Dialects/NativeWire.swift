@@ -26,10 +26,10 @@ final class NativeWire: SocketWire, WebSocketApplication {
     }
 
     func webSocketReceived(text: String) {
-        guard self.session.spend() else { return }
+        guard self.session.admitMessage() else { return }
         do throws(ClientFault) {
             let (message, reference) = try NativeDialect.decode(text)
-            self.session.obey(message, reference: reference)
+            self.session.handle(message, reference: reference)
         } catch {
             self.send(NativeDialect.error(error.reason, reference: error.reference))
         }
@@ -39,7 +39,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
         self.socket?.close(.unsupportedData, reason: "binary messages are not part of this protocol")
     }
 
-    func webSocketReceivedPing() -> Bool { self.session.spend() }
+    func webSocketReceivedPing() -> Bool { self.session.admitMessage() }
 
     func webSocketProven(_ sequence: UInt64) { self.session.proven(sequence) }
     func webSocketReadComplete() { self.session.flush() }

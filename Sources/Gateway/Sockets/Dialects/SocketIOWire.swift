@@ -43,7 +43,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func socketIOProven(_ sequence: UInt64) { self.session?.proven(sequence) }
 
     func socketIOHeard() -> Bool {
-        if let session { return session.spend() }
+        if let session { return session.admitMessage() }
         self.strayMessages += 1
         guard self.strayMessages > self.shard.configuration.messageBurst else { return true }
         self.connection?.close(.forcedClose)
@@ -99,7 +99,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         )
         self.session = session
         session.begin(self)
-        session.obey(.auth(token: token), reference: nil)
+        session.handle(.auth(token: token), reference: nil)
     }
 
     func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) { self.endSession() }
@@ -265,7 +265,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         let reference = acknowledgement.map { Array(String($0).utf8) }
         do throws(ClientFault) {
             switch try SocketIODialect.decode(name, arguments) {
-            case .message(let message): session.obey(message, reference: reference)
+            case .message(let message): session.handle(message, reference: reference)
             case .subscribe(let user):
                 if session.identity.map({ ExactText($0.user) }) == ExactText(user) {
                     self.acknowledge(reference, with: SocketIODialect.status("subscribed"))

@@ -87,12 +87,12 @@ final class HubShard {
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
         self.hub.left(key)
         if socket.isRegistered { self.departed(socket, user: user) }
-        // A bookmark noted when the client went away may be used up already, so do not store it
-        // again.
-        if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.noted?.bookmark { self.note(bookmark) }
+        // The bookmark that was noted when the client went away may be used up already, so do not
+        // store it again.
+        if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.noted?.bookmark { self.enqueue(bookmark) }
     }
 
-    func note(_ bookmark: SocketBookmark) { self.hub.offer(bookmark, to: self.hub.bookmarks) }
+    func enqueue(_ bookmark: SocketBookmark) { self.hub.offer(bookmark, to: self.hub.bookmarks) }
 
     /// Removes the presence of a socket that has gone.
     func departed(_ socket: SocketSession, user: String) {
@@ -141,7 +141,8 @@ final class HubShard {
         return self.hub.gaps.offer((question: question, reference: self.reference(socket), resumption: resumption))
     }
 
-    func presence(_ socket: SocketSession, user: String) {
+    /// Queues the state of a socket for presence.
+    func reportState(of socket: SocketSession, user: String) {
         let change = PresenceChange(
             user: user,
             connection: socket.connection,
@@ -156,7 +157,7 @@ final class HubShard {
         let connections = Set(changes.map(\.connection))
         for user in ExactText.distinct(changes.map(\.user)) {
             for socket in self.byUser[ExactText(user)] ?? [] where connections.contains(socket.connection) {
-                self.presence(socket, user: user)
+                self.reportState(of: socket, user: user)
             }
         }
     }
@@ -300,7 +301,7 @@ final class HubShard {
     }
 
     /// A user's sockets on this loop that are not closing, each with the time at which it opened.
-    func crowd(of user: String) -> [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] {
+    func openSockets(of user: String) -> [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] {
         let sockets = self.byUser[ExactText(user)]?.filter { $0.phase != .closing } ?? []
         return sockets.map { ($0.openedAt, self.reference($0)) }
     }
@@ -344,7 +345,7 @@ final class HubShard {
             socket.missedChanges()
             // Queued from the loop, so it precedes any later message of the client.
             if socket.state != registration.state || socket.stateSince != registration.stateSince {
-                self.presence(socket, user: registration.user)
+                self.reportState(of: socket, user: registration.user)
             }
         }
     }

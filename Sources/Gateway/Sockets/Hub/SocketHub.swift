@@ -86,7 +86,7 @@ package final class SocketHub: Service {
     /// need not wait while Redis is down.
     private let recordedProofs = BatchQueue<RecordedProofs>(capacity: 400)
     /// Users who have too many sockets; when it is full, their next socket reports them again.
-    let crowds = BatchQueue<String>(capacity: 10_000)
+    let excessSockets = BatchQueue<String>(capacity: 10_000)
     private let socketsOfUsers = Mutex<[ExactText: UserSockets]>([:])
 
     package init(
@@ -134,7 +134,7 @@ package final class SocketHub: Service {
             users[user] = sockets
             return sockets.count
         }
-        if count > self.configuration.connectionsPerUser { self.offer(user.text, to: self.crowds) }
+        if count > self.configuration.connectionsPerUser { self.offer(user.text, to: self.excessSockets) }
     }
 
     func left(_ user: ExactText) {
@@ -155,7 +155,7 @@ package final class SocketHub: Service {
         return isAdded
     }
 
-    /// Queues proofs of receipt; for a lost one the deadline passes, and push goes out.
+    /// Queues proofs of receipt; if one is lost, its deadline passes and the push goes out.
     func prove(_ proofs: [ReceiptProof]) {
         SocketMetrics.proofs.increment(by: proofs.count)
         let lost = proofs.count - self.proofs.offer(contentsOf: proofs)
@@ -172,7 +172,7 @@ package final class SocketHub: Service {
         SocketMetrics.frames.increment(by: changes.count)
         for (loop, places) in self.route(changes).enumerated() where !places.isEmpty {
             let (eventLoop, backlog) = (self.loops.eventLoops[loop], self.backlogs[loop])
-            guard backlog.take(places.count) else {
+            guard backlog.admit(places.count) else {
                 SocketMetrics.shed.increment(by: places.count)
                 continue
             }
@@ -228,7 +228,7 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveProofs() }
                 group.addTask { await self.serveRecordedProofs() }
                 group.addTask { await self.presence.run() }
-                group.addTask { await self.serveCrowds() }
+                group.addTask { await self.serveExcessSockets() }
                 group.addTask { await self.serveBookmarks() }
                 group.addTask {
                     try? await gracefulShutdown()
@@ -260,7 +260,7 @@ package final class SocketHub: Service {
         self.logins.finish()
         self.gaps.finish()
         self.proofs.finish()
-        self.crowds.finish()
+        self.excessSockets.finish()
         self.presence.finish()
         self.bookmarks.finish()
     }
@@ -357,7 +357,7 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Records proofs of receipt; for a lost one the deadline passes, and push goes out.
+    /// Records proofs of receipt; if one is lost, its deadline passes and the push goes out.
     private func serveProofs() async {
         while let batch = await self.proofs.next(limit: Self.mostProofs) {
             await self.persist("proofs", tries: 20, count: batch.count) {
@@ -416,16 +416,16 @@ package final class SocketHub: Service {
     /// Closes the oldest sockets of users who have too many.
     ///
     /// The newest socket is the one in use; an old one often belongs to a client that has gone.
-    private func serveCrowds() async {
-        while let batch = await self.crowds.next(limit: Self.batchSize) {
+    private func serveExcessSockets() async {
+        while let batch = await self.excessSockets.next(limit: Self.batchSize) {
             for user in ExactText.distinct(batch) {
-                var crowd: [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] = []
+                var sockets: [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] = []
                 for eventLoop in self.loops.eventLoops {
-                    crowd += await self.loops.ask(eventLoop) { $0.crowd(of: user) } ?? []
+                    sockets += await self.loops.ask(eventLoop) { $0.openSockets(of: user) } ?? []
                 }
-                let excess = crowd.count - self.configuration.connectionsPerUser
+                let excess = sockets.count - self.configuration.connectionsPerUser
                 guard excess > 0 else { continue }
-                for (_, reference) in crowd.sorted(by: { $0.openedAt < $1.openedAt }).prefix(excess) {
+                for (_, reference) in sockets.sorted(by: { $0.openedAt < $1.openedAt }).prefix(excess) {
                     reference.call { socket in
                         guard socket.phase != .closing else { return }
                         SocketMetrics.crowded.increment()
@@ -456,7 +456,7 @@ final class LoopBacklog: Sendable {
     }
 
     /// Admits changes; false if the queue is full or still draining after it was.
-    func take(_ count: Int) -> Bool {
+    func admit(_ count: Int) -> Bool {
         self.state.withLock { state in
             if state.waiting > 0, state.isShedding || state.waiting + count > self.limit {
                 state.isShedding = true

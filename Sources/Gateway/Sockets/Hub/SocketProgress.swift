@@ -84,7 +84,9 @@ struct CatchUp {
         return read
     }
 
-    /// Takes back a read that could not be queued; only changes are still wanted then.
+    /// Undoes a read that could not be queued.
+    ///
+    /// Changes stay wanted; a reset or resumption is dropped.
     mutating func refused(_ read: Read) {
         self.isReading = false
         switch read {
@@ -94,13 +96,14 @@ struct CatchUp {
         }
     }
 
-    /// Ends the read with an answer; a reset also answers a wish for one that came during the read.
+    /// Ends the read with an answer; a reset also satisfies a reset that was requested during the
+    /// read.
     mutating func ended(isReset: Bool) {
         self.isReading = false
         if isReset { self.wantsReset = false }
     }
 
-    /// Ends the read without an answer, and wants it again.
+    /// Ends a read that failed, and requests it again.
     ///
     /// - Parameter resumption: The client's request that the read should have answered, if any.
     mutating func failed(_ resumption: Resumption?) {

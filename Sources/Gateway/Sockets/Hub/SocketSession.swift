@@ -16,7 +16,7 @@ final class SocketSession {
         /// Presence is being registered and the inbox read.
         case opening
         case open
-        /// The connection ends or has ended; if the server closed it, the client was told why.
+        /// The connection is closing or closed. A server that closes it has sent the reason.
         case closing
     }
 
@@ -100,8 +100,8 @@ final class SocketSession {
         if self.phase == .opening, let identity { self.shard.open(self, identity: identity, since: self.since) }
     }
 
-    /// Notes that the client ends the connection on purpose, so its next one does not continue it.
-    func stop() { self.hasStopped = true }
+    /// Records that the client ended the connection on purpose; its next one does not continue it.
+    func clientStopped() { self.hasStopped = true }
 
     /// Ends the session of a closed connection, perhaps before it began.
     func end() {
@@ -119,13 +119,13 @@ final class SocketSession {
     func opened(_ snapshot: InboxSnapshot) {
         guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
-        if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
+        if self.state != .active, let identity { self.shard.reportState(of: self, user: identity.user) }
         self.seen.begin(at: snapshot.seenBefore)
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
-        self.take(snapshot)
+        self.apply(snapshot)
         let calls = self.earlyCalls
         self.earlyCalls = []
-        for call in calls { self.obey(call.message, reference: call.reference) }
+        for call in calls { self.handle(call.message, reference: call.reference) }
         self.readNext()
         self.flush()
     }
@@ -143,7 +143,7 @@ final class SocketSession {
     private func removePresence() {
         guard self.wire == nil, let identity else { return }
         self.shard.departed(self, user: identity.user)
-        if self.hasStopped, let bookmark = self.bookmark(hasLeft: true) { self.shard.note(bookmark) }
+        if self.hasStopped, let bookmark = self.bookmark(hasLeft: true) { self.shard.enqueue(bookmark) }
     }
 
     /// Closes the socket; the client may try again.
@@ -152,12 +152,12 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Takes the changes that were requested; nil if there were none.
+    /// Applies the requested changes; nil if there were none.
     func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption?) {
         self.catchUp.ended(isReset: snapshot?.isReset ?? false)
         guard self.phase == .open else { return }
         if let snapshot, let news = self.news(snapshot, answering: resumption) {
-            self.take(news, answering: resumption)
+            self.apply(news, answering: resumption)
         } else {
             self.releaseHeld()
         }
@@ -165,7 +165,7 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Requests the changes again that could not be read.
+    /// Retries a read of changes that failed.
     func fillFailed(_ resumption: Resumption?) {
         self.catchUp.failed(resumption)
         self.readNext()
@@ -174,7 +174,7 @@ final class SocketSession {
 
     /// Reads the changes that were published while this node received none.
     ///
-    /// A read under way may have missed them, as may the opening, so this read follows it.
+    /// A read or an opening that is under way may have missed them, so another read follows it.
     func missedChanges() {
         self.catchUp.wantChanges()
         self.readNext()
@@ -189,10 +189,10 @@ final class SocketSession {
         return true
     }
 
-    /// Holds a call until the inbox was read, so that its answer follows the first sync.
+    /// Defers a call until the inbox was read, so that its answer follows the first sync.
     ///
     /// - Returns: False if too many wait.
-    func hold(_ message: ClientMessage, reference: [UInt8]?) -> Bool {
+    func deferCall(_ message: ClientMessage, reference: [UInt8]?) -> Bool {
         guard self.earlyCalls.count < Self.mostEarlyCalls else { return false }
         self.earlyCalls.append((message, reference))
         return true
@@ -242,7 +242,7 @@ final class SocketSession {
         return snapshot.version > last ? snapshot.news(after: last) : nil
     }
 
-    private func take(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
+    private func apply(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
         // A reset or a resumption replaces all that the client has, even newer changes.
         let isWhole = resumption != nil || snapshot.isReset
         let last = self.sequence.last
@@ -260,7 +260,7 @@ final class SocketSession {
 
     // MARK: Changes
 
-    /// Takes a change of the inbox or an event; the shard's next flush writes it.
+    /// Delivers a change of the inbox or an event; the shard's next flush writes it.
     func deliver(_ change: LoopFrame) {
         switch self.phase {
         case .anonymous, .closing: return
@@ -289,8 +289,7 @@ final class SocketSession {
             self.transmit(change)
             if isNew, !self.held.isEmpty { self.releaseHeld() }
         case .known:
-            // It was sent before, so the next proof covers it. But a cut snapshot may have left it
-            // out.
+            // The next proof covers it, unless a cut snapshot left it out.
             if change.frame.isNotification, version > self.cutVersion {
                 self.awaitProof(change.frame.id, lane: change.frame.awaitingLane)
             }
@@ -365,7 +364,7 @@ final class SocketSession {
         guard self.phase == .open, let bookmark = self.bookmark(hasLeft: self.wire?.isAway ?? false) else { return }
         if let noted, noted.bookmark == bookmark, now - noted.at < Self.bookmarkRefresh { return }
         self.noted = (bookmark, now)
-        self.shard.note(bookmark)
+        self.shard.enqueue(bookmark)
     }
 
     /// Handles the return of a client that was away.
@@ -463,8 +462,8 @@ final class SocketSession {
 
 /// Messages from the client.
 extension SocketSession {
-    /// Takes one message off the client's allowance and closes the client when none is left.
-    func spend() -> Bool {
+    /// Counts a message of the client; false, and the end of the connection, if it sends too many.
+    func admitMessage() -> Bool {
         guard self.phase != .closing else { return false }
         guard self.allowance > 0 else {
             self.close(.policyViolation("too many messages"))
@@ -483,7 +482,7 @@ extension SocketSession {
     }
 
     /// Handles a message; `reference` is returned with the answer.
-    func obey(_ message: ClientMessage, reference: [UInt8]?) {
+    func handle(_ message: ClientMessage, reference: [UInt8]?) {
         switch (message, self.identity) {
         case (.auth(let token), _):
             self.checks += 1
@@ -507,7 +506,7 @@ extension SocketSession {
             self.focus(isActive, identity)
             self.wire?.answer(.done, to: reference)
         case (.read, .some) where self.phase == .opening, (.unread, .some) where self.phase == .opening:
-            if !self.hold(message, reference: reference) { self.sayBusy(reference) }
+            if !self.deferCall(message, reference: reference) { self.sayBusy(reference) }
         case (.read(let ids, let isBulk), .some(let identity)):
             let reading = Reading(user: identity.user, ids: ids, isBulk: isBulk)
             self.request(.markRead(reading), reference)
@@ -523,7 +522,7 @@ extension SocketSession {
         self.state = state
         self.stateSince = self.shard.now()
         // Presence is not registered before the session is open; then `opened` reports the state.
-        if self.phase == .open { self.shard.presence(self, user: identity.user) }
+        if self.phase == .open { self.shard.reportState(of: self, user: identity.user) }
     }
 
     private func request(_ kind: SocketRequest.Kind, _ reference: [UInt8]?) {
@@ -586,7 +585,7 @@ extension SocketSession {
     /// The erasure of a user revokes tokens first, and would miss a bookmark that is stored later.
     func revoke(before: Timestamp) {
         guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
-        self.stop()
+        self.clientStopped()
         self.close(.unauthorized("the token was revoked"))
         self.flush()
     }

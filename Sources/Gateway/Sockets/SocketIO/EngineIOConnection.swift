@@ -49,7 +49,7 @@ package final class EngineIOConnection {
             polling: exchange.carrier,
             mark: mark,
             configuration: server.configuration,
-            now: EngineIORegistry.now(),
+            now: systemUptime(),
             into: &self.pending
         )
     }
@@ -64,7 +64,7 @@ package final class EngineIOConnection {
             sid: self.sid,
             webSocket: outlet.carrier,
             configuration: server.configuration,
-            now: EngineIORegistry.now(),
+            now: systemUptime(),
             into: &self.pending
         )
     }
@@ -80,14 +80,16 @@ package final class EngineIOConnection {
 
     // MARK: For the application
 
-    /// Marks the client as identified: the connection no longer counts for its address, and over
-    /// polling a later close waits until the client has learned of it.
+    /// Marks the client as identified.
+    ///
+    /// The connection no longer counts for its address. Over polling, a later close waits until the
+    /// client has learned of it.
     package func welcome() {
         self.isWelcome = true
-        self.settle()
+        self.releaseAddress()
     }
 
-    private func settle() {
+    private func releaseAddress() {
         guard let address = self.unidentifiedAddress else { return }
         self.unidentifiedAddress = nil
         self.server.unidentified.release(address)
@@ -102,7 +104,7 @@ package final class EngineIOConnection {
     func send(frame: ByteBuffer) {
         // Actions that wait must go first.
         if self.pending.isEmpty, let carrier = self.state.writing(messages: 1), let outlet = self.outlet(carrier) {
-            return outlet.say(.frame(frame))
+            return outlet.enqueue(.frame(frame))
         }
         self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
     }
@@ -117,7 +119,7 @@ package final class EngineIOConnection {
     /// next poll.
     package func requestProof(_ sequence: UInt64) {
         if self.state.transport == .webSocket {
-            self.outlets.last?.say(.proof(sequence))
+            self.outlets.last?.enqueue(.proof(sequence))
         } else {
             self.proofs.await(sequence, after: self.state.messagesSent)
         }
@@ -140,7 +142,7 @@ package final class EngineIOConnection {
 
     /// Ends the connection at once.
     package func drop() {
-        for outlet in self.outlets { outlet.say(.drop) }
+        for outlet in self.outlets { outlet.enqueue(.drop) }
         self.close(.forcedClose)
         self.end(.forcedClose)
     }
@@ -245,14 +247,14 @@ package final class EngineIOConnection {
     /// Schedules a timer for a deadline before the registry's next round.
     private func schedule() {
         let next = self.deadline
-        let now = EngineIORegistry.now()
+        let now = systemUptime()
         guard next < now + EngineIORegistry.interval, next < self.scheduled else { return }
         self.scheduled = next
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         self.eventLoop.scheduleTask(in: .milliseconds(max(0, next - now))) {
             reference.call { connection in
                 connection.scheduled = .max
-                connection.tick(EngineIORegistry.now())
+                connection.tick(systemUptime())
                 connection.schedule()
             }
         }
@@ -262,7 +264,7 @@ package final class EngineIOConnection {
 
     private func run(_ step: (inout EngineIOStateMachine, Milliseconds, inout [EngineIOAction]) -> Void) {
         var actions: [EngineIOAction] = []
-        step(&self.state, EngineIORegistry.now(), &actions)
+        step(&self.state, systemUptime(), &actions)
         self.pending += actions
         self.perform()
     }
@@ -290,12 +292,12 @@ package final class EngineIOConnection {
             guard let index = self.exchanges.firstIndex(where: { $0.carrier == carrier }) else { return }
             self.exchanges.remove(at: index).respond(response)
             if self.exchanges.isEmpty { self.exchanges = [] }
-        case .sendText(let carrier, let text): self.outlet(carrier)?.say(.text(text))
-        case .sendBinary(let carrier, let bytes): self.outlet(carrier)?.say(.binary(bytes))
+        case .sendText(let carrier, let text): self.outlet(carrier)?.enqueue(.text(text))
+        case .sendBinary(let carrier, let bytes): self.outlet(carrier)?.enqueue(.binary(bytes))
         case .closeWebSocket(let carrier, let code):
             guard let index = self.outlets.firstIndex(where: { $0.carrier == carrier }) else { return }
             let outlet = self.outlets.remove(at: index)
-            outlet.say(.close(code))
+            outlet.enqueue(.close(code))
             outlet.flush()
         case .upgraded(let carrier): self.upgraded(carrier)
         case .deliver(let message): self.application?.engineIOReceived(message)
@@ -308,7 +310,7 @@ package final class EngineIOConnection {
     /// Lets the WebSocket's pong give the proofs that polling has not given yet.
     private func upgraded(_ carrier: EngineIOCarrier) {
         self.settleProofs()
-        if let last = self.proofs.last { self.outlet(carrier)?.say(.proof(last)) }
+        if let last = self.proofs.last { self.outlet(carrier)?.enqueue(.proof(last)) }
         self.proofs.removeAll()
     }
 
@@ -319,7 +321,7 @@ package final class EngineIOConnection {
     private func end(_ reason: EngineIOCloseReason) {
         guard let application else { return }
         self.application = nil
-        self.settle()
+        self.releaseAddress()
         self.server.directory.remove(self.sid)
         self.registry.remove(self)
         application.engineIOClosed(reason)

@@ -180,7 +180,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
         }
         let address = exchange.client
-        if let address, !self.server.unidentified.take(address) {
+        if let address, !self.server.unidentified.reserve(address) {
             self.isFull()
             return exchange.respond(
                 .problem(.serviceUnavailable, "too many sessions of this address have not joined, try again later"))
@@ -283,8 +283,6 @@ final class EngineIORegistry {
         self.eventLoop = eventLoop
     }
 
-    static func now() -> Milliseconds { Milliseconds(NIODeadline.now().uptimeNanoseconds / 1_000_000) }
-
     func add(_ connection: EngineIOConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
         guard self.timer == nil else { return }
@@ -303,7 +301,7 @@ final class EngineIORegistry {
     }
 
     private func tick() {
-        let now = Self.now()
+        let now = systemUptime()
         for connection in self.connections.values where connection.isDue(now) { connection.tick(now) }
     }
 }

@@ -107,7 +107,7 @@ final class EngineIOWebSocket: WebSocketApplication {
 ///
 /// Output gathers until ``flush()`` and changes loops in one hop.
 final class EngineIOOutlet {
-    enum Word: Sendable {
+    enum Output: Sendable {
         case text([UInt8])
         case binary([UInt8])
         /// A whole frame that other sockets share.
@@ -125,17 +125,17 @@ final class EngineIOOutlet {
 
     let carrier: EngineIOCarrier
     private let target: Target
-    private var gathered: [Word] = []
+    private var gathered: [Output] = []
 
     init(carrier: EngineIOCarrier, target: Target) {
         self.carrier = carrier
         self.target = target
     }
 
-    func say(_ word: Word) {
+    func enqueue(_ output: Output) {
         switch self.target {
-        case .near(let handler): Self.say(word, on: handler)
-        case .far: self.gathered.append(word)
+        case .near(let handler): Self.enqueue(output, on: handler)
+        case .far: self.gathered.append(output)
         }
     }
 
@@ -144,17 +144,17 @@ final class EngineIOOutlet {
         case .near(let handler): handler.flush()
         case .far(let reference):
             guard !self.gathered.isEmpty else { return }
-            let words = self.gathered
+            let gathered = self.gathered
             self.gathered = []
             reference.call { handler in
-                for word in words { Self.say(word, on: handler) }
+                for output in gathered { Self.enqueue(output, on: handler) }
                 handler.flush()
             }
         }
     }
 
-    private static func say(_ word: Word, on handler: WebSocketHandler) {
-        switch word {
+    private static func enqueue(_ output: Output, on handler: WebSocketHandler) {
+        switch output {
         case .text(let bytes): handler.send(text: bytes)
         case .binary(let bytes): handler.send(binary: bytes)
         case .frame(let frame): handler.send(frame: frame)

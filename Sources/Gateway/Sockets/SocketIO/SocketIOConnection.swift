@@ -12,7 +12,7 @@ package final class SocketIOConnection: EngineIOApplication {
     private var engine: EngineIOConnection?
 
     package init(_ application: any SocketIOApplication, configuration: SocketIOConfiguration) {
-        self.state = SocketIOStateMachine(configuration: configuration, now: EngineIORegistry.now())
+        self.state = SocketIOStateMachine(configuration: configuration, now: systemUptime())
         self.application = application
     }
 
@@ -58,7 +58,7 @@ package final class SocketIOConnection: EngineIOApplication {
 
     /// Disconnects the client from the default namespace; it does not reconnect automatically.
     func disconnect() {
-        self.run { state, actions in state.disconnect(now: EngineIORegistry.now(), into: &actions) }
+        self.run { state, actions in state.disconnect(now: systemUptime(), into: &actions) }
     }
 
     /// Closes the whole connection.
@@ -101,7 +101,7 @@ package final class SocketIOConnection: EngineIOApplication {
     package func engineIOReceived(_ message: EngineIOMessage) {
         guard self.application?.socketIOHeard() ?? false else { return }
         self.run { state, actions in
-            state.receive(message, now: EngineIORegistry.now(), into: &actions)
+            state.receive(message, now: systemUptime(), into: &actions)
         }
     }
 

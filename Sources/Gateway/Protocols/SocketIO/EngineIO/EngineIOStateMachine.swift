@@ -1,11 +1,6 @@
 // Carillon · EngineIOStateMachine.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A monotonic time with any origin, or a duration, in milliseconds.
-///
-/// The state machines never read a clock; their callers pass the time.
-package typealias Milliseconds = Int64
-
 /// An Engine.IO 4 session on the server: polling, WebSocket, and the upgrade from polling to
 /// WebSocket.
 ///
@@ -19,7 +14,7 @@ package struct EngineIOStateMachine: Sendable {
     enum Phase: UInt8 {
         case polling
         case webSocket
-        /// Closed by the server, which has had no request yet to tell the client.
+        /// Closed by the server; waits for a request that can carry the close.
         case closing
         case closed
     }
@@ -36,7 +31,7 @@ package struct EngineIOStateMachine: Sendable {
     private static let upgradeTimeout: Milliseconds = 10_000
     /// The time after which a poll is released during an upgrade, so that the client can proceed.
     private static let upgradeRelease: Milliseconds = 100
-    /// The time that a session closed by the server waits for a request, to tell the client.
+    /// The time that a session closed by the server waits for such a request.
     private static let closeLinger: Milliseconds = 30_000
     /// The packets in an answer to a poll; some clients reject more than 16.
     private static let maximumPacketsSent = 16
@@ -129,7 +124,7 @@ package struct EngineIOStateMachine: Sendable {
     @discardableResult
     package mutating func send(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
         guard self.isOpen else { return false }
-        guard let webSocket else { return self.hold(messages, into: &actions) }
+        guard let webSocket else { return self.enqueue(messages, into: &actions) }
         for message in messages { Self.write(.message(message), on: webSocket, into: &actions) }
         self.messagesSent += UInt64(messages.count)
         self.messagesWritten = self.messagesSent
@@ -154,7 +149,7 @@ package struct EngineIOStateMachine: Sendable {
         self.messagesSent = self.messagesWritten
     }
 
-    private mutating func hold(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
+    private mutating func enqueue(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
         guard messages.allSatisfy({ $0.fitsPolling }) else { return false }
         let packets = messages.map { EngineIOPacket.message($0) }
         let bytes = packets.reduce(0) { $0 + Self.cost(of: $1) }

@@ -1,4 +1,4 @@
-// Carillon · CrowdTests.swift
+// Carillon · ExcessSocketTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -10,9 +10,9 @@ import Testing
 @testable import Sockets
 
 @Suite("Users with too many sockets", .timeLimit(.minutes(10)))
-struct CrowdTests {
+struct ExcessSocketTests {
     @Test("looks only at users with too many sockets, whatever loops these are on")
-    func crowds() async throws {
+    func excess() async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         try await withCleanUp {
             try await group.shutdownGracefully()
@@ -28,9 +28,9 @@ struct CrowdTests {
             let first = try await LiveSocket.open("a", of: hub, on: hub.loops.eventLoops[0])
             try await first.on { session, _ in session.end() }
             _ = try await LiveSocket.open("a", of: hub, on: hub.loops.eventLoops[1])
-            #expect(hub.crowds.count == 0)
+            #expect(hub.excessSockets.count == 0)
             _ = try await LiveSocket.open("a", of: hub, on: hub.loops.eventLoops[0])
-            #expect(hub.crowds.count == 1)
+            #expect(hub.excessSockets.count == 1)
         }
     }
 
