@@ -32,7 +32,7 @@ struct InboxPageCacheTests {
         #expect(cache.page(of: "Zoë", Self.selection) == nil)
         let bytes = cache.bytes
         #expect(bytes < 2_000)
-        cache.forget("Zoë")
+        cache.evict("Zoë")
         #expect(cache.bytes == 0)
         #expect(cache.page(of: "Zoë", .init(limit: 5, unreadOnly: true)) == nil)
     }
@@ -53,7 +53,7 @@ struct InboxPageCacheTests {
         cache.keep(Self.page(1, bytes: 6_000), of: "large", Self.selection)
         #expect(cache.page(of: "large", Self.selection) == nil)
         #expect(cache.bytes == bytes)
-        for number in 0..<100 { cache.forget("user-\(number)") }
+        for number in 0..<100 { cache.evict("user-\(number)") }
         #expect(cache.bytes == 0)
     }
 
@@ -69,9 +69,9 @@ struct InboxPageCacheTests {
     func idle() {
         let cache = InboxPageCache(bytes: 100_000)
         for user in ["ada", "ben"] { cache.keep(Self.page(1), of: user, Self.selection) }
-        cache.turn()
+        cache.rotate()
         #expect(cache.page(of: "ben", Self.selection) != nil)
-        cache.turn()
+        cache.rotate()
         #expect(cache.page(of: "ada", Self.selection) == nil)
         #expect(cache.page(of: "ben", Self.selection) != nil)
     }

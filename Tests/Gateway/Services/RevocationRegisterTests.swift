@@ -257,16 +257,16 @@ struct RevocationRegisterTests {
     @Test("looks up only revoked users beyond the copy, and all others once the hashes are full")
     func hashes() {
         var ledger = RevocationLedger(bounds: .init(held: 1, hashed: 2))
-        ledger.take([], isLast: true)
+        ledger.apply([], isLast: true)
         for user in ["ada", "bob", "bob", "cyd"] {
-            ledger.note(RevocationStore.Revocation(user: user, before: Tokens.now, version: 1))
+            ledger.apply(RevocationStore.Revocation(user: user, before: Tokens.now, version: 1))
         }
         #expect(ledger.answer(user: "ada", now: .now) == .known(Tokens.now))
         #expect(ledger.answer(user: "bob", now: .now) == .unknown)
         #expect(ledger.answer(user: "cyd", now: .now) == .unknown)
         #expect(ledger.answer(user: "eve", now: .now) == .known(nil))
         #expect(ledger.count == 3)
-        ledger.note(RevocationStore.Revocation(user: "dan", before: Tokens.now, version: 1))
+        ledger.apply(RevocationStore.Revocation(user: "dan", before: Tokens.now, version: 1))
         #expect(ledger.answer(user: "ada", now: .now) == .known(Tokens.now))
         #expect(ledger.answer(user: "dan", now: .now) == .unknown)
         #expect(ledger.answer(user: "eve", now: .now) == .unknown)

@@ -4,6 +4,7 @@
 import Clients
 import Logging
 import Operations
+import Protocols
 import Support
 import Testing
 
@@ -38,6 +39,18 @@ struct SocketServiceTests {
         notification.channels = [.inApp]
         _ = try await base.database.notifications.store([notification], areRepeats: false)
         return ReceiptProof(user: user, id: id, awaitingLane: .normal, at: Tokens.now)
+    }
+
+    /// Stores notifications with these numbers as ids for ada.
+    private static func store(_ numbers: ClosedRange<UInt64>, _ base: GatewayBase) async throws {
+        let notifications = numbers.map { number in
+            let id = NotificationID(high: 1, low: number)
+            var notification = Notification(id: id, user: "ada", type: "t", createdAt: Tokens.now)
+            notification.jobEntry = "jobs/\(number)"
+            notification.channels = [.inApp]
+            return notification
+        }
+        _ = try await base.database.notifications.store(notifications, areRepeats: false)
     }
 
     @Test("records proofs without Redis, and counts their events as lost")
@@ -151,6 +164,58 @@ struct SocketServiceTests {
                         "cannot publish inbox change; retrying", "lost events for upstream apps; check Redis",
                     ])
                 #expect(ContinuousClock.now - start < patience)
+            }
+        }
+    }
+
+    @Test("a SignalR client that returns after more than 100 reads learns that all are read")
+    func returning() async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let base = try GatewayBase.forTests(database.pool, redis, Keyspace(prefix: prefix))
+                let service = try Self.service(base)
+                try await Self.store(1...101, base)
+                try await service.note([
+                    SocketBookmark(user: "ada", connection: "a", client: "web", version: 101, hasLeft: true)
+                ])
+                _ = try await InboxStore(base.database).markRead(user: "ada", ids: nil, at: Tokens.now)
+                let opening = SocketOpening(user: "ada", connection: "b", dialect: .signalr, since: nil, client: "web")
+                let snapshot = try #require(try await service.open([opening]).first ?? nil)
+                #expect(snapshot.isReturn && snapshot.items.isEmpty)
+                let texts = SignalRDialect.sync(snapshot).map { String(decoding: $0.bytes, as: UTF8.self) }
+                #expect(texts.count == 2)
+                #expect(texts.first?.contains(#""target":"AllNotificationsRead","arguments":[102]"#) == true)
+            }
+        }
+    }
+
+    @Test("a SignalR client that drops before it proves its return gets nothing again that it had before")
+    func returnsAgain() async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let base = try GatewayBase.forTests(database.pool, redis, Keyspace(prefix: prefix))
+                let service = try Self.service(base)
+                try await Self.store(1...60, base)
+                try await service.note([
+                    SocketBookmark(user: "ada", connection: "a", client: "web", version: 60, hasLeft: true)
+                ])
+                // More changes than a return replays, but few new unread notifications.
+                try await Self.store(61...165, base)
+                let read = (UInt64(61)...155).map { NotificationID(high: 1, low: $0) }
+                _ = try await InboxStore(base.database).markRead(user: "ada", ids: read, at: Tokens.now)
+                let missed = (UInt64(156)...165).map { NotificationID(high: 1, low: $0) }
+                for connection in ["b", "c"] {
+                    let opening = SocketOpening(
+                        user: "ada", connection: connection, dialect: .signalr, since: nil, client: "web")
+                    let snapshot = try #require(try await service.open([opening]).first ?? nil)
+                    #expect(snapshot.isReturn && snapshot.isReset)
+                    #expect(Set(snapshot.items.map(\.id)) == Set(missed))
+                    try await service.note([
+                        SocketBookmark(
+                            user: "ada", connection: connection, client: "web", version: snapshot.seenBefore,
+                            hasLeft: true)
+                    ])
+                }
             }
         }
     }
@@ -306,11 +371,10 @@ struct SocketServiceTests {
                 let (old, soon) = (Tokens.now - .seconds(3 * 86_400), Tokens.now + .seconds(60))
                 typealias Case = (NotificationStatus, String, Dialect, created: Timestamp, expires: Timestamp?, Bool)
                 let cases: [Case] = [
-                    (.failed, "UNREGISTERED", .native, Tokens.now, nil, true),
-                    (.failed, "UNREGISTERED", .native, old, nil, false),
+                    (.failed, "UNREGISTERED", .native, Tokens.now, soon, true),
                     (.failed, "UNREGISTERED", .native, old, soon, true),
                     (.failed, "UNREGISTERED", .native, old, Tokens.now, false),
-                    (.failed, "UNREGISTERED", .signalr, Tokens.now, nil, true),
+                    (.failed, "UNREGISTERED", .signalr, Tokens.now, soon, true),
                     (.sent, "no_device", .native, Tokens.now, nil, false),
                     (.sent, "unproven", .signalr, Tokens.now, nil, true),
                     (.sent, "capped_by_user", .native, Tokens.now, nil, true),

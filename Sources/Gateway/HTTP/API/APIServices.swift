@@ -110,8 +110,9 @@ package struct UserServices: Sendable {
         self.unsubscribeLinks = unsubscribeLinks
     }
 
-    /// Registers devices of one user, all or none, and reports the devices that this switched off
-    /// to upstream apps.
+    /// Registers devices of one user, all or none.
+    ///
+    /// Reports to upstream apps the devices that this switches off.
     ///
     /// - Parameter silenced: whether the user has switched them off; nil keeps the previous choice.
     /// - Throws: ``Problem`` 429 if the user's tokens have changed too often.
@@ -148,7 +149,7 @@ package struct UserServices: Sendable {
             .tooManyRequests, "the tokens of a user may change \(limit) times an hour", retryAfter: 3_600)
     }
 
-    /// Reports devices that were switched off to upstream apps.
+    /// Reports to upstream apps the devices that registrations have switched off.
     func publish(_ registrations: [DeviceStore.Registration]) async {
         let now = self.base.now()
         await self.base.events.publish(

@@ -99,8 +99,8 @@ private final class BodyShare: Sendable {
 
     func end() {
         self.state.withLock { state in
-            _ = state.own.hold(0)
-            _ = state.all.hold(0)
+            state.own.clear()
+            state.all.clear()
         }
         self.budget.end(self.user)
     }

@@ -64,7 +64,8 @@ struct FieldReader {
         do throws(QueryFault) {
             let fields = try RequestQuery(request.uri.query ?? "").fields
             self.init(.object(fields.map { JSONMember($0.name, .string($0.value)) }), .query)
-            self.noteUnknown(fields.map(\.name).filter { !operation.queryNames.contains($0) }, operation.queryNames)
+            self.refuse(
+                unknown: fields.map(\.name).filter { !operation.queryNames.contains($0) }, known: operation.queryNames)
         } catch {
             self.init(.object([]), .query)
             self.fault(error.name, error.reason)
@@ -91,7 +92,7 @@ struct FieldReader {
 
     // MARK: Faults
 
-    /// Notes a fault; the first hundred are enough for an answer.
+    /// Adds a fault, unless there are a hundred already.
     mutating func fault(_ field: String, _ reason: String) {
         guard self.faults.count < Self.mostFaults else { return }
         self.faults.append(JobFault(self.prefix + field, reason))
@@ -106,18 +107,18 @@ struct FieldReader {
         if isRequired { self.fault(name, "is missing") }
     }
 
-    /// Notes members that the schema does not have.
+    /// Adds a fault for each member that the schema does not have.
     mutating func allow(_ schema: Schema) {
         self.allow(schema.names)
     }
 
-    /// Notes members other than `names`.
+    /// Adds a fault for each member that is not among `names`.
     mutating func allow(_ names: Set<String>) {
-        self.noteUnknown((self.value.object ?? []).filter { !names.contains($0.key) }.map(\.key), names)
+        self.refuse(unknown: (self.value.object ?? []).map(\.key).filter { !names.contains($0) }, known: names)
     }
 
-    /// Notes unknown names; only the first fault lists the known ones, because there may be many.
-    private mutating func noteUnknown(_ unknown: [String], _ known: Set<String>) {
+    /// Adds a fault for each unknown name; only the first lists the known ones, which may be many.
+    private mutating func refuse(unknown: [String], known: Set<String>) {
         for (place, name) in unknown.enumerated() {
             let hint = place > 0 || known.isEmpty ? "" : "; use one of \(known.sorted().joined(separator: ", "))"
             self.fault(String(name.prefix(64)), "is unknown" + hint)

@@ -60,7 +60,7 @@ package final class InboxPageCache: Service {
         var older = Generation()
 
         /// Makes the recent generation the older one; returns the evicted pages.
-        mutating func turn() -> [ExactText: Entry] {
+        mutating func rotate() -> [ExactText: Entry] {
             let evicted = self.older.entries
             self.older = self.recent
             self.recent = Generation()
@@ -70,9 +70,9 @@ package final class InboxPageCache: Service {
         /// Adds a recent page in place of the user's previous one; returns the evicted pages.
         ///
         /// - Parameter bound: the most bytes of a generation.
-        mutating func put(_ entry: Entry, of user: ExactText, bound: Int) -> [ExactText: Entry] {
+        mutating func insert(_ entry: Entry, of user: ExactText, bound: Int) -> [ExactText: Entry] {
             self.remove(user)
-            let evicted = self.recent.bytes + entry.bytes > bound ? self.turn() : [:]
+            let evicted = self.recent.bytes + entry.bytes > bound ? self.rotate() : [:]
             self.recent.insert(entry, of: user)
             return evicted
         }
@@ -98,7 +98,7 @@ package final class InboxPageCache: Service {
     package func run() async throws {
         await cancelWhenGracefulShutdown {
             // Only time makes a page idle.
-            while (try? await Task.sleep(for: Self.interval)) != nil { self.turn() }
+            while (try? await Task.sleep(for: Self.interval)) != nil { self.rotate() }
         }
     }
 
@@ -114,20 +114,20 @@ package final class InboxPageCache: Service {
             guard let entry = recent ?? contents.older.entries[user], entry.selection == selection else {
                 return (nil, [:])
             }
-            return (entry.page, recent == nil ? contents.put(entry, of: user, bound: self.bound) : [:])
+            return (entry.page, recent == nil ? contents.insert(entry, of: user, bound: self.bound) : [:])
         }
         if !evicted.isEmpty { InboxPageMetrics.dropped.increment(by: evicted.count) }
         return page
     }
 
     /// Evicts the user's page.
-    func forget(_ user: String) {
+    func evict(_ user: String) {
         self.contents.withLock { $0.remove(ExactText(user)) }
     }
 
     /// Evicts the pages that were not requested since the previous call.
-    func turn() {
-        _ = self.contents.withLock { $0.turn() }
+    func rotate() {
+        _ = self.contents.withLock { $0.rotate() }
     }
 
     /// Caches a page in place of the user's previous one.
@@ -140,7 +140,7 @@ package final class InboxPageCache: Service {
         let entry = Entry(selection: selection, page: Page(state: page.state, json: json))
         guard entry.bytes <= self.bound else { return }
         // Pages are freed after the lock.
-        let evicted = self.contents.withLock { $0.put(entry, of: ExactText(user), bound: self.bound) }
+        let evicted = self.contents.withLock { $0.insert(entry, of: ExactText(user), bound: self.bound) }
         if !evicted.isEmpty { InboxPageMetrics.dropped.increment(by: evicted.count) }
     }
 }

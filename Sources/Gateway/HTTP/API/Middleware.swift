@@ -165,18 +165,18 @@ struct RequestMiddleware: RouterMiddleware {
         context.logger[metadataKey: "request.id"] = "\(id)"
         do {
             var response = try await next(request, context)
-            // Errors too: the client would read a body as the next response.
+            // Errors too: a client would take a body after HEAD for the next response.
             if request.method == .head { response = response.createHeadResponse() }
             if let name = Self.header { response.headers[name] = id }
-            self.note(request, response.status, since: start, context)
+            self.record(request, response.status, since: start, context)
             return response
         } catch {
-            self.note(request, .internalServerError, since: start, context)
+            self.record(request, .internalServerError, since: start, context)
             throw error
         }
     }
 
-    private func note(
+    private func record(
         _ request: Request,
         _ status: HTTPResponse.Status,
         since start: ContinuousClock.Instant,
@@ -199,7 +199,7 @@ struct RequestMiddleware: RouterMiddleware {
         )
     }
 
-    /// Whether a path belongs to the API or to another system; operators' paths and pages do not.
+    /// Whether a path belongs to the API or to another system, and is no page or operator's path.
     private static func isCall(_ path: String) -> Bool {
         path.hasPrefix("/v1/") || ErrorStyle.of(path) != nil
     }
@@ -239,7 +239,7 @@ struct OperatorLog: Sendable {
     }
 
     /// Logs an answered call if its token has the scope `admin`.
-    func note(_ status: HTTPResponse.Status, _ request: Request, _ context: APIContext) {
+    func record(_ status: HTTPResponse.Status, _ request: Request, _ context: APIContext) {
         guard let caller = context.caller, caller.scopes.contains(.admin) else { return }
         var metadata: Logger.Metadata = [
             "caller": "\(caller.user)", "operation": "\(self.operation)",

@@ -17,7 +17,7 @@ struct Problem: HTTPResponseError {
     var allowed: String?
     /// An error code for clients of other systems; clients of this API use the status.
     var code: String?
-    /// The details that such clients read in addition to the message.
+    /// The details that clients of other systems read in addition to the message.
     var details: String?
 
     init(
@@ -132,6 +132,16 @@ extension Response {
     /// Returns a JSON response.
     static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
         .json(writer.bytes, status: status)
+    }
+
+    /// Returns a JSON value that `write` writes.
+    static func json(
+        status: HTTPResponse.Status = .ok,
+        _ write: (inout JSONWriter) throws -> Void
+    ) rethrows -> Response {
+        var writer = JSONWriter()
+        try write(&writer)
+        return .json(writer, status: status)
     }
 
     /// Returns a response with rendered JSON.

@@ -48,7 +48,7 @@ package struct UserFields: Sendable {
 
     /// Reads settings, and returns which ones the body leaves out.
     ///
-    /// Those stay; null clears a setting.
+    /// Settings that the body leaves out stay as they are; null clears a setting.
     static func settings(_ body: inout FieldReader) -> (UserSettings, keeping: KeptSettings) {
         body.allow(.settingsChange)
         var settings = UserSettings()
@@ -186,7 +186,7 @@ package struct UserFields: Sendable {
     /// Reads `provider`; nil if it is absent or invalid.
     func provider(_ body: inout FieldReader) -> Provider? {
         guard let text = body.text("provider", limit: 64) else { return nil }
-        let providers = Provider.wellKnown.filter(\.isOfDevices)
+        let providers = Provider.all.filter(\.isOfDevices)
         if let provider = providers.first(where: { $0.rawValue == text }) { return provider }
         body.fault("provider", "must be one of " + providers.map(\.rawValue).joined(separator: ", "))
         return nil

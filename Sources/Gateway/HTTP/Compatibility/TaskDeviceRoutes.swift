@@ -109,9 +109,7 @@ struct TaskDeviceRoutes {
         )
         try fields.finish()
         let device = try await self.devices.register(registration, user: user)
-        var writer = JSONWriter()
-        TaskShape.write(device, to: &writer)
-        return Response.json(writer, status: .created)
+        return .json(status: .created) { TaskShape.write(device, to: &$0) }
     }
 
     private func own(_ user: String, _ endpoint: Endpoint) async throws -> [Device] {

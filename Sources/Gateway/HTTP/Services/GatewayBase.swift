@@ -51,7 +51,7 @@ extension GatewayBase {
 
     /// Counts a notification that a user sends themselves, by a snooze or a test send.
     ///
-    /// Each leaves a row that scans of the user's inbox read until retention deletes it.
+    /// Each adds a row, which slows reads of the user's inbox down until retention deletes it.
     ///
     /// - Throws: ``Problem`` 429 beyond the rate.
     func countOwnSend(of user: String) async throws {

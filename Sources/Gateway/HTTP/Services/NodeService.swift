@@ -15,11 +15,11 @@ import Synchronization
 /// gaps in either.
 ///
 /// At each renewal it publishes a probe, an empty message, on each of its channels. If two probes
-/// in a row do not arrive on a channel, the node resubscribes: a server may answer but get no
-/// messages.
+/// in a row do not arrive on a channel, the node resubscribes: a server may answer commands and yet
+/// deliver no messages.
 package struct NodeService: Service {
-    /// The short sleeps until the next renewal, and after a failed one: 5 s and 0.3 s in all with
-    /// the default lease.
+    /// The number of short sleeps until the next renewal: 5 s in all with the default lease, and
+    /// 0.3 s after a failed renewal.
     private static let steps = 50
     private static let retrySteps = 3
     /// The time between repairs while the lease cannot be renewed; each repair reads the inbox of
@@ -129,7 +129,7 @@ package struct NodeService: Service {
             guard let revocation = self.revocations.hear(payload) else { return }
             self.hub.revoke([(revocation.user, revocation.before)])
         case .message(let channel, let payload):
-            self.probes.note(channel)
+            self.probes.received(on: channel)
             guard let batch = NodeFrameBatch.decode(payload) else {
                 self.logger.error("ignored frames of an unknown format; run the same version on all nodes")
                 return
@@ -222,7 +222,7 @@ private final class ChannelProbes: Sendable {
     /// A single probe may wait unread while the process is suspended.
     var silent: String? { self.state.withLock { $0.waiting.intersection($0.missing).first } }
 
-    /// Notes that all channels are subscribed.
+    /// Expects probes from now on, because all channels are subscribed.
     func listen() { self.state.withLock { $0.isListening = true } }
 
     /// Expects a probe on each channel; publish the probes after this call.
@@ -237,7 +237,7 @@ private final class ChannelProbes: Sendable {
         }
     }
 
-    func note(_ channel: String) {
+    func received(on channel: String) {
         self.state.withLock { state in
             state.waiting.remove(channel)
             state.missing.remove(channel)
@@ -285,7 +285,7 @@ private final class FrameGatherer: Sendable {
 /// The time for which a node certainly holds its lease, by its own clock.
 ///
 /// Publishers skip a node whose lease has expired. A node that stalled must drop the frames that
-/// waited, because it may have missed their cancellation.
+/// waited: frames that withdraw their notifications may have skipped it.
 private final class LeaseWindow: Sendable {
     private struct State {
         /// Nil before the lease was acquired.

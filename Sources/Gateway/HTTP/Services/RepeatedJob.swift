@@ -10,9 +10,9 @@ import Storage
 enum RepeatedJob {
     /// Returns the schedule of the job that ends a snooze.
     ///
-    /// The same notification and moment give the same id, so a repeated call stores it once. It
-    /// takes the channels that the notification had, so that a snooze adds none, but not e-mail:
-    /// the user's address may be someone else's, and no cap limits mail.
+    /// The same notification and moment give the same id, so a repeated call stores one schedule.
+    /// The job has the notification's channels, so that a snooze adds none. It leaves out e-mail:
+    /// the address may be someone else's, and no cap limits mail.
     ///
     /// - Throws: `JobFaults` if the catalog would refuse the job.
     static func schedule(

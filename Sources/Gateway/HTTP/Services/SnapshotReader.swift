@@ -41,8 +41,8 @@ struct SnapshotReader: Sendable {
 
     /// Returns the changes since a version, or the newest unread without one.
     ///
-    /// A client below the floor or too far behind is reset to the newest unread, and so is one
-    /// whose changes PostgreSQL cannot read in time.
+    /// A client starts over with the newest unread if its version is below the inbox's floor, if it
+    /// missed too much, or if PostgreSQL cannot read the changes in time.
     func snapshots(_ requests: [Request]) async throws -> [InboxSnapshot] {
         var snapshots = try await self.resumed(requests)
         let places = requests.indices.filter { snapshots[$0] == nil }
@@ -65,7 +65,7 @@ struct SnapshotReader: Sendable {
         do throws(PostgresError) {
             return try await body(keys).map { .some($0) }
         } catch {
-            guard error.sqlState == "57014" else { throw error }
+            guard error.isStatementTimeout else { throw error }
         }
         guard keys.count > 1 else { return keys.map { _ in nil } }
         let end = ContinuousClock.now + .seconds(18)
@@ -176,14 +176,17 @@ struct SnapshotReader: Sendable {
         return newest
     }
 
-    /// Returns the newest unread notifications that a client missed, oldest first, if it missed too
-    /// many to replay.
+    /// Narrows the newest unread notifications to those that a returning client missed, oldest
+    /// first.
     private static func missed(_ snapshot: InboxSnapshot, since: Int64) -> InboxSnapshot {
         // The inbox was reset, so the bookmark belongs to the old one.
         guard since <= snapshot.version else { return snapshot }
         var missed = snapshot
         missed.items = snapshot.items.reversed().filter { $0.version > since }
         missed.isReturn = true
+        // Reads and deletions are left out.
+        missed.isReset = true
+        missed.bookmark = since
         return missed
     }
 

@@ -106,7 +106,7 @@ package struct SocketService: SocketBackend {
     }
 
     package func note(_ bookmarks: [SocketBookmark]) async throws {
-        try await self.base.live.bookmarks.note(
+        try await self.base.live.bookmarks.store(
             bookmarks.map { bookmark in
                 (
                     bookmark.user, bookmark.connection,
@@ -197,7 +197,7 @@ package struct SocketService: SocketBackend {
             // Waits out a short outage of a single Redis, but not for a cluster's absent master.
             let replies = try await self.base.live.connection.send(batch, isPatient: false)
             // If a deadline remains, it expires, and the dispatcher then finds the row delivered.
-            self.base.events.note(replies.dropFirst(waits))
+            self.base.events.count(replies.dropFirst(waits))
         } catch {
             self.base.events.lose(recorded.events.count, error)
         }

@@ -163,7 +163,7 @@ struct Routes {
 
     /// Adds a route that describes all routes so far, and itself.
     func describe(_ path: String, _ operation: Operation) {
-        self.note(.get, path, operation)
+        self.declare(.get, path, operation)
         let bytes = ByteBuffer(bytes: JSONWriter.bytes(of: self.description.document()))
         self.group.get(RouterPath(path)) { _, _ in
             Response(
@@ -180,7 +180,7 @@ struct Routes {
         _ operation: Operation,
         _ handler: @escaping Handler
     ) {
-        self.note(method, path, operation)
+        self.declare(method, path, operation)
         let scope = operation.scope
         let log = OperatorLog(method, operation, tag: self.tag)
         // Operations with parameters read their query themselves.
@@ -195,16 +195,16 @@ struct Routes {
                 }
                 if refusesQuery { try FieldReader(query: request, of: operation).finish() }
                 let response = try await handler(request, context)
-                log?.note(response.status, request, context)
+                log?.record(response.status, request, context)
                 return response
             } catch {
-                log?.note(ProblemMiddleware.status(of: error), request, context)
+                log?.record(ProblemMiddleware.status(of: error), request, context)
                 throw error
             }
         }
     }
 
-    private func note(_ method: HTTPRequest.Method, _ path: String, _ operation: Operation) {
+    private func declare(_ method: HTTPRequest.Method, _ path: String, _ operation: Operation) {
         self.description.entries.append(
             APIDescription.Entry(
                 path: Self.join(self.prefix, path), method: method.rawValue, operation: operation, tag: self.tag,

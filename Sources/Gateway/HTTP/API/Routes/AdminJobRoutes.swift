@@ -6,7 +6,7 @@ import Hummingbird
 import Operations
 import Storage
 
-/// Recent jobs, their notifications, and sending these again, for admins: `/v1/admin/jobs`.
+/// Lists recent jobs and their notifications, and sends them again, for admins: `/v1/admin/jobs`.
 struct AdminJobRoutes {
     /// The most notifications that a call sends again.
     private static let mostResent = 1_000

@@ -36,9 +36,7 @@ struct DeviceRoutes {
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
         let stored = try await self.users.register([device])[0]
-        var writer = JSONWriter()
-        DeviceShape.write(stored, to: &writer)
-        return .json(writer, status: .created)
+        return .json(status: .created) { DeviceShape.write(stored, to: &$0) }
     }
 
     private static let list = Operation(
@@ -71,9 +69,7 @@ struct DeviceRoutes {
         guard let isEnabled,
             let device = try await self.users.devices.setSilenced(!isEnabled, user: user, id: id)
         else { throw Problem.noSuch("device") }
-        var writer = JSONWriter()
-        DeviceShape.write(device, to: &writer)
-        return .json(writer)
+        return .json { DeviceShape.write(device, to: &$0) }
     }
 
     private static let remove = Operation(

@@ -13,6 +13,8 @@ struct InboxRoutes {
 
     /// The path of calls about one notification.
     static let one: Fields = ["id": .uuid("A notification of the caller's.")]
+    private static let tag: Fields = ["ETag": .string("Identifies the state of the inbox.")]
+    private static let unchanged = Answer(304, "The inbox has not changed.", headers: tag)
     static let tooManyRepeatedEvents = Answer(
         429, "The user exceeds the rate limit, or presses buttons or makes notifications unread too often.")
 
@@ -45,15 +47,8 @@ struct InboxRoutes {
             "since_version?": .integer(0...9_223_372_036_854_775_807)(
                 "Returns at most 500 changes after this version; the other parameters are ignored."),
         ],
-        headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
-        answers: [
-            .ok(
-                "The page, or the changes.", .oneOf(.inboxPage, .inboxChanges),
-                headers: ["ETag": .string("Identifies the state of the inbox.")]),
-            Answer(
-                304, "The inbox has not changed.",
-                headers: ["ETag": .string("Identifies the state of the inbox.")]),
-        ])
+        headers: .ifNoneMatch,
+        answers: [.ok("The page, or the changes.", .oneOf(.inboxPage, .inboxChanges), headers: tag), unchanged])
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -151,13 +146,8 @@ struct InboxRoutes {
             "by_category?": .bool(default: false)("Also counts the newest 10,000 unread by category."),
             "org?": .text(JobLimits.org)("Counts by category only those of this organisation."),
         ],
-        headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
-        answers: [
-            .ok("The counts.", .inboxState, headers: ["ETag": .string("Identifies the state of the inbox.")]),
-            Answer(
-                304, "The inbox has not changed.",
-                headers: ["ETag": .string("Identifies the state of the inbox.")]),
-        ])
+        headers: .ifNoneMatch,
+        answers: [.ok("The counts.", .inboxState, headers: tag), unchanged])
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -196,9 +186,7 @@ struct InboxRoutes {
         guard let notification = try await self.inbox.store.find(user: user, id: try context.pathID()) else {
             throw Problem.noSuch("notification")
         }
-        var writer = JSONWriter()
-        CanonicalShape.write(notification, to: &writer)
-        return .json(writer)
+        return .json { CanonicalShape.write(notification, to: &$0) }
     }
 
     /// Answers with a change and the state after it.

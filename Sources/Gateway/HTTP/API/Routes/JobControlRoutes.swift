@@ -57,8 +57,8 @@ struct JobControlRoutes {
         path: id,
         query: org + [
             "recipients?": .bool(default: true)(
-                "false skips the counts of a broadcast, which are slow for a million recipients. Without them, also "
-                    + "if they take over 30 s, `recipients` and `reach` are null and `final` is false.")
+                "false skips the counts of a broadcast, which are slow for a million recipients. If they are "
+                    + "skipped, or take over 30 s, `recipients` and `reach` are null and `final` is false.")
         ],
         answers: [.ok("The status.", .jobReport), 404, 409])
 

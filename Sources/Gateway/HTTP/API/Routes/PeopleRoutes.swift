@@ -10,7 +10,6 @@ import Storage
 struct PeopleRoutes {
     /// The most characters of an id or an address.
     private static let longestQuery = 254
-    private static let one: Fields = ["id": .text(JobLimits.user)("A user, percent-encoded.")]
 
     let users: UserServices
 
@@ -52,7 +51,7 @@ struct PeopleRoutes {
         "getUserOverview",
         "Returns a user's settings, inbox, presence, devices, preferences, topics, and what waits.",
         scope: .admin,
-        path: one,
+        path: UserRoutes.user,
         answers: [.ok("The user.", .personOverview), 404])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -74,7 +73,7 @@ struct PeopleRoutes {
         "listUserNotifications",
         "Lists a user's notifications, newest first, whether they are in the inbox or not.",
         scope: .admin,
-        path: one,
+        path: UserRoutes.user,
         query: [
             "limit?": .integer(1...100, default: 20)("The most items."),
             "cursor?": .uuid("`next_cursor` of the previous page."),

@@ -106,9 +106,7 @@ struct PreferenceRoutes {
 
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
         let isEmailMissing = try await EffectivePreferences(of: user, self.users).isEmailMissing
-        var writer = JSONWriter()
-        SettingsShape.write(settings, isEmailMissing: isEmailMissing, to: &writer)
-        return .json(writer)
+        return .json { SettingsShape.write(settings, isEmailMissing: isEmailMissing, to: &$0) }
     }
 }
 

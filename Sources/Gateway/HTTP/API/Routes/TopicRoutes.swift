@@ -7,6 +7,9 @@ import Storage
 
 /// Topic subscriptions, by users and by services: `/v1/topics`.
 struct TopicRoutes {
+    private static let one: Fields = ["topic": .text(JobLimits.name)("A topic, percent-encoded.")]
+    private static let member = one + ["user": .text(JobLimits.user)("A user, percent-encoded.")]
+
     let users: UserServices
 
     func add(to routes: Routes) {
@@ -23,7 +26,7 @@ struct TopicRoutes {
     private static let subscribe = Operation(
         "subscribe",
         "Subscribes the caller to a topic that the catalog opens to users.",
-        path: ["topic": .text(JobLimits.name)("A topic, percent-encoded.")],
+        path: one,
         answers: [.done, 403, 422])
 
     private func subscribe(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -43,7 +46,7 @@ struct TopicRoutes {
     private static let unsubscribe = Operation(
         "unsubscribeFromTopic",
         "Unsubscribes the caller.",
-        path: ["topic": .text(JobLimits.name)("A topic, percent-encoded.")],
+        path: one,
         answers: [.done])
 
     /// A user may leave any topic, even one that is closed now.
@@ -56,10 +59,7 @@ struct TopicRoutes {
         "addMember",
         "Subscribes a user to a topic.",
         scope: .service,
-        path: [
-            "topic": .text(JobLimits.name)("A topic, percent-encoded."),
-            "user": .text(JobLimits.user)("A user, percent-encoded."),
-        ],
+        path: member,
         answers: [.done])
 
     private func addMember(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -72,10 +72,7 @@ struct TopicRoutes {
         "removeMember",
         "Unsubscribes a user from a topic.",
         scope: .service,
-        path: [
-            "topic": .text(JobLimits.name)("A topic, percent-encoded."),
-            "user": .text(JobLimits.user)("A user, percent-encoded."),
-        ],
+        path: member,
         answers: [.done])
 
     private func removeMember(_ request: Request, _ context: APIContext) async throws -> Response {

@@ -22,7 +22,7 @@ struct TypeRoutes {
             "locale?": .text(400)(
                 "The wanted languages, best first, separated by commas; by default the catalog's.")
         ],
-        headers: ["If-None-Match?": .string("The ETag of the client's copy.")],
+        headers: .ifNoneMatch,
         answers: [
             .ok("The types.", .typeList, headers: ["ETag": .string("Identifies the catalog and the languages.")]),
             Answer(304, "Nothing has changed."),

@@ -112,7 +112,7 @@ struct UserRoutes {
     private func erase(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
         let report = try await self.users.erasure.erase(user: user, caps: self.users.base.catalog.capNames)
-        self.pages.forget(user)
+        self.pages.evict(user)
         return Response.object { writer in
             writer.member("user_id", user)
             for (name, counts) in [("postgres", report.postgres), ("redis", report.redis)] {

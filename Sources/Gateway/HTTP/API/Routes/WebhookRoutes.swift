@@ -144,9 +144,7 @@ struct WebhookRoutes {
         secret: String? = nil,
         status: HTTPResponse.Status = .ok
     ) -> Response {
-        var writer = JSONWriter()
-        self.write(webhook, secret: secret, to: &writer)
-        return .json(writer, status: status)
+        .json(status: status) { self.write(webhook, secret: secret, to: &$0) }
     }
 
     private static func write(_ webhook: Webhook, secret: String?, to writer: inout JSONWriter) {

@@ -52,9 +52,7 @@ struct AllowanceDeviceRoutes {
             ),
             user: user
         )
-        var writer = JSONWriter()
-        AllowanceShape.write(device, to: &writer)
-        return Response.json(writer)
+        return .json { AllowanceShape.write(device, to: &$0) }
     }
 
     private static let list = Operation(

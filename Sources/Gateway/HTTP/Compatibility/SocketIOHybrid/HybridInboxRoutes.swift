@@ -92,9 +92,7 @@ struct HybridInboxRoutes {
             offset: 0
         )
         guard let item = page.items.first, item.notification.id == id else { throw Problem.noSuch("notification") }
-        var writer = JSONWriter()
-        HybridShape.write(item.notification, sentVia: item.sentVia, to: &writer)
-        return Response.json(writer)
+        return .json { HybridShape.write(item.notification, sentVia: item.sentVia, to: &$0) }
     }
 
     private static let read = Operation(
@@ -219,9 +217,7 @@ struct HybridInboxRoutes {
         try await self.services.users.changePreferences(user: user, [type.name: given])
         let preferences = try await self.services.users.preferences.preferences(user: user)
         let settings = try await self.services.users.preferences.settings(user: user)
-        var writer = JSONWriter()
-        HybridShape.write(type, preferences: preferences, settings: settings, to: &writer)
-        return Response.json(writer)
+        return .json { HybridShape.write(type, preferences: preferences, settings: settings, to: &$0) }
     }
 
     /// Reads a type's quiet hours and records a fault if they are malformed.

@@ -52,7 +52,7 @@ package final class RevocationRegister: Sendable {
         IdentityMetrics.revocationLookups.increment()
         do throws(PostgresError) {
             let before = try await self.store.moment(of: user)
-            self.ledger.withLock { $0.remember(user: user, before: before, version: version, now: .now) }
+            self.ledger.withLock { $0.cache(user: user, before: before, version: version, now: .now) }
             return before
         } catch {
             throw TokenFault(.unavailable, "revocations cannot be checked now")
@@ -64,7 +64,7 @@ package final class RevocationRegister: Sendable {
     /// It takes effect here at once, and on other gateways when they get the announcement.
     func revoke(user: String) async throws(PostgresError) -> Timestamp {
         let revocation = try await self.store.revoke(user: user)
-        self.ledger.withLock { $0.note(revocation) }
+        self.ledger.withLock { $0.apply(revocation) }
         self.wake()
         do throws(RedisError) {
             try await self.live.connection.send(
@@ -81,7 +81,7 @@ package final class RevocationRegister: Sendable {
     /// - Returns: The revocation; nil if the announcement has another format.
     func hear(_ announcement: ArraySlice<UInt8>) -> RevocationStore.Revocation? {
         let revocation = RevocationStore.Revocation(announcement: announcement)
-        if let revocation { self.ledger.withLock { $0.note(revocation) } }
+        if let revocation { self.ledger.withLock { $0.apply(revocation) } }
         self.wake()
         return revocation
     }
@@ -111,7 +111,7 @@ package final class RevocationRegister: Sendable {
         let page = try await self.store.changes(since: since, limit: Self.pageSize)
         let isLast = page.count < Self.pageSize
         let count = self.ledger.withLock { ledger in
-            ledger.take(page, isLast: isLast)
+            ledger.apply(page, isLast: isLast)
             return ledger.count
         }
         IdentityMetrics.revocationsHeld.set(count)
@@ -129,8 +129,8 @@ struct RevocationLedger {
         var held = 100_000
         /// The hashes take 68 MB, and 100 MB for a moment while the set grows.
         var hashed = 5_000_000
-        var remembered = 10_000
-        var remembrance: Duration = .seconds(5)
+        var cached = 10_000
+        var cacheLifetime: Duration = .seconds(5)
     }
 
     enum Answer: Equatable {
@@ -143,7 +143,7 @@ struct RevocationLedger {
     private var held: [ExactText: Timestamp] = [:]
     /// The hashes of further users with revocations; empty once there were too many.
     private var hashed: Set<Int> = []
-    private var remembered: [ExactText: (before: Timestamp?, until: ContinuousClock.Instant)] = [:]
+    private var cached: [ExactText: (before: Timestamp?, until: ContinuousClock.Instant)] = [:]
     /// The last change that was applied in order.
     private(set) var version: Int64 = 0
     private var isLoaded = false
@@ -160,25 +160,25 @@ struct RevocationLedger {
         let user = ExactText(user)
         if let before = self.held[user] { return .known(before) }
         if self.isLoaded, !self.isFull, !self.hashed.contains(user.hashValue) { return .known(nil) }
-        if let found = self.remembered[user], now < found.until { return .known(found.before) }
+        if let found = self.cached[user], now < found.until { return .known(found.before) }
         return .unknown
     }
 
     /// Applies changes in order, from ``version`` on.
     ///
     /// - Parameter isLast: whether there are no further changes.
-    mutating func take(_ revocations: [RevocationStore.Revocation], isLast: Bool) {
+    mutating func apply(_ revocations: [RevocationStore.Revocation], isLast: Bool) {
         for revocation in revocations {
-            self.note(revocation)
+            self.apply(revocation)
             self.version = max(self.version, revocation.version)
         }
         if isLast { self.isLoaded = true }
     }
 
     /// Applies a single change out of order.
-    mutating func note(_ revocation: RevocationStore.Revocation) {
+    mutating func apply(_ revocation: RevocationStore.Revocation) {
         let user = ExactText(revocation.user)
-        self.remembered[user] = nil
+        self.cached[user] = nil
         if let before = self.held[user] {
             self.held[user] = max(before, revocation.before)
         } else if self.held.count < self.bounds.held {
@@ -195,10 +195,10 @@ struct RevocationLedger {
     ///
     /// - Parameter version: the ledger's version at the start of the lookup; a later change may be
     ///   missing in the result.
-    mutating func remember(user: String, before: Timestamp?, version: Int64, now: ContinuousClock.Instant) {
+    mutating func cache(user: String, before: Timestamp?, version: Int64, now: ContinuousClock.Instant) {
         guard version == self.version else { return }
-        if self.remembered.count >= self.bounds.remembered { self.remembered = [:] }
-        self.remembered[ExactText(user)] = (before, now + self.bounds.remembrance)
+        if self.cached.count >= self.bounds.cached { self.cached = [:] }
+        self.cached[ExactText(user)] = (before, now + self.bounds.cacheLifetime)
     }
 }
 

@@ -55,7 +55,7 @@ package struct SocketTickets: Sendable {
             else {
                 throw TokenFault("the ticket is invalid, used or expired")
             }
-            let caller = try Self.caller(try await self.take(secret))
+            let caller = try Self.caller(try await self.consume(secret))
             if let end = caller.expiresAt, end <= self.now() { throw TokenFault("the token has expired") }
             try await self.revocations?.check(caller)
             return caller
@@ -69,7 +69,7 @@ package struct SocketTickets: Sendable {
         self.live.keys.socketTicket(SHA256.hash(data: secret).hex)
     }
 
-    private func take(_ secret: [UInt8]) async throws(TokenFault) -> [UInt8]? {
+    private func consume(_ secret: [UInt8]) async throws(TokenFault) -> [UInt8]? {
         do throws(RedisError) {
             let reply = try await self.live.connection.send("GETDEL", .text(self.key(secret)))
             return try reply.string().map { Array($0.utf8) }

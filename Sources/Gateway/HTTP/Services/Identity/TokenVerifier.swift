@@ -254,7 +254,7 @@ final class VerifiedTokens: Sendable {
                 state.older[digest] = nil
                 return nil
             }
-            if state.older.removeValue(forKey: digest) != nil { self.put(entry, digest, &state) }
+            if state.older.removeValue(forKey: digest) != nil { self.insert(entry, digest, &state) }
             return entry.caller
         }
     }
@@ -263,10 +263,10 @@ final class VerifiedTokens: Sendable {
     ///
     /// - Parameter reading: the read of the key set from before the check; nil for a secret.
     func keep(_ caller: Caller, _ digest: SHA256.Digest, reading: UInt64?) {
-        self.state.withLock { self.put(Entry(caller: caller, reading: reading), digest, &$0) }
+        self.state.withLock { self.insert(Entry(caller: caller, reading: reading), digest, &$0) }
     }
 
-    private func put(_ entry: Entry, _ digest: SHA256.Digest, _ state: inout State) {
+    private func insert(_ entry: Entry, _ digest: SHA256.Digest, _ state: inout State) {
         if state.recent.count >= self.bound {
             state.older = state.recent
             state.recent = [:]
