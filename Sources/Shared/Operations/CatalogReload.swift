@@ -217,7 +217,7 @@ package final class CatalogRegister: Sendable {
                 return nil
             }
             last.fault = nil
-            CatalogMetrics.count(self.take(.success(newer)))
+            CatalogMetrics.count(self.record(.success(newer)))
             Self.log(newer, logger)
             return newer
         }
@@ -229,7 +229,7 @@ package final class CatalogRegister: Sendable {
     private func refuse(_ faults: CatalogFaults, _ look: inout Look, _ logger: Logger) {
         guard let fault = faults.faults.first?.description, fault != look.fault else { return }
         look.fault = fault
-        CatalogMetrics.count(self.take(.failure(faults)))
+        CatalogMetrics.count(self.record(.failure(faults)))
         logger.warning(
             "new catalog is faulty; keeping the previous one",
             metadata: ["fault": "\(fault)", "count": "\(faults.faults.count)"])
@@ -250,13 +250,13 @@ package final class CatalogRegister: Sendable {
         let result = self.reading.withLock { last in
             last.fault = nil
             let result = Result { () throws(CatalogFaults) in try CatalogLoader.load(path: path) }
-            return self.take(result)
+            return self.record(result)
         }
         CatalogMetrics.count(result)
         return try result.get()
     }
 
-    private func take(_ result: Result<Catalog, CatalogFaults>) -> Result<Outcome, CatalogFaults> {
+    private func record(_ result: Result<Catalog, CatalogFaults>) -> Result<Outcome, CatalogFaults> {
         self.state.withLock { state in
             switch result {
             case .success(let catalog):

@@ -42,7 +42,7 @@ package struct EventPublisher: Sendable {
     }
 
     /// Counts written and lost events by the replies of a batch.
-    package func note(_ replies: ArraySlice<RedisReply>) {
+    package func count(_ replies: ArraySlice<RedisReply>) {
         guard !replies.isEmpty else { return }
         var refused = 0
         var first: RedisError?
@@ -60,7 +60,7 @@ package struct EventPublisher: Sendable {
     /// - Parameter isPatient: whether to wait for an unreachable server.
     package func publish(_ events: [LifecycleEvent], isPatient: Bool = true) async {
         guard let log, let connection else { return }
-        self.note(await log.append(events, on: connection, isPatient: isPatient)[...])
+        self.count(await log.append(events, on: connection, isPatient: isPatient)[...])
     }
 
     /// Counts events that are lost because Redis did not take them; logs at most one warning a

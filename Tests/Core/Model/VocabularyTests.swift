@@ -12,7 +12,7 @@ struct VocabularyTests {
         #expect(Severity.allCases.map(\.rawValue) == ["alert", "warning", "info"])
         #expect(DeliveryClass.allCases.map(\.rawValue) == ["push", "in_app"])
         #expect(DeliveryChannel.allCases.map(\.rawValue) == ["in_app", "push", "email"])
-        #expect(Provider.wellKnown.map(\.rawValue) == ["fcm", "apns", "webpush", "email", "webhook"])
+        #expect(Provider.all.map(\.rawValue) == ["fcm", "apns", "webpush", "email", "webhook"])
         #expect(Platform.allCases.map(\.rawValue) == ["ios", "android", "web", "webhook"])
         #expect(Dialect.allCases.map(\.rawValue) == ["native", "socketio", "signalr", "sse"])
         #expect(
@@ -49,7 +49,7 @@ struct VocabularyTests {
         #expect(Provider(rawValue: "fcm") == .fcm)
         #expect(Provider(word: "pigeon") == Provider(rawValue: "pigeon"))
         #expect(Provider(word: "pigeon").isOfDevices)
-        #expect(Provider.wellKnown.filter(\.isOfDevices) == [.fcm, .apns, .webpush, .webhook])
+        #expect(Provider.all.filter(\.isOfDevices) == [.fcm, .apns, .webpush, .webhook])
     }
 
     @Test("the more urgent lane sorts first")

@@ -36,11 +36,11 @@ struct AttemptPartitionTests {
                 // As a dump does.
                 try await transaction.query("LOCK TABLE carillon.delivery_attempts IN ACCESS SHARE MODE")
                 let error = await #expect(throws: PostgresError.self) {
-                    try await database.deliveries.makeAttemptParts()
+                    try await database.deliveries.makeAttemptPartitions()
                 }
                 #expect(error?.sqlState == "55P03")
             }
-            try await database.deliveries.makeAttemptParts()
+            try await database.deliveries.makeAttemptPartitions()
             #expect(try await database.pool.query(Self.names).map { try $0.text(0) }.contains(last))
         }
     }
@@ -65,13 +65,13 @@ struct AttemptPartitionTests {
                 """
             ).first
             let taken = try #require(try row?.text(0))
-            try await database.deliveries.makeAttemptParts()
+            try await database.deliveries.makeAttemptPartitions()
             let made = Set(try await database.pool.query(Self.names).map { try $0.text(0) })
             #expect(made.isSuperset(of: days.filter { $0 != taken }) && !made.contains(taken))
             #expect(try await database.deliveries.hasStrayAttempts())
 
             let firstKept: Timestamp = try await database.clock() - .seconds(86_400)
-            #expect(try await database.retention.dropAttemptPart(firstKept: firstKept) == nil)
+            #expect(try await database.retention.dropAttemptPartition(firstKept: firstKept) == nil)
             var dropped: [Int] = []
             for _ in 0..<3 {
                 dropped.append(try await database.retention.dropStrayAttempts(firstKept: firstKept, limit: 1))

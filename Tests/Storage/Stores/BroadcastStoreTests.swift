@@ -46,7 +46,7 @@ struct BroadcastStoreTests {
 
     /// Stores a broadcast and starts its expansion.
     private static func expanding(_ broadcast: Broadcast, _ store: BroadcastStore) async throws {
-        #expect(try await store.add(broadcast) == .taken)
+        #expect(try await store.add(broadcast) == .stored)
         let claimed = try #require(try await store.claim(.counting, by: "a"))
         #expect(claimed.id == broadcast.id)
         try await store.counted(claimed, size: 5, isConfirmed: true)
@@ -71,7 +71,7 @@ struct BroadcastStoreTests {
                 var found: [String] = []
                 for part in 0..<16 {
                     var chain = try #require(try await store.claimChain(by: "a"))
-                    #expect(chain.part == part)
+                    #expect(chain.index == part)
                     while let last = try await store.users(chain, limit: 3).last {
                         found += try await store.users(chain, limit: 3)
                         chain.reached = last
@@ -248,7 +248,7 @@ struct BroadcastStoreTests {
             let store = database.broadcasts
             try await Self.expanding(Self.broadcast(1, job: "j"), store)
             while let chain = try await store.claimChain(by: "a") {
-                let count = chain.part == 5 ? 1 : 0
+                let count = chain.index == 5 ? 1 : 0
                 let page = Broadcast.Page(
                     until: count == 0 ? "" : "u", selected: count, stored: 0, counted: ["opted_out": count],
                     isLast: true)
@@ -470,9 +470,9 @@ struct BroadcastStoreTests {
 
             _ = try await database.users.erase(user: users[1])
             try await store.erase(user: users[1])
-            #expect(try await store.add(broadcast) == .taken)
+            #expect(try await store.add(broadcast) == .stored)
             let next = try #require(try await store.claimChain(by: "a"))
-            #expect(next.part == chain.part && next.reached == users[0])
+            #expect(next.index == chain.index && next.reached == users[0])
             #expect(try await store.users(next, limit: 1) == [users[2]])
         }
     }
@@ -483,7 +483,7 @@ struct BroadcastStoreTests {
             let store = database.broadcasts
             let lists = [#"["zo\u00e9","bob"]"#, #"["bob","\u00e9ve"]"#, #"["zo\u00e9"]"#, #"["zoé","bob"]"#]
             for (number, list) in lists.enumerated() {
-                #expect(try await store.add(Self.broadcast(UInt64(number + 1), except: list)) == .taken)
+                #expect(try await store.add(Self.broadcast(UInt64(number + 1), except: list)) == .stored)
             }
             // In two batches.
             try await store.erase(user: "zoé", limit: 2)
@@ -505,8 +505,8 @@ struct BroadcastStoreTests {
             let chain = try #require(try await store.claimChain(by: "a", outside: [.critical]))
             #expect(chain.broadcast.lane == .bulk)
             let none = try await store.claimChain(by: "a", outside: [.critical, .bulk])
-            #expect(none?.part == nil)
-            try await store.hold(.critical)
+            #expect(none?.index == nil)
+            try await store.markHeld(.critical)
             let all = try await store.list(before: nil, state: nil, limit: 10)
             #expect(all.map(\.isHeld) == [false, true, true])
         }
@@ -518,11 +518,11 @@ struct BroadcastStoreTests {
             let store = database.broadcasts
             try await Self.expanding(Self.broadcast(1, title: "event"), store)
             let none = try await store.claimChain(by: "a", outside: [.bulk])
-            #expect(none?.part == nil)
+            #expect(none?.index == nil)
             try await Self.expanding(Self.broadcast(2, event: "score"), store)
             let chain = try #require(try await store.claimChain(by: "a", outside: [.bulk]))
             #expect(chain.broadcast.isEvent)
-            try await store.hold(.bulk)
+            try await store.markHeld(.bulk)
             let all = try await store.list(before: nil, state: nil, limit: 10)
             #expect(all.map(\.isHeld) == [false, true])
         }
@@ -532,7 +532,7 @@ struct BroadcastStoreTests {
     func countingClaim() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts
-            #expect(try await store.add(Self.broadcast(1)) == .taken)
+            #expect(try await store.add(Self.broadcast(1)) == .stored)
             let claimed = try await store.claim(.counting, by: "a")
             #expect(claimed != nil)
             // As if the 60 s of a count had passed.
@@ -558,7 +558,7 @@ struct BroadcastStoreTests {
                 _ = try await database.pool.run([
                     PostgresStatement(
                         "UPDATE carillon.broadcasts SET held_at = now() - interval '\(seconds) seconds'", []),
-                    PostgresStatement(BroadcastSQL.hold, [.text(Lane.bulk.rawValue)]),
+                    PostgresStatement(BroadcastSQL.markHeld, [.text(Lane.bulk.rawValue)]),
                 ])
                 let all = try await store.list(before: nil, state: nil, limit: 2)
                 return all.map { $0.broadcast.createdAt - Samples.start }
@@ -652,14 +652,14 @@ struct BroadcastStoreTests {
             let first = try #require(try await store.claimChain(by: "a"))
             let second = try #require(try await store.claimChain(by: "b"))
             #expect(first.broadcast.lane == .critical)
-            #expect([first.part, second.part] == [0, 1])
+            #expect([first.index, second.index] == [0, 1])
             try await store.release(first, by: "b")
-            #expect(try await store.claimChain(by: "b")?.part == 2)
+            #expect(try await store.claimChain(by: "b")?.index == 2)
             try await store.release(first, by: "a")
-            #expect(try await store.claimChain(by: "b")?.part == 0)
+            #expect(try await store.claimChain(by: "b")?.index == 0)
             try await database.pool.query(
                 "UPDATE carillon.broadcast_chains SET claimed_until = now() - interval '1 second'")
-            #expect(try await store.claimChain(by: "c")?.part == 0)
+            #expect(try await store.claimChain(by: "c")?.index == 0)
         }
     }
 
@@ -669,14 +669,14 @@ struct BroadcastStoreTests {
             let store = database.broadcasts
             let again = Self.broadcast(1, createdAt: Samples.start + .seconds(9_000))
             try await Self.expanding(Self.broadcast(1), store)
-            #expect(try await store.add(again) == .taken)
+            #expect(try await store.add(again) == .stored)
             let chain = try #require(try await store.claimChain(by: "a"))
             #expect(chain.broadcast.createdAt == Samples.start)
             try await store.fail(chain.broadcast, reason: "type: is not in the catalog")
             try await store.release(chain, by: "a")
             let none = try await store.claimChain(by: "a")
-            #expect(none?.part == nil)
-            #expect(try await store.add(again) == .taken)
+            #expect(none?.index == nil)
+            #expect(try await store.add(again) == .stored)
             #expect(try await store.claimChain(by: "a")?.broadcast.createdAt == again.createdAt)
         }
     }
@@ -693,7 +693,7 @@ struct BroadcastStoreTests {
             try await store.erase(user: "ada")
             // Its id is another one, as it is a hash of its fields. The replay may come twice.
             let replayed = Self.broadcast(2, job: job, except: #"["bob"]"#, entry: 1)
-            for _ in 0..<2 { #expect(try await store.add(replayed) == .taken) }
+            for _ in 0..<2 { #expect(try await store.add(replayed) == .stored) }
             let all = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast)
             #expect(all.map(\.id) == [first.id])
             #expect(all.map(\.state) == [.expanding])
@@ -704,13 +704,13 @@ struct BroadcastStoreTests {
     func identity() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts
-            #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
-            #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
+            #expect(try await store.add(Self.broadcast(1, job: "j")) == .stored)
+            #expect(try await store.add(Self.broadcast(1, job: "j")) == .stored)
             #expect(try await store.add(Self.broadcast(2, job: "j")) == .duplicate)
             #expect(try await store.add(Self.broadcast(5, job: "j", isReversed: true)) == .duplicate)
             #expect(try await store.add(Self.broadcast(3, job: "j", title: "Other")) == .conflict)
             try await database.cancellations.record(.init(org: "", id: "4-0"), at: Samples.start)
-            #expect(try await store.add(Self.broadcast(4)) == .taken)
+            #expect(try await store.add(Self.broadcast(4)) == .stored)
             let states = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast.state)
             #expect(states == [.cancelled, .counting])
         }

@@ -249,7 +249,7 @@ struct DeliveryStoreTests {
                 "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[6].id.halves))
             try await settle(9, tablet, .skipped, "quiet_hours")
             let release = FollowUpStore.Item(user: "a", notification: batch[8].id, kind: .release)
-            try await database.followUps.put([(release, Samples.start, "quiet_hours")], now: Samples.start)
+            try await database.followUps.postpone([(release, Samples.start, "quiet_hours")], now: Samples.start)
             try await settle(11, tablet, .skipped, "opted_out")
 
             func found(until: Duration) async throws -> [String] {
@@ -611,7 +611,7 @@ struct DeliveryStoreTests {
             func item(_ kind: FollowUp) -> FollowUpStore.Item {
                 FollowUpStore.Item(user: "a", notification: notification.id, kind: kind)
             }
-            try await followUps.put([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
+            try await followUps.postpone([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
             try await followUps.expect([item(.email)], until: Samples.start)
             let now = try await database.clock()
             func endMail() async throws {
@@ -663,7 +663,7 @@ struct DeliveryStoreTests {
             func item(_ kind: FollowUp) -> FollowUpStore.Item {
                 FollowUpStore.Item(user: "a", notification: notification.id, kind: kind)
             }
-            try await followUps.put([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
+            try await followUps.postpone([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
             try await followUps.expect([item(.email)], until: Samples.start)
             func skip(_ kind: String, _ device: NotificationID, _ reason: String) -> DeliveryStore.Attempt {
                 DeliveryStore.Attempt(

@@ -24,23 +24,24 @@ struct FollowUpStoreTests {
                 Samples.notification(3, user: "b"),
             ]
             _ = try await database.notifications.store(batch, areRepeats: false)
-            try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
+            try await store.postpone(
+                batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
             let loaded = try await database.notifications.load(batch.map { ($0.user, $0.id) })
             #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
-            #expect(try await store.take(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
+            #expect(try await store.claim(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
             let until = Self.now + .seconds(90)
-            let first = try await store.take(now: Self.now + .seconds(60), until: until, limit: 1)
+            let first = try await store.claim(now: Self.now + .seconds(60), until: until, limit: 1)
             #expect(Set(first.map(\.item.user)).count == 1)
             #expect(first.count == (first.first?.item.user == "a" ? 2 : 1))
             #expect(first.allSatisfy { $0.facts?.notification.status == .deferred })
-            let rest = try await store.take(now: Self.now + .seconds(60), until: until, limit: 10)
+            let rest = try await store.claim(now: Self.now + .seconds(60), until: until, limit: 10)
             #expect(first.count + rest.count == 3)
             // A follow-up that was postponed again stays; the others are removed.
             let again = try #require(first.first)
-            try await store.put([(again.item, Self.now + .seconds(200), "quiet_hours")], now: Self.now)
-            try await store.remove((first + rest).map(\.item), takenUntil: until)
-            #expect(try await store.take(now: Self.now + .seconds(199), until: until, limit: 10).isEmpty)
-            let last = try await store.take(now: Self.now + .seconds(200), until: until, limit: 10)
+            try await store.postpone([(again.item, Self.now + .seconds(200), "quiet_hours")], now: Self.now)
+            try await store.remove((first + rest).map(\.item), claimedUntil: until)
+            #expect(try await store.claim(now: Self.now + .seconds(199), until: until, limit: 10).isEmpty)
+            let last = try await store.claim(now: Self.now + .seconds(200), until: until, limit: 10)
             #expect(last.map(\.item) == [again.item])
         }
     }
@@ -55,10 +56,10 @@ struct FollowUpStoreTests {
             func recorded(_ kind: FollowUp) async throws -> Set<NotificationID> {
                 try await store.recorded([(Self.item(notification, kind), due)], now: Self.now)
             }
-            try await store.put([(Self.item(notification, .attention), due, "quiet_hours")], now: Self.now)
+            try await store.postpone([(Self.item(notification, .attention), due, "quiet_hours")], now: Self.now)
             #expect(try await recorded(.attention) == [notification.id])
             #expect(try await recorded(.release).isEmpty)
-            try await store.put([(Self.item(notification), due, "quiet_hours")], now: Self.now)
+            try await store.postpone([(Self.item(notification), due, "quiet_hours")], now: Self.now)
             #expect(try await recorded(.release) == [notification.id])
         }
     }
@@ -69,7 +70,7 @@ struct FollowUpStoreTests {
             let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
             let store = database.notifications
             _ = try await store.store(batch, areRepeats: false)
-            try await database.followUps.put(
+            try await database.followUps.postpone(
                 batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
             func statuses() async throws -> [NotificationStatus] {
                 try await store.load(batch.map { ($0.user, $0.id) }).map(\.status)
@@ -93,38 +94,38 @@ struct FollowUpStoreTests {
             let taken = Self.item(mail[0], .email)
             let direct = Self.item(mail[1], .email)
             let attention = Self.item(push, .attention)
-            try await store.put([(taken, Self.now, "unread"), (attention, Self.now, "idle")], now: Self.now)
+            try await store.postpone([(taken, Self.now, "unread"), (attention, Self.now, "idle")], now: Self.now)
             let until = Self.now + .seconds(30)
-            let due = try await store.take(now: Self.now, until: until, limit: 10)
+            let due = try await store.claim(now: Self.now, until: until, limit: 10)
             #expect(due.count == 2)
             #expect(due.allSatisfy { !$0.wasHandedOn })
             // Dispatchers do this once the streams have the entries.
-            try await store.remember([taken, attention], takenUntil: until, now: Self.now)
-            try await store.remove([taken, attention], takenUntil: until)
+            try await store.remember([taken, attention], claimedUntil: until, now: Self.now)
+            try await store.remove([taken, attention], claimedUntil: until)
             try await store.expect([direct], until: until)
-            try await store.remember([direct], takenUntil: until, now: Self.now)
-            #expect(try await store.take(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
+            try await store.remember([direct], claimedUntil: until, now: Self.now)
+            #expect(try await store.claim(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
 
             // The streams may have lost what is just being handed to them.
             try await store.expect([direct], until: Self.now + .seconds(120))
             try await store.recallExpected(now: Self.now + .seconds(60))
-            let recalled = try await store.take(now: Self.now + .seconds(60), until: until, limit: 10)
+            let recalled = try await store.claim(now: Self.now + .seconds(60), until: until, limit: 10)
             #expect(recalled.map(\.item) == [direct])
-            try await store.remember([direct], takenUntil: Self.now + .seconds(120), now: Self.now)
-            #expect(try await store.take(now: until, until: until + .seconds(30), limit: 10).map(\.item) == [direct])
-            try await store.remember([direct], takenUntil: until + .seconds(30), now: Self.now)
+            try await store.remember([direct], claimedUntil: Self.now + .seconds(120), now: Self.now)
+            #expect(try await store.claim(now: until, until: until + .seconds(30), limit: 10).map(\.item) == [direct])
+            try await store.remember([direct], claimedUntil: until + .seconds(30), now: Self.now)
 
             let lost = Self.now + .seconds(3_600)
             #expect(try await store.recall(handedOnSince: Self.now + .seconds(1), until: lost, now: lost) == nil)
-            #expect(try await store.take(now: lost, until: until, limit: 10).isEmpty)
+            #expect(try await store.claim(now: lost, until: until, limit: 10).isEmpty)
             // In pages, as there may be hundreds of thousands.
             let next = try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 2)
             #expect(next == Self.now)
             #expect(try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 2) == nil)
-            let again = try await store.take(now: lost, until: lost + .seconds(30), limit: 10)
+            let again = try await store.claim(now: lost, until: lost + .seconds(30), limit: 10)
             #expect(again.map(\.item) == [taken, direct, attention])
             #expect(again.allSatisfy { !$0.wasHandedOn })
-            try await store.remember([taken, direct, attention], takenUntil: lost + .seconds(30), now: lost)
+            try await store.remember([taken, direct, attention], claimedUntil: lost + .seconds(30), now: lost)
 
             var settlement = DeliveryStore.Settlement()
             for (item, isAccepted) in [(taken, false), (attention, true)] {
@@ -133,7 +134,7 @@ struct FollowUpStoreTests {
             }
             try await database.deliveries.settle(settlement)
             // A follow-up whose end is never reported is dropped in the end.
-            let left = try await store.take(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
+            let left = try await store.claim(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
             #expect(left.map(\.item) == [direct])
             #expect(left.allSatisfy { $0.wasHandedOn })
         }
@@ -148,15 +149,15 @@ struct FollowUpStoreTests {
             let item = Self.item(notification, .email)
             let until = Self.now + .seconds(30)
             try await store.expect([item], until: until)
-            try await store.remember([item], takenUntil: until, now: Self.now)
+            try await store.remember([item], claimedUntil: until, now: Self.now)
             let lost = Self.now + .seconds(3_600)
             #expect(try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 1) == Self.now)
             let again = lost + .seconds(60)
             let held = again + .seconds(30)
-            #expect(try await store.take(now: again, until: held, limit: 10).map(\.item) == [item])
-            try await store.remember([item], takenUntil: held, now: again)
+            #expect(try await store.claim(now: again, until: held, limit: 10).map(\.item) == [item])
+            try await store.remember([item], claimedUntil: held, now: again)
             #expect(try await store.recall(handedOnSince: Self.now, until: lost, now: lost, limit: 1) == nil)
-            #expect(try await store.take(now: held, until: held, limit: 10).isEmpty)
+            #expect(try await store.claim(now: held, until: held, limit: 10).isEmpty)
         }
     }
 
@@ -174,7 +175,7 @@ struct FollowUpStoreTests {
                 """
             )
             let items = [Self.item(first, .attention), Self.item(second, .attention)]
-            try await store.put(
+            try await store.postpone(
                 [(items[0], Self.now, "idle"), (items[1], Self.now, "quiet_hours")], now: Self.now)
             func end() async throws {
                 var settlement = DeliveryStore.Settlement()
@@ -200,7 +201,7 @@ struct FollowUpStoreTests {
             #expect(try await left() == 2)
             try await record("failed")
             try await end()
-            let rest = try await store.take(now: Self.now, until: Self.now + .seconds(30), limit: 10)
+            let rest = try await store.claim(now: Self.now, until: Self.now + .seconds(30), limit: 10)
             #expect(rest.map(\.item) == [items[1]])
         }
     }
@@ -212,16 +213,16 @@ struct FollowUpStoreTests {
             let many = (0..<FollowUpStore.userLimit + 10).map { Samples.notification($0, user: "many") }
             let few = (2_000..<2_003).map { Samples.notification($0, user: "few") }
             _ = try await database.notifications.store(many + few, areRepeats: false)
-            try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
-            try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") }, now: Self.now)
+            try await store.postpone(many.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
+            try await store.postpone(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") }, now: Self.now)
             let at = Self.now + .seconds(1)
             let until = Self.now + .seconds(90)
-            let first = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
+            let first = try await store.claim(now: at, until: until, limit: FollowUpStore.userLimit + 1)
             #expect(first.map(\.item.notification) == many.prefix(FollowUpStore.userLimit).map(\.id))
-            let second = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
+            let second = try await store.claim(now: at, until: until, limit: FollowUpStore.userLimit + 1)
             #expect(second.count == 13)
             #expect(second.filter { $0.item.user == "many" }.map(\.item.notification) == many.suffix(10).map(\.id))
-            #expect(try await store.take(now: at, until: until, limit: 10).isEmpty)
+            #expect(try await store.claim(now: at, until: until, limit: 10).isEmpty)
         }
     }
 
@@ -232,7 +233,7 @@ struct FollowUpStoreTests {
             let others = (0..<20).map { Samples.notification($0, user: "other-\($0)") }
             let critical = (100..<103).map { Samples.notification($0, user: "urgent-\($0)") }
             _ = try await database.notifications.store(others + critical, areRepeats: false)
-            try await store.put(
+            try await store.postpone(
                 (others + critical).enumerated().map {
                     (Self.item($1), Self.now + .milliseconds(Int64($0)), "quiet_hours")
                 },
@@ -240,7 +241,7 @@ struct FollowUpStoreTests {
             let at = Self.now + .seconds(1)
             let until = Self.now + .seconds(90)
             func take() async throws -> Set<NotificationID> {
-                Set(try await store.take(now: at, until: until, limit: 4).map(\.item.notification))
+                Set(try await store.claim(now: at, until: until, limit: 4).map(\.item.notification))
             }
             #expect(try await take() == Set((critical[..<2] + others[..<2]).map(\.id)))
             #expect(try await take() == Set((critical[2...] + others[2..<5]).map(\.id)))
@@ -277,13 +278,13 @@ struct FollowUpStoreTests {
             let store = database.followUps
             let batch = (0..<200).map { Samples.notification($0, user: "u\($0 % 20)") }
             _ = try await database.notifications.store(batch, areRepeats: false)
-            try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
+            try await store.postpone(batch.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
             let until = Self.now + .seconds(30)
             var taken: [FollowUpStore.Item] = []
             while taken.count < batch.count {
                 taken += try await withThrowingTaskGroup(of: [FollowUpStore.Due].self) { group in
                     for _ in 0..<4 {
-                        group.addTask { try await store.take(now: Self.now, until: until, limit: 16) }
+                        group.addTask { try await store.claim(now: Self.now, until: until, limit: 16) }
                     }
                     return try await group.reduce(into: []) { $0 += $1 }
                 }.map(\.item)
@@ -332,12 +333,12 @@ struct FollowUpStoreTests {
             let notification = Samples.notification(1, user: "a")
             _ = try await database.notifications.store([notification], areRepeats: false)
             let item = Self.item(notification)
-            try await store.put(
+            try await store.postpone(
                 [(item, Self.now + .seconds(60), "quiet_hours"), (item, Self.now + .seconds(30), "quiet_hours")],
                 now: Self.now)
             let until = Self.now + .seconds(90)
-            #expect(try await store.take(now: Self.now + .seconds(29), until: until, limit: 10).isEmpty)
-            let taken = try await store.take(now: Self.now + .seconds(30), until: until, limit: 10)
+            #expect(try await store.claim(now: Self.now + .seconds(29), until: until, limit: 10).isEmpty)
+            let taken = try await store.claim(now: Self.now + .seconds(30), until: until, limit: 10)
             #expect(taken.map(\.item) == [item])
         }
     }
@@ -350,10 +351,10 @@ struct FollowUpStoreTests {
             _ = try await database.notifications.store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let due = Self.now + .seconds(500)
-            try await store.put(items.map { ($0, due, "quiet_hours") }, now: Self.now)
-            try await store.put([(items[1], due + .seconds(1), "quiet_hours")], now: Self.now)
+            try await store.postpone(items.map { ($0, due, "quiet_hours") }, now: Self.now)
+            try await store.postpone([(items[1], due + .seconds(1), "quiet_hours")], now: Self.now)
             try await store.makeDue(items[..<2].map { ($0, due) }, now: Self.now)
-            let taken = try await store.take(now: Self.now, until: due, limit: 10)
+            let taken = try await store.claim(now: Self.now, until: due, limit: 10)
             #expect(taken.map(\.item) == [items[0]])
         }
     }
@@ -366,16 +367,16 @@ struct FollowUpStoreTests {
             _ = try await database.notifications.store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let until = Timestamp(seconds: 4_000_000_000)
-            try await store.put(
+            try await store.postpone(
                 [(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")], now: Self.now)
-            #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
+            #expect(try await store.claim(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
             try await database.preferences.set(user: "a", settings: UserSettings())
             try await store.reconsiderReleases(now: Self.now, over: .zero)
             // The other one no longer waits; this one is still taken.
             let soon = until + .seconds(-1)
-            #expect(try await store.take(now: soon, until: until, limit: 10).map(\.item) == [items[1]])
-            try await store.remove(items, takenUntil: until)
-            #expect(try await store.take(now: until + .seconds(10), until: until, limit: 10).isEmpty)
+            #expect(try await store.claim(now: soon, until: until, limit: 10).map(\.item) == [items[1]])
+            try await store.remove(items, claimedUntil: until)
+            #expect(try await store.claim(now: until + .seconds(10), until: until, limit: 10).isEmpty)
         }
     }
 
@@ -386,11 +387,11 @@ struct FollowUpStoreTests {
             let notification = Samples.notification(1, user: "a")
             _ = try await database.notifications.store([notification], areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
-            try await store.put([(Self.item(notification), far, "quiet_hours")], now: Self.now)
+            try await store.postpone([(Self.item(notification), far, "quiet_hours")], now: Self.now)
             var settings = UserSettings()
             settings.zone = "Europe/Berlin"
             try await database.preferences.set(user: "a", settings: settings)
-            let due = try await store.take(now: far + .seconds(-1), until: far, limit: 10)
+            let due = try await store.claim(now: far + .seconds(-1), until: far, limit: 10)
             #expect(due.map(\.item) == [Self.item(notification)])
         }
     }
@@ -402,12 +403,12 @@ struct FollowUpStoreTests {
             let batch = (1...10).map { Samples.notification($0, user: "a") }
             _ = try await database.notifications.store(batch, areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
-            try await store.put(batch.map { (Self.item($0), far, "quiet_hours") }, now: Self.now)
+            try await store.postpone(batch.map { (Self.item($0), far, "quiet_hours") }, now: Self.now)
             try await store.reconsiderReleases(now: Self.now, over: .seconds(300))
             let moments = try await database.pool.query("SELECT DISTINCT due_at FROM carillon.follow_ups")
             #expect(moments.count == 1)
             let soon = Self.now + .seconds(300)
-            #expect(try await store.take(now: soon, until: far, limit: 10).count == 10)
+            #expect(try await store.claim(now: soon, until: far, limit: 10).count == 10)
         }
     }
 
@@ -419,15 +420,15 @@ struct FollowUpStoreTests {
             let id = notification.id
             _ = try await database.notifications.store([notification], areRepeats: false)
             let item = Self.item(notification)
-            try await store.put([(item, Self.now, "quiet_hours")], now: Self.now)
+            try await store.postpone([(item, Self.now, "quiet_hours")], now: Self.now)
             let until = Self.now + .seconds(30)
-            #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [item])
+            #expect(try await store.claim(now: Self.now, until: until, limit: 10).map(\.item) == [item])
             _ = try await database.users.erase(user: "a")
             // Another job has stored the user again.
             _ = try await database.notifications.store([Samples.notification(2, user: "a")], areRepeats: false)
-            try await store.put([(item, until, "quiet_hours")], now: Self.now)
+            try await store.postpone([(item, until, "quiet_hours")], now: Self.now)
             try await store.expect([Self.item(notification, .email)], until: until)
-            try await deliveries.noteUnproven([(user: "a", id: id)], at: Self.now)
+            try await deliveries.recordUnproven([(user: "a", id: id)], at: Self.now)
             let summary = Samples.notification(3, user: "a")
             _ = try await database.notifications.store(
                 [summary], of: [(user: "a", id: id, summary: summary.id)], at: Self.now)
@@ -451,17 +452,17 @@ struct FollowUpStoreTests {
             ]
             // Both attention calls wait for the end of quiet hours; the second then waits only for
             // idleness.
-            try await store.put(
+            try await store.postpone(
                 [(items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread")],
                 now: Self.now)
-            try await store.put([(items[1], far, "idle")], now: Self.now)
+            try await store.postpone([(items[1], far, "idle")], now: Self.now)
             try await database.preferences.set(user: "a", settings: UserSettings())
             let soon = far + .seconds(-1)
-            #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
+            #expect(try await store.claim(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
             // New time zone rules lead to a new decision as well.
-            try await store.put([(items[0], far, "quiet_hours")], now: Self.now)
+            try await store.postpone([(items[0], far, "quiet_hours")], now: Self.now)
             try await store.reconsiderReleases(now: Self.now, over: .zero)
-            #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
+            #expect(try await store.claim(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
         }
     }
 }

@@ -20,7 +20,7 @@ struct BookmarksTests {
         _ bookmarks: Bookmarks, _ connection: String, _ version: Int64, left: Bool = true, client: String = "web",
         at: Timestamp = start
     ) async throws {
-        try await bookmarks.note(
+        try await bookmarks.store(
             [("ada", connection, Bookmark(client: client, version: version, hasLeft: left))], at: at)
     }
 
@@ -75,7 +75,7 @@ struct BookmarksTests {
     func removes() async throws {
         try await Self.with { bookmarks in
             try await Self.note(bookmarks, "a", 5, left: false)
-            try await bookmarks.note([("ada", "a", nil)], at: Self.start)
+            try await bookmarks.store([("ada", "a", nil)], at: Self.start)
             #expect(try await Self.claim(bookmarks, "b") == nil)
         }
     }

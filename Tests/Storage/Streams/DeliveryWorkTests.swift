@@ -148,11 +148,11 @@ struct SendClaimsTests {
             let second = try await Self.append(redis, keys, .normal)
             let mine = [(work: Self.work, entry: first)]
             let others = [(work: Self.work.asRepeat, entry: second)]
-            #expect(try await claims.take(mine, provider: .fcm, lane: lane) == [true])
-            #expect(try await claims.take(others, provider: .fcm, lane: .normal) == [false])
+            #expect(try await claims.claim(mine, provider: .fcm, lane: lane) == [true])
+            #expect(try await claims.claim(others, provider: .fcm, lane: .normal) == [false])
             // Another dispatcher took the entry over from a dead one.
-            #expect(try await claims.take(mine, provider: .fcm, lane: lane) == [true])
-            #expect(try await claims.take(others, provider: .fcm, lane: .normal) == [false])
+            #expect(try await claims.claim(mine, provider: .fcm, lane: lane) == [true])
+            #expect(try await claims.claim(others, provider: .fcm, lane: .normal) == [false])
         }
     }
 
@@ -163,8 +163,8 @@ struct SendClaimsTests {
             var entries: [(work: DeliveryWork, entry: String)] = []
             for _ in 0..<2 { entries.append((Self.work, try await Self.append(redis, keys, .bulk))) }
             let claims = Live(redis, keys: keys).sendClaims
-            #expect(try await claims.take(entries, provider: .fcm, lane: .bulk) == [true, false])
-            #expect(try await claims.take([], provider: .fcm, lane: .bulk) == [])
+            #expect(try await claims.claim(entries, provider: .fcm, lane: .bulk) == [true, false])
+            #expect(try await claims.claim([], provider: .fcm, lane: .bulk) == [])
         }
     }
 
@@ -175,20 +175,20 @@ struct SendClaimsTests {
             let claims = Live(redis, keys: keys).sendClaims
             let first = try await Self.append(redis, keys, .normal)
             let second = [(work: Self.work, entry: try await Self.append(redis, keys, .normal))]
-            #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
+            #expect(try await claims.claim([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
             var batch = RedisBatch()
             // A dispatcher without the claim, such as one whose provider is unavailable, ends
             // nothing.
             claims.release([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
             try await redis.run(batch)
-            #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [false])
+            #expect(try await claims.claim(second, provider: .fcm, lane: .normal) == [false])
             batch = RedisBatch()
             claims.release([(Self.work, first, .normal)], provider: .fcm, in: &batch)
             try await redis.run(batch)
-            #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [true])
-            #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [false])
+            #expect(try await claims.claim(second, provider: .fcm, lane: .normal) == [true])
+            #expect(try await claims.claim([(Self.work, first)], provider: .fcm, lane: .normal) == [false])
             try await redis.send("XDEL", .text(keys.deliveries(.fcm, .normal)), .text(second[0].entry))
-            #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
+            #expect(try await claims.claim([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
         }
     }
 
@@ -198,12 +198,12 @@ struct SendClaimsTests {
             let keys = Keyspace(prefix: prefix)
             let claims = Live(redis, keys: keys).sendClaims
             let first = try await Self.append(redis, keys, .normal)
-            #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
+            #expect(try await claims.claim([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
             let retraction = DeliveryWork(
                 notification: Self.work.notification, device: Self.work.device, user: "ada", attempt: 0,
                 isRepeat: false, isRetraction: true)
-            #expect(try await claims.take([(retraction, "9-0")], provider: .fcm, lane: .normal) == [true])
-            #expect(try await claims.take([(Self.work, "9-0")], provider: .apns, lane: .normal) == [true])
+            #expect(try await claims.claim([(retraction, "9-0")], provider: .fcm, lane: .normal) == [true])
+            #expect(try await claims.claim([(Self.work, "9-0")], provider: .apns, lane: .normal) == [true])
         }
     }
 }

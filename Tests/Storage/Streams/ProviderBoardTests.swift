@@ -15,7 +15,7 @@ struct ProviderBoardTests {
 
     private static func counts(_ failures: [String?], app: String = "my app", took: Duration) -> ProviderCounts {
         var counts = ProviderCounts(provider: .fcm, app: app)
-        for failure in failures { counts.note(failure: failure, took: took) }
+        for failure in failures { counts.record(failure: failure, took: took) }
         return counts
     }
 
@@ -59,15 +59,15 @@ struct ProviderBoardTests {
     func reasons() {
         var counts = ProviderCounts(provider: .apns, app: "a")
         for reason in ["two words", "a=1,b", "", String(repeating: "x", count: 65)] {
-            counts.note(failure: reason, took: .zero)
+            counts.record(failure: reason, took: .zero)
         }
         #expect(counts.reasons == ["other": 4])
-        for number in 0..<100 { counts.note(failure: "R\(number)", took: .zero) }
+        for number in 0..<100 { counts.record(failure: "R\(number)", took: .zero) }
         #expect(counts.reasons.count <= ProviderCounts.mostReasons)
         #expect(counts.reasons.values.reduce(0, +) == 104 && counts.failed == 104)
         let before = counts.reasons["other"] ?? 0
-        counts.note(failure: "R100", took: .zero)
-        counts.note(failure: "R0", took: .zero)
+        counts.record(failure: "R100", took: .zero)
+        counts.record(failure: "R0", took: .zero)
         #expect(counts.reasons["other"] == before + 1 && counts.reasons["R0"] == 2)
     }
 

@@ -530,7 +530,7 @@ struct AbsentServerTests {
             }
             let bookmark = Bookmark(client: "web", version: 5, hasLeft: true)
             for users in [[away, here], [away]] {
-                try await live.bookmarks.note(users.map { ($0, "c", bookmark) }, at: start)
+                try await live.bookmarks.store(users.map { ($0, "c", bookmark) }, at: start)
             }
             // Each call that waits takes longer.
             #expect(ContinuousClock.now - begin < patience)

@@ -117,8 +117,8 @@ package final class BlockingConnection: @unchecked Sendable {
     }
 
     /// Gives up ownership of the libpq connection.
-    func take() -> OpaquePointer {
-        guard let pointer else { preconditionFailure("a connection can be taken only once") }
+    func release() -> OpaquePointer {
+        guard let pointer else { preconditionFailure("a connection can be released only once") }
         self.pointer = nil
         return pointer
     }

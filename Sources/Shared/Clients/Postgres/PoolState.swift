@@ -222,7 +222,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         self.opening -= 1
         switch outcome {
         case .success(let blocking):
-            guard !self.isClosed, let connection = ServerConnection(blocking.take()) else { return }
+            guard !self.isClosed, let connection = ServerConnection(blocking.release()) else { return }
             if self.lastFailure != nil { self.logger.info("postgres connected") }
             self.attempt = 0
             self.retryAt = nil

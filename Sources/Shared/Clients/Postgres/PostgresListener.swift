@@ -108,7 +108,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
             let outcome = BlockingConnection.open(configuration, script: script)
             self.thread.run {
                 switch outcome {
-                case .success(let connection): self.opened(connection.take())
+                case .success(let connection): self.opened(connection.release())
                 case .failure(let error): self.failed(error)
                 }
             }

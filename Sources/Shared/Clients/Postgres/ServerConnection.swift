@@ -188,12 +188,12 @@ final class ServerConnection {
                 complete(flight.segment, flight.error.map { .failure($0) } ?? .success(flight.results))
             } else {
                 self.headHasResult = true
-                self.take(result, for: head)
+                self.receive(result, for: head)
             }
         }
     }
 
-    private func take(_ result: OpaquePointer, for head: Expected) {
+    private func receive(_ result: OpaquePointer, for head: Expected) {
         switch PQresultStatus(result) {
         case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
             switch head {

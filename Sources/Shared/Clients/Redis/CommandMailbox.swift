@@ -67,8 +67,8 @@ final class CommandMailbox: Sendable {
 
     /// Adds a call unless the waiting calls have reached a limit.
     ///
-    /// Below the limits it takes a batch of any size; otherwise one larger than a limit could never
-    /// be sent.
+    /// Below the limits it takes a batch of any size; otherwise a batch larger than a limit could
+    /// never be sent.
     ///
     /// - Returns: whether the caller must schedule a drain; nil if the call was refused and its
     ///   waiter failed.
@@ -199,7 +199,7 @@ struct PendingReplies {
     }
 
     /// Assigns the next reply to the oldest call; returns nil if no call was pending.
-    mutating func take(_ reply: RedisReply) -> Settled? {
+    mutating func receive(_ reply: RedisReply) -> Settled? {
         guard let call = self.calls.first else { return nil }
         switch call.waiter {
         case .one(let continuation):
@@ -231,10 +231,10 @@ struct PendingReplies {
 
     /// Fails the calls whose deadline has passed.
     ///
-    /// A call behind others times out alone and keeps its place until its replies come. Its replies
-    /// cannot come before those of the calls in front, so such a call gets `grace` from when it
-    /// becomes the oldest. One with less time than usual, or that waited for the connection, times
-    /// out alone, too.
+    /// A call behind others times out alone, and keeps its place until its replies come. They
+    /// cannot come before those of the calls in front, so the call gets `grace` once it is the
+    /// oldest. A call with less time than usual, or that waited for the connection, also times out
+    /// alone.
     ///
     /// - Returns: whether the oldest call is overdue, and with it the connection.
     mutating func failOverdue(_ now: NIODeadline, grace: TimeAmount) -> Bool {

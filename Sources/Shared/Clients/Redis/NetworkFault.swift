@@ -30,7 +30,7 @@ package enum NetworkFault {
     private static func words(_ error: IOError) -> String { String(cString: strerror(error.errnoCode)) }
 
     private static func words(connecting error: NIOConnectionError) -> String {
-        // A host name has several addresses, which usually fail alike.
+        // A host name may have several addresses, which usually fail for the same reason.
         var reasons: [String] = []
         for failure in error.connectionErrors {
             let words = Self.words(failure.error)

@@ -79,7 +79,7 @@ private final class ReplyBuilder {
     /// Replies of up to this many elements and bytes are copied, which costs less than to grow new
     /// arrays for the next.
     ///
-    /// Longer ones take the arrays along.
+    /// A longer reply takes the arrays along.
     private static let few = 1_024
 
     // Unchecked is sound: all accesses run on one event loop, and each ends before the next begins,
@@ -87,17 +87,17 @@ private final class ReplyBuilder {
     @exclusivity(unchecked) private var nodes: [RedisArray.Node] = []
     @exclusivity(unchecked) private var text: [UInt8] = []
 
-    func note(_ kind: RedisArray.Node.Kind, value: Int64 = 0, count: Int = 0) -> UnsafeMutableRawPointer? {
+    func append(_ kind: RedisArray.Node.Kind, value: Int64 = 0, count: Int = 0) -> UnsafeMutableRawPointer? {
         // Reserves nothing for an array's elements, which have not arrived.
         self.nodes.append(RedisArray.Node(kind: kind, value: value, count: count))
         // hiredis only checks that the object is not null.
         return UnsafeMutableRawPointer(bitPattern: self.nodes.count)
     }
 
-    func note(_ kind: RedisArray.Node.Kind, text: UnsafeRawBufferPointer) -> UnsafeMutableRawPointer? {
+    func append(_ kind: RedisArray.Node.Kind, text: UnsafeRawBufferPointer) -> UnsafeMutableRawPointer? {
         let start = self.text.count
         self.text.append(contentsOf: text)
-        return self.note(kind, value: Int64(start), count: text.count)
+        return self.append(kind, value: Int64(start), count: text.count)
     }
 
     func finish() -> RedisReply {
@@ -151,22 +151,22 @@ private func respCreateString(
         case REDIS_REPLY_ERROR: .error
         default: .bytes
         }
-    return builder(task)?.note(kind, text: UnsafeRawBufferPointer(start: text, count: count))
+    return builder(task)?.append(kind, text: UnsafeRawBufferPointer(start: text, count: count))
 }
 
 private func respCreateArray(_ task: UnsafePointer<redisReadTask>?, _ count: CInt) -> UnsafeMutableRawPointer? {
-    builder(task)?.note(.array, count: Int(count))
+    builder(task)?.append(.array, count: Int(count))
 }
 
 private func respCreateInteger(
     _ task: UnsafePointer<redisReadTask>?,
     _ value: CLongLong
 ) -> UnsafeMutableRawPointer? {
-    builder(task)?.note(.integer, value: value)
+    builder(task)?.append(.integer, value: value)
 }
 
 private func respCreateNil(_ task: UnsafePointer<redisReadTask>?) -> UnsafeMutableRawPointer? {
-    builder(task)?.note(.null)
+    builder(task)?.append(.null)
 }
 
 private func respFreeObject(_ object: UnsafeMutableRawPointer?) {}

@@ -24,8 +24,8 @@ package struct RedisConfiguration: Sendable {
     /// The limit on bytes that wait to be written; more are refused with `overloaded`.
     var maximumWaitingBytes = 64 * 1024 * 1024
     var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
-    /// How often a connected client asks for a cluster's map; servers also redirect commands that
-    /// reach the wrong one.
+    /// How often a connected client asks for a cluster's map; servers also redirect commands for
+    /// other servers.
     var clusterRefresh: Duration = .seconds(15)
     /// Whether calls wait for a server that cannot be reached; if not, the first failure to connect
     /// fails them.

@@ -294,7 +294,7 @@ actor RedisConnection {
     }
 
     private func deliver(_ reply: RedisReply) {
-        guard let settled = self.pending.take(reply) else { return }
+        guard let settled = self.pending.receive(reply) else { return }
         switch settled {
         case .waiting: break
         case .answered(let count): self.mailbox.release(replies: count)

@@ -151,7 +151,7 @@ final class EasyHandle {
     }
 
     /// Records whether an address of the host is public.
-    func note(isPublic: Bool) {
+    func recordAddress(isPublic: Bool) {
         self.hasOnlyPrivateAddresses = !isPublic && self.hasOnlyPrivateAddresses != false
     }
 
@@ -318,7 +318,9 @@ private nonisolated func openPublicSocket(
     var bytes = [UInt8](repeating: 0, count: 16)
     let count = Int(carillon_copy_address(address, &bytes))
     let isPublic = PublicAddress.contains(bytes[..<count])
-    if let context { Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue().note(isPublic: isPublic) }
+    if let context {
+        Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue().recordAddress(isPublic: isPublic)
+    }
     guard isPublic else { return -1 }
     return socket(address.pointee.family, address.pointee.socktype, address.pointee.protocol)
 }

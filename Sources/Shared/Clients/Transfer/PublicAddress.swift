@@ -6,8 +6,8 @@
 ///
 /// `openPublicSocket` in `EasyHandle.swift` refuses connections to the others.
 enum PublicAddress {
-    /// Networks by their first bytes and prefix length.
-    private static let special4: [(prefix: [UInt8], bits: Int)] = [
+    /// IPv4 networks that are not public, by their first bytes and prefix length.
+    private static let specialIPv4: [(prefix: [UInt8], bits: Int)] = [
         ([0], 8), ([10], 8), ([100, 64], 10), ([127], 8), ([169, 254], 16), ([172, 16], 12), ([192, 0, 0], 24),
         ([192, 0, 2], 24), ([192, 88, 99], 24), ([192, 168], 16), ([198, 18], 15), ([198, 51, 100], 24),
         ([203, 0, 113], 24), ([224], 4), ([240], 4),
@@ -19,13 +19,13 @@ enum PublicAddress {
     static func contains(_ address: ArraySlice<UInt8>) -> Bool {
         let bytes = Array(address)
         switch bytes.count {
-        case 4: return !Self.special4.contains { Self.isIn(bytes, $0.prefix, bits: $0.bits) }
-        case 16: return Self.containsLong(bytes)
+        case 4: return !Self.specialIPv4.contains { Self.isIn(bytes, $0.prefix, bits: $0.bits) }
+        case 16: return Self.containsIPv6(bytes)
         default: return false
         }
     }
 
-    private static func containsLong(_ bytes: [UInt8]) -> Bool {
+    private static func containsIPv6(_ bytes: [UInt8]) -> Bool {
         // IPv6 forms of an IPv4 address: mapped (RFC 4291), NAT64 (RFC 6052) and 6to4 (RFC 3056).
         if bytes.prefix(12) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]
             || bytes.prefix(12) == [0x00, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0]

@@ -147,11 +147,11 @@ package final class TransferClient: Sendable {
                     ticket.finish(.unanswered(failure))
                 }
                 // A cancellation before the thread had the ticket had no effect, so repeat it.
-                if ticket.isCancelled { self.mailbox.noteCancellation() }
+                if ticket.isCancelled { self.mailbox.reportCancellation() }
             }
         } onCancel: {
             ticket.cancel()
-            self.mailbox.noteCancellation()
+            self.mailbox.reportCancellation()
         }
     }
 

@@ -175,7 +175,7 @@ final class TransferLoop {
     private func end(_ handle: EasyHandle, _ result: CURLcode) {
         let outcome = handle.outcome(result)
         if case .answered(let response) = outcome, let ticket = handle.ticket {
-            self.note(response.version, origin: ticket.origin)
+            self.adjustShare(of: ticket.origin, for: response.version)
         }
         self.finish(handle, outcome)
     }
@@ -184,7 +184,7 @@ final class TransferLoop {
     ///
     /// Over HTTP/1, further ones would wait inside libcurl, where they ignore priorities and time
     /// out as if the host had not answered.
-    private func note(_ version: TransferResponse.Version, origin: String) {
+    private func adjustShare(of origin: String, for version: TransferResponse.Version) {
         switch version {
         case .http1: self.queue.narrow(origin: origin)
         case .http2: self.queue.widen(origin: origin)

@@ -131,7 +131,7 @@ final class TransferMailbox: Sendable {
     }
 
     /// Reports that some ticket was cancelled; the thread finds out which.
-    func noteCancellation() {
+    func reportCancellation() {
         self.state.withLock { state in
             state.hasCancellations = true
             self.wakeIfAsleep(&state)

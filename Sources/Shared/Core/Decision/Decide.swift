@@ -196,15 +196,15 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     let quietEnd = facts.quietEnd
     let publish = Step.publish(isSilent: quietEnd != nil)
     guard channels.contains(.push) else {
-        // A proof settles it with one write. Settle it here if no proof can come, or the sweeper
-        // would retry it forever; and if it has mail, or the sweeper would repeat the mail.
+        // Usually a proof settles it, with one write. Settle it here if no proof can come, as the
+        // sweeper would retry it forever, or if it has mail, as the sweeper would repeat the mail.
         let isOver = facts.isRepeat || !facts.mayBeProven || channels.contains(.email)
         return [publish] + (isOver ? [onSockets(.unproven)] : []) + mail
     }
     // Settle now: deciding again later would push it once the cap has room or quiet hours end.
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason), onSockets(reason)] + mail }
     var steps = [publish, .awaitProof(within: proofDeadline)]
-    // In quiet hours an idle user is left alone; an unproven notification is released at their end.
+    // Quiet hours leave an idle user alone, and release an unproven notification when they end.
     let isIdle = connections.allSatisfy { $0.isIdle(at: facts.now) }
     if quietEnd == nil, isIdle || facts.type.isPushedWhenOnline {
         let reason = isIdle ? Reason.idle : .pushWhenOnline
@@ -252,7 +252,7 @@ private func emailing(_ facts: DecisionFacts) -> [Step] {
 
 /// Why the push channel is not used now; nil if it is.
 private func heldBack(_ facts: DecisionFacts, quietEnd: Timestamp?) -> Reason? {
-    // Quiet hours prevent interruptions anyway; their release checks the cap.
+    // Quiet hours prevent interruptions anyway; the release after them checks the cap.
     if quietEnd != nil { return facts.type.quietHours.isFinal ? .quietHours : nil }
     guard let cap = facts.cap, facts.notification.severity != .alert else { return nil }
     return Reason(cap)

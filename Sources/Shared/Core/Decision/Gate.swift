@@ -7,11 +7,11 @@ package struct GateFacts: Sendable {
     package enum Purpose: Sendable, Equatable {
         /// To reach a user without proof of receipt by a socket.
         case reach
-        /// To alert a user who has it on a socket and has not read it.
+        /// To alert a user who has the notification on a socket and has not read it.
         case attention
-        /// To send mail to a user who has not read it.
+        /// To send mail to a user who has not read the notification.
         case email
-        /// To remove a notification that was read elsewhere from a device.
+        /// To remove a notification from a device, as it was read elsewhere.
         case retraction
     }
 
@@ -29,19 +29,20 @@ package struct GateFacts: Sendable {
     /// Whether the user has switched off the channel for the type, or everything.
     var isOptedOut: Bool
     var isRequired: Bool
-    /// Whether this device has accepted it before.
+    /// Whether this device has accepted the notification before.
     package var wasAccepted: Bool
-    /// When the quiet hours that hold now release it; nil if none do, or they do not apply.
+    /// When the current quiet hours release the notification; nil if none hold, or they do not
+    /// apply.
     package var releaseAt: Timestamp?
-    /// Whether quiet hours drop its push instead of deferring it.
+    /// Whether quiet hours drop the push instead of deferring it.
     var isQuietFinal = false
 }
 
 extension GateFacts {
-    /// Creates the facts of a notification and its user's preferences, for a device that is active
-    /// and has not accepted it.
+    /// Creates the facts of a notification and its user's preferences, for an active device that
+    /// has not accepted the notification.
     ///
-    /// - Parameter type: nil for one that has left the catalog.
+    /// - Parameter type: nil if the type has left the catalog.
     package init(
         _ purpose: Purpose,
         of notification: Notification,
@@ -50,7 +51,7 @@ extension GateFacts {
         settings: UserSettings,
         isReplaced: Bool
     ) {
-        // As when it was stored: without a preference, the type's default holds.
+        // As when the notification was stored: without a preference, the type's default holds.
         let isWanted =
             if purpose == .email {
                 preference.email ?? type?.isEmailOnByDefault ?? true
@@ -89,11 +90,11 @@ package enum GateRefusal: String, Sendable, CaseIterable {
     case deviceInactive = "device_inactive"
     case alreadyDelivered = "already_delivered"
     case alreadyAccepted = "already_accepted"
-    /// Another entry is being sent for the same delivery.
+    /// Another entry of the same delivery is being sent.
     case underWay = "under_way"
-    /// Quiet hours have begun; it is postponed until they end.
+    /// Quiet hours have begun; the delivery is postponed until they end.
     case quietHours = "quiet_hours"
-    /// Quiet hours have begun, and its type drops pushes during them.
+    /// Quiet hours have begun, and the type drops pushes during them.
     case notInQuietHours = "not_in_quiet_hours"
 }
 

@@ -38,7 +38,7 @@ struct QuietCalendar: Sendable {
 
     private func window(around moment: Timestamp) -> Timestamp? {
         let today = self.zone.local(at: moment).date
-        // A window across midnight began the day before; a clock change may move it by one more.
+        // A window across midnight began the day before; a clock change may move it by another day.
         for days in [-2, -1, 0, 1] {
             let date = today.adding(days: days)
             guard self.hours.weekdays >> UInt8(date.weekday) & 1 == 1 else { continue }

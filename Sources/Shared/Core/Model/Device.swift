@@ -117,7 +117,7 @@ package struct Provider: RawRepresentable, Hashable, Sendable, CustomStringConve
     package static let webhook = Self(word: "webhook")
 
     /// The providers of this build, in the order in which they are shown.
-    package static let wellKnown = [Self.fcm, .apns, .webpush, .email, .webhook]
+    package static let all = [Self.fcm, .apns, .webpush, .email, .webhook]
 
     private static let lengths = 1...15
 

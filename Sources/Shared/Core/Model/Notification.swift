@@ -68,8 +68,7 @@ package struct Notification: Sendable, Equatable {
         case _ where isStart && shape == .camelCase: false
         // It was held back, such as by a cap.
         case .sent: self.decision != nil && self.statusReason == self.decision
-        // Without an expiry, retries end after two days.
-        case .failed: self.expiresAt.map { $0 > now } ?? (self.createdAt > now - .seconds(2 * 86_400))
+        case .failed: self.expiresAt.map { $0 > now } ?? false
         case .delivered, .expired, .suppressed, .deferred, .cancelled: false
         }
     }

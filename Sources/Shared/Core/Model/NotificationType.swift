@@ -72,7 +72,7 @@ package enum QuietPolicy: String, Sendable, CaseIterable {
     /// It goes out at once; for alerts.
     case ignore
 
-    /// Whether it does not go out later either.
+    /// Whether quiet hours drop the push for good.
     var isFinal: Bool { self == .inAppOnly || self == .drop }
 }
 

@@ -98,8 +98,8 @@ package enum PlatformFields {
         var faults: [JobFault] = []
         for member in platform.object ?? [] where member.value != .null {
             let path = "platform.\(member.key)"
-            guard let provider = Provider.wellKnown.first(where: { $0.rawValue == member.key }) else {
-                let known = Provider.wellKnown.map(\.rawValue).joined(separator: ", ")
+            guard let provider = Provider.all.first(where: { $0.rawValue == member.key }) else {
+                let known = Provider.all.map(\.rawValue).joined(separator: ", ")
                 faults.append(JobFault(path, "is not a provider; give one of \(known)"))
                 continue
             }

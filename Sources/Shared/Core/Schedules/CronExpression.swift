@@ -82,7 +82,7 @@ extension CronExpression {
     /// overlap fires at the earlier of the two. A rate (`*` in minute or hour) follows the wall
     /// clock: it skips a gap and fires in both halves of an overlap. Nil only at the end of time.
     func next(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
-        self.isFixed ? self.nextTime(after: moment, in: rules) : self.nextPace(after: moment, in: rules)
+        self.isFixed ? self.nextTime(after: moment, in: rules) : self.nextOfRate(after: moment, in: rules)
     }
 
     private func nextTime(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
@@ -110,7 +110,7 @@ extension CronExpression {
         return nil
     }
 
-    private func nextPace(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
+    private func nextOfRate(after moment: Timestamp, in rules: ZoneRules) -> Timestamp? {
         var seconds = moment.microseconds.floorDivided(by: 1_000_000).quotient + 1
         let end = seconds + Int64(Self.reach) * 86_400
         while seconds < end {

@@ -75,7 +75,8 @@ package struct Broadcast: Sendable {
     /// A part of a broadcast's users that one dispatcher expands at a time.
     package struct Chain: Sendable {
         package let broadcast: Broadcast
-        package let part: Int
+        /// Which of the 16 parts of the users it has, from 0.
+        package let index: Int
         /// The number of pages.
         package var pages: Int
         /// The last user of the last page.
@@ -86,7 +87,7 @@ package struct Broadcast: Sendable {
     package struct Page: Sendable {
         /// The last user of the page.
         package var until: String
-        /// The number of users selected.
+        /// The number of users, without excluded ones.
         package var selected: Int
         /// The number of users who get a notification.
         package var stored: Int
@@ -94,7 +95,7 @@ package struct Broadcast: Sendable {
         package var counted: PageCounts
         /// Whether this is the last page.
         package var isLast: Bool
-        /// Whether it ends its chain and selects no user, so that it needs no row.
+        /// Whether it is the last page and selects no user, so that it needs no row.
         package var isEmptyEnd: Bool { self.isLast && self.selected == 0 }
 
         package init(until: String, selected: Int, stored: Int, counted: PageCounts, isLast: Bool) {
@@ -122,7 +123,7 @@ package struct Broadcast: Sendable {
     /// The outcome of storing a broadcast.
     package enum Outcome: Sendable, Equatable {
         /// Stored now, or known by its entry.
-        case taken
+        case stored
         /// Another entry with the same job id was stored before.
         case duplicate
         /// A duplicate with different content.

@@ -11,7 +11,7 @@ enum BroadcastSQL {
     private static let countingClaim = "now() + interval '90 seconds'"
     /// Whether a broadcast, of the alias `b`, is an event.
     private static let isEvent = FieldsColumn.isEvent("b.fields")
-    /// Whether a full lane holds a broadcast, of the alias `b`; ``hold`` renews it every 4 s.
+    /// Whether a full lane holds a broadcast, of the alias `b`; ``markHeld`` renews it every 4 s.
     private static let isHeld = "b.held_at > now() - interval '10 seconds'"
 
     /// The fields that two jobs with one id must share: all but the trace context and the fields
@@ -28,8 +28,10 @@ enum BroadcastSQL {
     /// Stores a broadcast and its chains unless its entry or job id is known.
     ///
     /// A failed broadcast whose dead letter is replayed continues where it stopped. Its
-    /// `created_at` is renewed, except with local times, whose day stays. It is found by its entry,
-    /// because its id is a hash of the fields, which change when a user is erased from `except`.
+    /// `created_at` is renewed, but not if it has local times, whose day stays. It is found by its
+    /// entry, because its id is a hash of the fields, which change when a user is erased from
+    /// `except`.
+    ///
     /// $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7: topic, $8: lane,
     /// $9: urgency, $10: when. Rows: id, state and whether the content differs; $1 as the id if the
     /// entry is known.
@@ -86,8 +88,8 @@ enum BroadcastSQL {
         )
         """
 
-    /// Claims the most urgent free chain; within a lane the oldest broadcast's, or, among the
-    /// oldest broadcasts, one of those with the fewest turns of eight pages.
+    /// Claims the most urgent free chain: within a lane a chain of the oldest broadcast, or, among
+    /// the oldest broadcasts, a chain that had the fewest turns of eight pages.
     ///
     /// Two statements, because only the fewest turns need a sort of many free chains.
     ///
@@ -139,7 +141,7 @@ enum BroadcastSQL {
 
     /// Writes a page's row before its notifications; fails if the broadcast no longer expands.
     ///
-    /// Locks the row of the broadcast, so that ``hold`` skips it.
+    /// Locks the row of the broadcast, so that ``markHeld`` skips it.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: selected, $5: stored, $6: counted.
     static let page = """
@@ -150,8 +152,8 @@ enum BroadcastSQL {
 
     /// Advances a chain.
     ///
-    /// The row lock orders two dispatchers that both believe they own the chain; the second fails
-    /// on the page. A finished chain names no user.
+    /// If two dispatchers both believe that they own the chain, the row lock orders them, and the
+    /// second fails on the page. A finished chain names no user.
     ///
     /// $1: broadcast, $2: part, $3: number, $4: until, $5: whether it was the last page.
     static let advance = """
@@ -201,12 +203,12 @@ enum BroadcastSQL {
     /// Records that the broadcasts of a lane wait for room, and moves their `created_at` on by that
     /// time.
     ///
-    /// So times to live stop meanwhile, except for jobs with local times. Skips broadcasts whose
-    /// pages are being stored, because they are not waiting. Several indexes have `created_at`, so
-    /// this writes at most every 4 s, however often it is called.
+    /// So times to live stand still meanwhile, except for jobs with local times. Skips broadcasts
+    /// whose pages are being stored, because they are not waiting. Several indexes have
+    /// `created_at`, so this writes at most every 4 s, however often it is called.
     ///
     /// $1: lane.
-    static let hold = """
+    static let markHeld = """
         WITH waiting AS (
             SELECT b.id FROM carillon.broadcasts b WHERE b.state = 'expanding' AND b.lane = $1
                 AND NOT \(Self.isEvent)
@@ -348,9 +350,9 @@ enum BroadcastSQL {
 
     /// Changes the state if it is one of $3.
     ///
-    /// A confirmation or a resumption may come days later, so times to live begin with it. Times to
-    /// live of a job with local times count from these, so a resumed one keeps its day. Resuming a
-    /// failed one removes its dead letter, as replaying the letter does.
+    /// A broadcast may be confirmed or resumed days later, so its times to live begin then. With
+    /// local times, times to live count from these, so a resumed broadcast keeps its day. Resuming
+    /// a failed broadcast removes its dead letter, as replaying the letter does.
     ///
     /// $1: broadcast, $2: new state, $3: allowed states.
     static let transition = """

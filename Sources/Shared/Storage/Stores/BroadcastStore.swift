@@ -20,7 +20,7 @@ package struct BroadcastStore: Sendable {
         guard let row = try await self.pool.runDurably(Self.statements(for: broadcast)).last?.first else {
             return try await self.add(broadcast)
         }
-        if try row.id(0) == broadcast.id { return .taken }
+        if try row.id(0) == broadcast.id { return .stored }
         return try row.bool(2) ? .conflict : .duplicate
     }
 
@@ -47,7 +47,7 @@ package struct BroadcastStore: Sendable {
     /// - Parameters:
     ///   - lanes: lanes to leave out, except for events.
     ///   - leastServed: whether to choose, within a lane, the chain that had the fewest turns among
-    ///     the oldest 200 broadcasts; else one of the oldest broadcast.
+    ///     the oldest 200 broadcasts; otherwise a chain of the oldest broadcast.
     package func claimChain(
         by name: String,
         outside lanes: Set<Lane> = [],
@@ -58,7 +58,7 @@ package struct BroadcastStore: Sendable {
         guard let row = result.first else { return nil }
         return Broadcast.Chain(
             broadcast: try BroadcastColumns.read(row, at: 3),
-            part: Int(try row.int4(0)),
+            index: Int(try row.int4(0)),
             pages: Int(try row.int4(1)),
             reached: try row.text(2)
         )
@@ -67,13 +67,13 @@ package struct BroadcastStore: Sendable {
     /// Releases a chain for the next claim.
     package func release(_ chain: Broadcast.Chain, by name: String) async throws(PostgresError) {
         try await self.pool.query(
-            BroadcastSQL.releaseChain, .id(chain.broadcast.id), .int4(clamping: chain.part), .text(name)
+            BroadcastSQL.releaseChain, .id(chain.broadcast.id), .int4(clamping: chain.index), .text(name)
         )
     }
 
     /// The next users of a chain.
     package func users(_ chain: Broadcast.Chain, limit: Int) async throws(PostgresError) -> [String] {
-        let place: [PostgresValue] = [.int8(Int64(chain.part)), .text(chain.reached), .int4(clamping: limit)]
+        let place: [PostgresValue] = [.int8(Int64(chain.index)), .text(chain.reached), .int4(clamping: limit)]
         let statement =
             if let topic = chain.broadcast.topic {
                 PostgresStatement(BroadcastSQL.subscribers, place + [.text(topic)])
@@ -96,7 +96,7 @@ package struct BroadcastStore: Sendable {
     /// The statements that store a page in the transaction of its notifications; they come first.
     package static func statements(_ page: Broadcast.Page, of chain: Broadcast.Chain) -> [PostgresStatement] {
         let place: [PostgresValue] = [
-            .id(chain.broadcast.id), .int4(clamping: chain.part), .int4(clamping: chain.pages),
+            .id(chain.broadcast.id), .int4(clamping: chain.index), .int4(clamping: chain.pages),
         ]
         if page.isEmptyEnd { return [PostgresStatement(BroadcastSQL.end, place)] }
         var writer = JSONWriter()
@@ -118,13 +118,13 @@ package struct BroadcastStore: Sendable {
         ]
     }
 
-    /// Recounts a page after its notifications are stored, because some users may have had one of
-    /// the same job before.
+    /// Recounts a page after its notifications are stored, because some users may have had a
+    /// notification of the same job before.
     package static func recount(_ chain: Broadcast.Chain, _ notifications: [Notification]) -> PostgresStatement {
         PostgresStatement(
             BroadcastSQL.recount,
             [
-                .id(chain.broadcast.id), .int4(clamping: chain.part), .int4(clamping: chain.pages),
+                .id(chain.broadcast.id), .int4(clamping: chain.index), .int4(clamping: chain.pages),
                 .texts(notifications.map(\.user)), .ids(notifications.map(\.id)),
             ]
         )
@@ -147,8 +147,8 @@ package struct BroadcastStore: Sendable {
     }
 
     /// Records that the expansion of a lane's broadcasts, except for events, waits for room.
-    package func hold(_ lane: Lane) async throws(PostgresError) {
-        try await self.pool.query(BroadcastSQL.hold, .text(lane.rawValue))
+    package func markHeld(_ lane: Lane) async throws(PostgresError) {
+        try await self.pool.query(BroadcastSQL.markHeld, .text(lane.rawValue))
     }
 
     /// Fails a broadcast that cannot be stored.

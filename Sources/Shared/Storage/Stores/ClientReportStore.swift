@@ -121,6 +121,7 @@ package struct ClientReportStore: Sendable {
                 ) r GROUP BY 1, 2, 3 ORDER BY 1, 4 DESC, 2, 3
                 """,
                 [.timestamp(since), .int4(Self.mostRows)]),
+            // The condition on both kinds lets the partial index `delivery_attempts_reports` serve.
             PostgresStatement(
                 """
                 SELECT at, user_id, provider, reason FROM carillon.delivery_attempts

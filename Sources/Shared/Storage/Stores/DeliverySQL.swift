@@ -43,9 +43,9 @@ enum DeliverySQL {
     /// The fifth column is the earliest time of attempts to look for with ``alreadyAccepted``; null
     /// if there are none.
     ///
-    /// A first delivery may come after its repeat was sent, so it looks for attempts too: a push
-    /// once the notification is no longer pending; mail always, because mail does not change the
-    /// status of an inbox row.
+    /// A first delivery may come after its repeat was sent. So a first push looks for attempts too,
+    /// once its notification is no longer pending. Mail always does, because mail does not change
+    /// the status of an inbox row.
     private static func facts(_ device: String, _ address: String, mayHaveAttempts: String) -> String {
         """
         SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),
@@ -120,7 +120,7 @@ enum DeliverySQL {
     ///
     /// Leaves out days with rows in the default partition: PostgreSQL would refuse their
     /// partitions.
-    static let missingParts = """
+    static let missingPartitions = """
         SELECT format(
             'CREATE TABLE carillon.%I PARTITION OF carillon.delivery_attempts FOR VALUES FROM (%L) TO (%L)',
             p.name, p.first, p.next)
@@ -271,10 +271,13 @@ enum DeliverySQL {
     /// in flight.
     ///
     /// A listed notification stays in the inbox as sent; any other ends as suppressed or failed. A
-    /// cancelled one is left to its cancellation unless its user has seen it. One without a reason
-    /// is about to be marked as queued, because its push was faster than the mark; if only its mail
-    /// did not go out, it may still wait for proof. One with another reason waits only for its
-    /// mail.
+    /// cancelled one is left to its cancellation unless its user has seen it. The status reason
+    /// tells what it waits for:
+    ///
+    /// - `queued`: its push.
+    /// - None: a proof, or its push was faster than the mark `queued`. So a secondary send that did
+    ///   not go out does not end it.
+    /// - Another reason: its mail only.
     ///
     /// $1 to $5: users, ids, reasons, whether it was a secondary send, whether the reason is a
     /// failure. Rows: the label's columns, status and reason.
@@ -336,8 +339,9 @@ enum DeliverySQL {
             AND NOT (f.is_push AND \(Self.mayBePushed))
         """
 
-    /// Settles deferred notifications that get no push: they end as their mail did, or wait for
-    /// mail that a follow-up still remembers.
+    /// Settles deferred notifications that get no push.
+    ///
+    /// They take the outcome of their mail. If a follow-up still has the mail, they wait.
     ///
     /// $1 to $4: users, ids, reasons, statuses unless the mail went out or is to come. Rows: the
     /// label's columns, status, and the reason unless the mail went out.

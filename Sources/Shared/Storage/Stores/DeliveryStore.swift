@@ -101,15 +101,15 @@ package struct DeliveryStore: Sendable {
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
-        /// Secondary sends that did not go out, mail and calls for attention: the notification ends
-        /// if its push was dropped.
+        /// Mail and attention calls that were not sent.
         ///
-        /// `hasFailed` is false if its user or type did not want it.
+        /// They end the notification if its push was dropped too. `hasFailed` is false if the user
+        /// or the type did not want the mail or call.
         package var secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
-        /// Deferred notifications outside the inbox that get no push at their release: they end as
-        /// their mail did, or will.
+        /// Deferred notifications outside the inbox that get no push at their release.
         ///
-        /// `status` applies if their mail did not go out.
+        /// They take the outcome of their mail, also of mail that is still to come. `status`
+        /// applies if their mail did not go out.
         package var leftToMail: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
@@ -357,7 +357,7 @@ package struct DeliveryStore: Sendable {
     }
 
     /// Records notifications that no socket confirmed in time, at most once an hour each.
-    package func noteUnproven(
+    package func recordUnproven(
         _ notifications: [(user: String, id: NotificationID)],
         at moment: Timestamp
     ) async throws(PostgresError) {
@@ -373,8 +373,8 @@ package struct DeliveryStore: Sendable {
     /// audit, so each has a transaction of its own.
     ///
     /// - Throws: ``PostgresError`` with SQLSTATE 55P03 if the audit is read for over a second.
-    package func makeAttemptParts() async throws(PostgresError) {
-        for row in try await self.pool.query(DeliverySQL.missingParts) {
+    package func makeAttemptPartitions() async throws(PostgresError) {
+        for row in try await self.pool.query(DeliverySQL.missingPartitions) {
             let statement = PostgresStatement(try row.text(0))
             do throws(PostgresError) {
                 try await self.pool.run(
@@ -408,9 +408,9 @@ extension DeliveryStore {
     /// Finds pushes that Redis may have lost although their notifications count as sent or failed,
     /// because of another device or the mail.
     ///
-    /// Inspects one page of notifications. Finds each device with an attempt that did not end its
-    /// push, and each untried device that was registered when the notification was enqueued and
-    /// pushed to others.
+    /// Inspects one page of notifications, and finds two kinds of devices: those whose attempts did
+    /// not end the push, and those without an attempt that were registered when the push was
+    /// enqueued, if other devices were tried.
     ///
     /// - Parameters:
     ///   - since: the earliest time of enqueueing.

@@ -37,11 +37,13 @@ enum FieldsColumn {
         }
     }
 
-    /// An SQL condition for the fields of a job that is an event; a lax path would also match
-    /// values.
+    /// An SQL condition for the fields of a job that is an event.
+    ///
+    /// The path is strict, because a lax one would also match values.
     static func isEvent(_ column: String) -> String { #"\#(column) @? 'strict $[*] ? (@[0] == "event")'"# }
 
-    /// Parses the column; a dead letter may have values that no job may have.
+    /// Parses the column as stored JSON, because a dead letter may have values that no job may
+    /// have.
     static func values(_ json: [UInt8]) -> [JSONValue] { (try? JSONParser.parse(stored: json))?.array ?? [] }
 
     /// The bytes of a stored name or value.
@@ -53,18 +55,18 @@ enum FieldsColumn {
 
 /// The change to the fields of one row when a user is erased.
 enum FieldsErasure: Equatable {
-    /// They do not name the user.
+    /// The fields do not name the user.
     case none
-    /// The row is for this user alone, or its names cannot be separated.
+    /// The row is for this user alone, or it names others in a form that cannot be parsed.
     case remove
-    /// They name others too; these are the fields without the user.
+    /// The row names others too; these are its fields without the user.
     case replace([JSONValue])
 
     /// An SQL condition for rows that may name a user; it has false positives.
     ///
     /// JSON may escape any character of a name (RFC 8259 section 7), so a list with an escape may
-    /// name anyone. So may a list that is not UTF-8, which is stored as an object. The field `job`
-    /// is the whole text of a row of an outbox.
+    /// name any user. So may a list that is not UTF-8, which is stored as an object. The field
+    /// `job` is the whole text of a row of an outbox.
     ///
     /// - Parameters:
     ///   - user: the parameter.

@@ -22,8 +22,8 @@ package struct FollowUpStore: Sendable {
     /// A due follow-up and its notification's current facts.
     package struct Due: Sendable {
         package let item: Item
-        /// Whether its delivery is already in the provider's stream, and the stream was not lost
-        /// since, so that nothing is left to do.
+        /// Whether its delivery is in the provider's stream, so that nothing is left to do; false
+        /// if Redis has lost the stream since.
         package let wasHandedOn: Bool
         /// Nil if the notification is gone.
         package let facts: Facts?
@@ -36,11 +36,12 @@ package struct FollowUpStore: Sendable {
         package let isReplaced: Bool
         /// Whether a push provider accepted it for any device.
         ///
-        /// Read for ``FollowUp/attention`` only, as it needs the attempts of all days.
+        /// False for other kinds than ``FollowUp/attention``, because the lookup reads the attempts
+        /// of all days.
         package let wasAccepted: Bool
     }
 
-    /// The advisory lock of the dispatcher that takes due follow-ups.
+    /// The advisory lock of the dispatcher that claims due follow-ups.
     private static let lock: Int64 = 0x4341_5249_0001
 
     let pool: PostgresPool
@@ -54,7 +55,7 @@ package struct FollowUpStore: Sendable {
     /// - Parameters:
     ///   - critical: the notifications that come first when they are due.
     ///   - recorded: the notifications whose postponement the audit has already.
-    package func put(
+    package func postpone(
         _ items: [(item: Item, due: Timestamp, reason: String)],
         critical: Set<NotificationID> = [],
         recorded: Set<NotificationID> = [],
@@ -115,20 +116,20 @@ package struct FollowUpStore: Sendable {
             Self.advance, users, ids, kinds, .timestamps(items.map(\.due)), .timestamp(now))
     }
 
-    /// The number of follow-ups of one user that are taken at once.
+    /// The number of follow-ups of one user that are claimed at once.
     package static let userLimit = 512
 
-    /// Takes due follow-ups; they are due again at `until` unless they are removed.
+    /// Claims due follow-ups; they are due again at `until` unless they are removed.
     ///
-    /// All that is due for a user is taken together, up to the oldest ``userLimit``, and by one
-    /// caller at a time: a concurrent caller gets nothing. Users with a critical notification come
-    /// first, for up to half of the limit, then those who have waited longest.
+    /// A claim has all due follow-ups of a user, up to the oldest ``userLimit``. Only one caller at
+    /// a time gets any. Users with a critical notification come first, for up to half of the limit,
+    /// then the users who have waited longest.
     ///
-    /// - Parameter limit: the number to take; exceeded, up to ``userLimit``, if the first user
+    /// - Parameter limit: the number to claim; exceeded, up to ``userLimit``, if the first user
     ///   alone has more.
-    package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
+    package func claim(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
         let result = try await self.pool.query(
-            Self.takeDue, .timestamp(now), .timestamp(until), .int4(clamping: limit)
+            Self.claimDue, .timestamp(now), .timestamp(until), .int4(clamping: limit)
         )
         var due: [Due] = []
         for row in result {
@@ -157,11 +158,11 @@ package struct FollowUpStore: Sendable {
 
     /// Removes finished follow-ups unless they were postponed again.
     ///
-    /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)``.
-    package func remove(_ items: [Item], takenUntil: Timestamp) async throws(PostgresError) {
+    /// - Parameter claimedUntil: the `until` passed to ``claim(now:until:limit:)``.
+    package func remove(_ items: [Item], claimedUntil: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
-        try await self.pool.query(Self.delete, users, ids, kinds, .timestamp(takenUntil))
+        try await self.pool.query(Self.delete, users, ids, kinds, .timestamp(claimedUntil))
     }
 
     /// How long an enqueued follow-up is remembered without news of its end.
@@ -169,10 +170,10 @@ package struct FollowUpStore: Sendable {
     /// The largest assumed difference between the clocks of dispatchers.
     private static let skew: Duration = .seconds(15)
 
-    /// Stores mail that is about to be handed to its provider's stream, as no status shows it.
+    /// Stores mail before it is enqueued, because no notification status shows queued mail.
     ///
-    /// It is due at `until` if its dispatcher dies before it calls
-    /// ``remember(_:takenUntil:now:)``.
+    /// The mail is due at `until` if its dispatcher dies before it calls
+    /// ``remember(_:claimedUntil:now:)``.
     package func expect(_ items: [Item], until: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
@@ -183,19 +184,18 @@ package struct FollowUpStore: Sendable {
     ///
     /// Does not change follow-ups that were removed or postponed again meanwhile.
     ///
-    /// - Parameter takenUntil: the `until` passed to ``take(now:until:limit:)`` or
+    /// - Parameter claimedUntil: the `until` passed to ``claim(now:until:limit:)`` or
     ///   ``expect(_:until:)``.
-    package func remember(_ items: [Item], takenUntil: Timestamp, now: Timestamp) async throws(PostgresError) {
+    package func remember(_ items: [Item], claimedUntil: Timestamp, now: Timestamp) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
         try await self.pool.query(
-            Self.markHandedOn, users, ids, kinds, .timestamp(takenUntil), .timestamp(now + Self.memory))
+            Self.markHandedOn, users, ids, kinds, .timestamp(claimedUntil), .timestamp(now + Self.memory))
     }
 
-    /// Makes follow-ups due that are being handed to a provider's stream, because the stream may
-    /// have lost them.
+    /// Makes mail due that ``expect(_:until:)`` has stored, because Redis may have lost it.
     package func recallExpected(now: Timestamp) async throws(PostgresError) {
-        // They are due soon, so the index on the time finds them.
+        // Its rows are due soon, so the index on the time finds them.
         try await self.pool.query(
             """
             UPDATE carillon.follow_ups SET due_at = $1, was_due_at = NULL, reason = NULL
@@ -204,8 +204,8 @@ package struct FollowUpStore: Sendable {
             .timestamp(now))
     }
 
-    /// Makes a page of unfinished follow-ups due that were handed to a provider's stream between
-    /// two moments, because the stream may have lost them.
+    /// Makes a page of unfinished follow-ups due that were enqueued between two moments, because
+    /// Redis may have lost them.
     ///
     /// - Returns: the moment at which the next page begins; nil after the last page.
     package func recall(
@@ -221,11 +221,11 @@ package struct FollowUpStore: Sendable {
         return try row.timestamp(0) - Self.memory
     }
 
-    /// Makes the follow-ups that wait for the end of quiet hours due again, spread over a span;
-    /// those of one user are due at the same time.
+    /// Makes the follow-ups that wait for the end of quiet hours due again, spread over a span; all
+    /// follow-ups of a user are due at the same time.
     ///
-    /// Used when time zone rules have changed: those still in quiet hours are postponed to the new
-    /// end. Goes through all follow-ups in pages, as there may be millions.
+    /// For changed time zone rules: follow-ups that are still in quiet hours are postponed to the
+    /// new end. Goes through all follow-ups in pages, as there may be millions.
     ///
     /// - Parameters:
     ///   - zones: the zones with the same rules as before, whose users' follow-ups stay.
@@ -275,7 +275,7 @@ package struct FollowUpStore: Sendable {
         SET due_at = excluded.due_at, was_due_at = NULL, reason = excluded.reason
         """
 
-    /// $1 to $3: users, ids, kinds; $4: until when they were taken; $5: how long they are
+    /// $1 to $3: users, ids, kinds; $4: the end of the claim; $5: how long they are
     /// remembered.
     private static let markHandedOn = """
         UPDATE carillon.follow_ups f SET due_at = $5, was_due_at = NULL, reason = '\(Self.handedOn)'
@@ -284,11 +284,12 @@ package struct FollowUpStore: Sendable {
             AND f.due_at IS NOT DISTINCT FROM $4
         """
 
-    /// Changed rows drop out, so the next page may begin at the moment of the last row, which is
-    /// returned if the page is full.
+    /// Makes the rows of a page due, and returns the moment of its last row if the page is full.
     ///
-    /// A recalled row that was handed on again lies after the last moment. $1: the first moment,
-    /// $2: now, $3: limit, $4: the last moment.
+    /// The changed rows drop out, so the next page may begin at that moment. Rows that are enqueued
+    /// again get a later moment than $4, so no page sees them twice.
+    ///
+    /// $1: the first moment, $2: now, $3: limit, $4: the last moment.
     private static let recallPage = """
         WITH page AS MATERIALIZED (
             SELECT f.user_id, f.notification_id, f.kind, f.due_at FROM carillon.follow_ups f
@@ -303,12 +304,13 @@ package struct FollowUpStore: Sendable {
         SELECT max(p.due_at) FROM page p HAVING count(*) = $3
         """
 
-    /// Deletes finished follow-ups that were enqueued: mail with its delivery; an attention call
-    /// once a device accepted it, because no other device gets it then, or once its deliveries to
-    /// all devices have ended.
+    /// Deletes finished follow-ups that were enqueued.
     ///
-    /// Follow-ups that quiet hours have postponed since keep waiting. $1 to $4: users, ids, kinds,
-    /// whether a provider accepted it.
+    /// Mail ends with its delivery. An attention call ends once a provider accepted it for one
+    /// device, because no other device gets it then, or once its deliveries to all devices have
+    /// ended. Follow-ups that quiet hours have postponed since keep waiting.
+    ///
+    /// $1 to $4: users, ids, kinds, whether a provider accepted it.
     static let end = """
         DELETE FROM carillon.follow_ups q
         USING unnest($1, $2, $3, $4) AS e (user_id, id, kind, is_accepted)
@@ -322,7 +324,7 @@ package struct FollowUpStore: Sendable {
                         AND \(DeliverySQL.isEnd("a")))))
         """
 
-    /// A notification may appear twice, for two devices of its user.
+    /// Stores follow-ups; a notification may appear twice, for two devices of its user.
     ///
     /// $1 to $6: users, ids, kinds, moments, reasons, whether they are critical.
     private static let insert = """
@@ -381,10 +383,12 @@ package struct FollowUpStore: Sendable {
         WHERE \(NotificationSQL.exists("d"))
         """
 
-    /// Finds the last row by an aggregate, because ORDER BY with LIMIT could scan the index on the
-    /// time.
+    /// Finds the postponements that the audit has.
     ///
-    /// The audit has lengths in whole milliseconds. $1 to $4: users, ids, kinds, moments; $5: now.
+    /// An aggregate finds the last row, because ORDER BY with LIMIT could scan the index on the
+    /// time. The audit has lengths in whole milliseconds.
+    ///
+    /// $1 to $4: users, ids, kinds, moments; $5: now.
     private static let findRecorded = """
         SELECT d.id FROM unnest($1, $2, $3, $4) AS d (user_id, id, kind, due_at)
         CROSS JOIN LATERAL (
@@ -399,11 +403,13 @@ package struct FollowUpStore: Sendable {
                 WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'deferred'))
         """
 
-    /// $1: now, $2: next due time, $3: number of rows.
+    /// Claims due follow-ups.
     ///
-    /// One caller at a time, so that no two deadlock or share a user. Users whose rows are not all
-    /// among the first $3 wait, except the first user.
-    private static let takeDue = """
+    /// One caller at a time, so that no two callers deadlock or share a user. Users whose rows are
+    /// not all among the first $3 wait, except the first user.
+    ///
+    /// $1: now, $2: end of the claim, $3: number of rows.
+    private static let claimDue = """
         WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(Self.lock)) AS is_mine),
         due AS MATERIALIZED (
             SELECT d.user_id, row_number() OVER (ORDER BY min(d.rank), min(d.due_at), d.user_id) AS turn
@@ -433,27 +439,27 @@ package struct FollowUpStore: Sendable {
             SELECT p.place_on_disk FROM (SELECT p.*, max(place) OVER (PARTITION BY turn) AS last FROM placed p) p
             WHERE p.last <= $3 OR p.turn = 1
         ),
-        taken AS (
+        claimed AS (
             UPDATE carillon.follow_ups f SET due_at = $2, was_due_at = coalesce(f.was_due_at, f.due_at)
             WHERE f.ctid = ANY (ARRAY (SELECT place_on_disk FROM chosen)) AND f.due_at <= $1
             RETURNING f.user_id, f.notification_id, f.kind, f.reason
         )
-        SELECT t.user_id, t.notification_id, t.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
-            CASE WHEN t.kind = '\(FollowUp.attention.rawValue)' THEN EXISTS (
+        SELECT c.user_id, c.notification_id, c.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
+            CASE WHEN c.kind = '\(FollowUp.attention.rawValue)' THEN EXISTS (
                 SELECT FROM carillon.delivery_attempts a
-                WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
+                WHERE a.notification_id = c.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
                     AND a.at >= n.stored_at - interval '1 day'
             ) ELSE false END,
-            (t.reason = '\(Self.handedOn)') IS TRUE,
+            (c.reason = '\(Self.handedOn)') IS TRUE,
             \(NotificationColumns.list)
-        FROM taken t
-        LEFT JOIN carillon.notifications n ON n.user_id = t.user_id AND n.id = t.notification_id
-        LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id
-        ORDER BY t.user_id COLLATE "C", t.notification_id
+        FROM claimed c
+        LEFT JOIN carillon.notifications n ON n.user_id = c.user_id AND n.id = c.notification_id
+        LEFT JOIN carillon.inboxes b ON b.user_id = c.user_id
+        ORDER BY c.user_id COLLATE "C", c.notification_id
         """
 
-    /// The comparison of the moment must not use an index: all taken rows have the same moment, so
-    /// each would be compared with every other.
+    /// `IS NOT DISTINCT FROM` keeps the comparison of the moment off its index: all claimed rows
+    /// have the same moment, so each would be compared with every other.
     static let delete = """
         DELETE FROM carillon.follow_ups f USING unnest($1, $2, $3) AS d (user_id, notification_id, kind)
         WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind

@@ -7,9 +7,10 @@ import Core
 enum NotificationSQL {
     /// Locks inboxes, and creates the missing ones.
     ///
-    /// $1: users in byte order, so that two batches never deadlock. Each row is locked or created
-    /// in its turn; a condition that is never true locks it without writing it. The lock makes a
-    /// batch that stores nothing wait for a synchronous standby.
+    /// Locks or creates one row after the other. `WHERE false` locks a row without writing it. The
+    /// lock makes a batch that stores nothing wait for a synchronous standby.
+    ///
+    /// $1: users in byte order, so that two batches never deadlock.
     static let makeInboxes = """
         WITH fresh AS (
             INSERT INTO carillon.inboxes AS b (user_id, version)
@@ -45,8 +46,9 @@ enum NotificationSQL {
     /// Raises the inboxes, creates those that are missing, and inserts a batch of new
     /// notifications.
     ///
-    /// One statement: raising an inbox locks it until the commit, in the order of the users. So the
-    /// order of versions is the order of commits, and the raise returns all that is needed.
+    /// One statement suffices: raising an inbox locks it until the commit, in the order of the
+    /// users. So the order of versions is the order of commits, and the raised row has the version
+    /// and the unread count.
     ///
     /// Parameters after those of the columns:
     /// 1. for each row whether it is listed, and 2. how many listed rows of its user follow it;
@@ -80,7 +82,7 @@ enum NotificationSQL {
             SELECT array_agg(r.version) AS versions, array_agg(r.unread) AS unread
             FROM (SELECT version, unread FROM raised ORDER BY user_id COLLATE "C") r
         ),
-        greeted AS (
+        registered AS (
             INSERT INTO carillon.users (user_id)
             SELECT user_id FROM raised WHERE is_new
             ON CONFLICT DO NOTHING
@@ -109,13 +111,13 @@ enum NotificationSQL {
     /// contain stored ones, by their id or their job's.
     ///
     /// A separate statement, because it must see what was committed while the batch waited for the
-    /// locks of its inboxes. It looks them up one by one (`LIMIT 1`) and raises them by their
-    /// `ctid`, which the lock keeps: a join's plan would depend on statistics that may be from when
-    /// the table was empty.
+    /// locks of its inboxes. It looks the inboxes up one by one (`LIMIT 1`) and raises them by
+    /// their `ctid`, which the lock keeps. The plan of a join would depend on statistics that may
+    /// be from when the table was empty.
     ///
     /// A notification whose job was cancelled before it came is stored as cancelled and not listed.
-    /// A job id that a digest holds for the user counts as known, too, unless its item comes alone:
-    /// then the item is what is being stored.
+    /// A job id that a digest holds for the user counts as known too, unless the row is the
+    /// notification that a lone item becomes.
     ///
     /// Parameter after those of the columns: for each row whether it is listed. Rows: position,
     /// version, unread count; for a known one its id, status, status reason and whether its
@@ -145,7 +147,8 @@ enum NotificationSQL {
                     FROM carillon.digest_items h
                     WHERE i.job_id IS NOT NULL AND h.user_id = i.user_id AND h.org_id = i.org_id
                         AND h.job_id = i.job_id AND NOT h.is_single
-                        AND h.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)')
+                        AND (h.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)'
+                            OR h.job_entry <> i.job_entry OR h.notification_id = i.id))
                 LIMIT 1
             ) x
         ),
@@ -185,18 +188,18 @@ enum NotificationSQL {
 
     /// Whether the notification `n` is the one that `row` names by its user and id.
     ///
-    /// Plans are made while tables are empty, and kept. With two equations the planner may then
-    /// join by reading all of an index, which takes longer with each row stored meanwhile. It
-    /// cannot order a join by `ANY`, so it looks up each row.
+    /// Plans are made while tables are empty, and kept. With two equations, such a plan may read a
+    /// whole index for a join, which takes longer with each row stored meanwhile. `ANY` allows no
+    /// such join, so the plan looks up each row.
     static func isNamed(by row: String, id: String = "id") -> String {
         "n.user_id = ANY (ARRAY[\(row).user_id]) AND n.id = \(row).\(id)"
     }
 
     /// True if the notification that `row` names exists, else null.
     ///
-    /// An erasure may have deleted it while a dispatcher worked on it; then no row may name its
-    /// user again. A subquery with a value, because the planner may turn `EXISTS` into a join that
-    /// reads the whole index.
+    /// An erasure may have deleted the notification while a dispatcher worked on it; then no row
+    /// may name its user again. A subquery with a value, because the planner may turn `EXISTS` into
+    /// a join that reads the whole index.
     static func exists(_ row: String) -> String {
         "(SELECT true FROM carillon.notifications n WHERE \(Self.isNamed(by: row)))"
     }
@@ -275,8 +278,8 @@ enum NotificationSQL {
     /// Sets statuses.
     ///
     /// A push may be faster than the mark that it is queued. If quiet hours put it off meanwhile,
-    /// it stays deferred until its release. One that was sent to another device long before keeps
-    /// its status, and gets its `handed_at`.
+    /// its notification stays deferred until the release. A notification that was sent to another
+    /// device long before keeps its status, and gets its `handed_at`.
     ///
     /// $1 to $5: users, ids, statuses, reasons, ways; $6: whether deferred ones are released.
     static let mark = """
@@ -294,7 +297,7 @@ enum NotificationSQL {
                 OR n.status = 'sent' AND c.reason = 'queued' AND n.stored_at < now() - \(Self.handOver))
         """
 
-    /// Notes decisions, and raises the note counts of their inboxes, which are locked.
+    /// Records decisions, and raises the counts of notes of their inboxes, which are locked.
     ///
     /// $1 to $3: users, ids, decisions.
     static let note = """

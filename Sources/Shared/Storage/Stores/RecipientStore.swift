@@ -19,8 +19,8 @@ package struct RecipientStore: Sendable {
         let user: String
         let type: String
         let category: String?
-        /// Whether the user's locale is needed; that of the most recently used device serves if the
-        /// user has set none.
+        /// Whether the user's locale is needed; if the user has set none, the locale of the most
+        /// recently used device is used.
         let needsLocale: Bool
 
         package init(user: String, type: String, category: String?, needsLocale: Bool = false) {

@@ -21,11 +21,11 @@ enum ScheduleSQL {
         ))
         """
 
-    static let add = ScheduleColumns.insert + " WHERE \(Self.isFree) ON CONFLICT DO NOTHING RETURNING id"
+    static let add = ScheduleColumns.insert() + " WHERE \(Self.isFree) ON CONFLICT DO NOTHING RETURNING id"
 
     /// $18: organisation, $19: its limit.
     static let put =
-        ScheduleColumns.insert + """
+        ScheduleColumns.insert() + """
 
              WHERE \(Self.isFree) AND (SELECT count(*) FROM (
                 SELECT FROM carillon.schedules WHERE org_id = $18 AND source = 'api' LIMIT $19
@@ -60,9 +60,9 @@ enum ScheduleSQL {
     /// Wakes schedules whose job was cancelled before, and removes those that are events.
     ///
     /// A cancelled entry also cancels the job's own id, because a broadcast fires as another entry.
+    /// A source without a slash, such as `api`, is no entry, but may be the id of another job.
     ///
-    /// A source that is no entry, such as `api`, may also be the id of another job. $1: ids of new
-    /// schedules.
+    /// $1: ids of new schedules.
     static let endCancelled = """
         WITH cancelled AS MATERIALIZED (
             SELECT s.id, s.org_id, s.job_id, x.at, \(Self.isEvent("s")) AS is_event
@@ -99,15 +99,16 @@ enum ScheduleSQL {
 
     /// Claims due schedules.
     ///
-    /// `attempts` tells only the first claim from later ones, because a schedule that is claimed
-    /// with others may never be reached.
+    /// Jobs come in the order of their moments, whichever organisation they are of.
+    ///
+    /// `attempts` counts only the first claim and whether there was another, because the turn of a
+    /// schedule that is claimed with others may never come.
     ///
     /// While a lane is full, pages of cancelled broadcasts are found through their broadcasts,
     /// because hundreds of thousands of other pages may be due. The order by part keeps the planner
     /// off the index of due pages.
     ///
-    /// $1: lane, $2: now, $3: end of the claim, $4: whether pages of broadcasts may be claimed that
-    /// are not cancelled.
+    /// $1: lane, $2: now, $3: end of the claim, $4: whether the lane has room for other pages.
     static let claim = """
         UPDATE carillon.schedules s
         SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
@@ -152,8 +153,10 @@ enum ScheduleSQL {
         UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1 AND number = $3
         """
 
+    /// Extends claims.
+    ///
     /// $1: ids, $2: numbers, $3: current occurrences, $4: end of the claims.
-    static let hold = """
+    static let extendClaims = """
         UPDATE carillon.schedules s SET wake_at = $4
         FROM unnest($1, $2, $3) AS n (id, number, due)
         WHERE s.id = n.id AND s.number = n.number AND s.due_at = n.due AND s.wake_at IS NOT NULL
@@ -190,8 +193,9 @@ enum ScheduleSQL {
 
     /// Adds users to the stored ones of pages, or to the counts by reason.
     ///
-    /// The counts of each page change, because its users leave `scheduled`. $1 to $7: as in
-    /// ``outcomes``.
+    /// The counts by reason of each page change, because its users leave `scheduled`.
+    ///
+    /// $1 to $7: as in ``outcomes``.
     static let countOutcomes = """
         WITH outcomes AS (
             SELECT r.broadcast, r.part, r.page, r.reason, sum(r.users) AS users FROM (\(Self.outcomes)) r
@@ -212,6 +216,9 @@ enum ScheduleSQL {
         """
 
     /// Advances schedules, but not a job that a cancellation woke before it was due.
+    ///
+    /// $1: ids, $2: current occurrences, $3: next ones, $4, $5: days and minutes of these, $6: when
+    /// they fired, or nulls, $7: when they are inspected next.
     static let advance = """
         UPDATE carillon.schedules s SET due_at = n.due, wake_at = n.wake, wall_day = n.day, wall_minutes = n.minutes,
             last_fired_at = coalesce(n.fired, s.last_fired_at),
@@ -303,8 +310,9 @@ enum ScheduleSQL {
 
     /// Reads a page of schedules for several users, with the fields of those that may name a user.
     ///
-    /// The page bounds how many are unpacked at a time. $1: user, $2: last id. Rows: id, number,
-    /// part and fields.
+    /// The page bounds how many fields are unpacked at a time.
+    ///
+    /// $1: user, $2: last id. Rows: id, number, part and fields.
     static let naming = """
         WITH page AS MATERIALIZED (
             SELECT id, number, part, fields FROM carillon.schedules

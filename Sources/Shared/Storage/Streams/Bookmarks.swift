@@ -47,7 +47,7 @@ package struct Bookmarks: Sendable {
     ///
     /// In a cluster, bookmarks for a master that is away are lost; their clients receive some
     /// changes twice.
-    package func note(
+    package func store(
         _ entries: [(user: String, connection: String, bookmark: Bookmark?)],
         at now: Timestamp
     ) async throws(RedisError) {
@@ -55,7 +55,7 @@ package struct Bookmarks: Sendable {
         var batch = RedisBatch()
         for (user, connection, bookmark) in entries {
             if let bookmark {
-                self.note(user, connection, bookmark, at: now, in: &batch)
+                self.store(user, connection, bookmark, at: now, in: &batch)
             } else {
                 batch.append("HDEL", .text(self.live.keys.bookmarks(user)), .text(connection))
             }
@@ -75,7 +75,7 @@ package struct Bookmarks: Sendable {
         batch.append("PEXPIRE", key, .integer(Self.erasure.inMilliseconds))
     }
 
-    private func note(
+    private func store(
         _ user: String,
         _ connection: String,
         _ bookmark: Bookmark,
@@ -132,8 +132,8 @@ package struct Bookmarks: Sendable {
             let over = own.filter { entry in
                 (entry.bookmark.hasLeft || !alive.contains(entry.connection)) && !taken.contains(entry.connection)
             }
-            // Open connections count too: their node may just have died. If it has not, they are
-            // nearly up to date.
+            // Open connections count, too, because their node may just have died. If it has not,
+            // their bookmarks are nearly up to date.
             versions[index] = own.map(\.bookmark.version).min()
             if let last = over.max(by: { $0.bookmark.version < $1.bookmark.version }) {
                 dropped.append(last.connection)
@@ -142,7 +142,7 @@ package struct Bookmarks: Sendable {
             if !dropped.isEmpty { changes.append(["HDEL", key] + dropped.map { RedisArgument.text($0) }) }
             guard let version = versions[index] else { continue }
             let bookmark = Bookmark(client: client, version: version, hasLeft: false)
-            self.note(user, connection, bookmark, at: now, in: &changes)
+            self.store(user, connection, bookmark, at: now, in: &changes)
         }
         try await self.live.connection.run(changes)
         return versions

@@ -36,8 +36,8 @@ package final class ConsumerGroup: Sendable {
         self.keys = keys
     }
 
-    /// The ``Keyspace/memory`` of the server that has the stream.
-    package var memory: String { self.keys.memory(of: self.stream) }
+    /// The ``Keyspace/runNote`` of the server that has the stream.
+    package var runNote: String { self.keys.runNote(of: self.stream) }
 
     /// Creates the stream and the group if they are missing; a new group starts at the oldest
     /// entry.

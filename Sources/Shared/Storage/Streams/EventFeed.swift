@@ -84,8 +84,8 @@ package struct EventFeed: Sendable {
 
     /// Sends a command for each part's stream, and creates the groups that are missing.
     ///
-    /// - Throws: the last error, if no part had entries. Entries of other parts must not wait until
-    ///   a master is back.
+    /// - Throws: the last error, if no part had entries; entries of other parts must not wait for a
+    ///   master that is away.
     private func batches(
         of parts: [Keyspace],
         _ command: (String) -> [RedisArgument],

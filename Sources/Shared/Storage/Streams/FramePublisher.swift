@@ -121,7 +121,7 @@ package struct NodeMessages: Sendable {
 
     private let keys: Keyspace
     private var full: [Message] = []
-    /// Messages that are not full, by channel, or by node if each has only one channel.
+    /// Messages that are not full, by channel, or by node if each node has only one channel.
     private var filling: [String: Message] = [:]
     package private(set) var frameCount = 0
 

@@ -108,8 +108,8 @@ package final class Lease: Sendable {
 
     /// Returns the names of all holders in a register.
     ///
-    /// Leaves out leases that end later than a renewal can reach: they were renewed before a wrong
-    /// clock was set back, and each living holder renews its own in seconds.
+    /// Leaves out a lease that ends later than a renewal could set: it was renewed before a wrong
+    /// clock was set back. A living holder renews it within seconds.
     ///
     /// - Parameters:
     ///   - lifetime: the lifetime of the leases.

@@ -73,7 +73,7 @@ package struct Live: Sendable {
     /// - Returns: the identity of the database that has claimed Redis.
     package func claim(for installation: String) async throws(RedisError) -> String {
         var batch = RedisBatch()
-        self.noteInstallation(installation, in: &batch)
+        self.claim(for: installation, in: &batch)
         batch.append("GET", .text(self.keys.installation))
         let replies = try await self.connection.send(batch)
         _ = try replies[0].checked()
@@ -82,8 +82,8 @@ package struct Live: Sendable {
 
     /// Adds the command that claims Redis for the database with this identity, unless another has
     /// claimed it.
-    package func noteInstallation(_ identity: String, in batch: inout RedisBatch) {
-        batch.append("SET", .text(self.keys.installation), .text(identity), "NX")
+    package func claim(for installation: String, in batch: inout RedisBatch) {
+        batch.append("SET", .text(self.keys.installation), .text(installation), "NX")
     }
 
     /// Returns the number of parts in Redis if it is larger than the installation's.
@@ -96,7 +96,7 @@ package struct Live: Sendable {
     }
 
     /// Adds the commands that write the numbers of parts, and their tags, for apps and commands.
-    package func noteParts(in batch: inout RedisBatch) {
+    package func writeParts(in batch: inout RedisBatch) {
         batch.append("SET", .text(self.keys.partTags), .text(self.keys.tags.joined(separator: " ")))
         batch.append("SET", .text(self.keys.partCount), .integer(Int64(self.keys.parts.count)))
         let former = self.keys.former.map { "\($0)" }.joined(separator: " ")

@@ -19,9 +19,11 @@ package struct OverflowStreams: Sendable {
 
     let live: Live
 
-    /// Appends jobs that leave a lane of this part, in one round trip; keeps those that failed.
+    /// Appends jobs that leave a lane of this part, in one round trip.
     ///
-    /// - Parameter orgs: the organisations of all jobs, also of those that an earlier try appended.
+    /// - Parameters:
+    ///   - jobs: the jobs; afterwards those whose append failed.
+    ///   - orgs: the organisations of all jobs, also of those that an earlier try appended.
     /// - Returns: the new length of each organisation's overflow.
     /// - Throws: ``RedisError`` with code `notReplicated` if the jobs are on another master than
     ///   their lane, and too few replicas have them.

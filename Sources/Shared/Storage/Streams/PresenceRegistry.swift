@@ -30,7 +30,7 @@ package final class PresenceRegistry: Sendable {
     /// Registers connections in one round trip.
     ///
     /// - Returns: whether each was registered; a server of a cluster that is away fails only its
-    ///   own, and at once.
+    ///   own connections, and at once.
     /// - Throws: if none was.
     package func register(
         _ entries: [(user: String, connection: ConnectionPresence)]
@@ -49,8 +49,8 @@ package final class PresenceRegistry: Sendable {
 
     /// Changes the state of connections in one round trip; does not add back those that have left.
     ///
-    /// - Throws: if any was not changed; a server of a cluster that is away fails only its own, and
-    ///   at once.
+    /// - Throws: if any was not changed; a server of a cluster that is away fails only its own
+    ///   connections, and at once.
     package func setStates(
         _ entries: [(user: String, connection: String, state: ConnectionPresence.State, since: Timestamp)]
     ) async throws(RedisError) {

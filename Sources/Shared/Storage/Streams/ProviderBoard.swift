@@ -170,7 +170,7 @@ package struct ProviderCounts: Sendable, Equatable {
     /// Counts an attempt.
     ///
     /// - Parameter failure: the reason of a rejection; nil if the message was accepted.
-    package mutating func note(failure: String?, took duration: Duration) {
+    package mutating func record(failure: String?, took duration: Duration) {
         self.sent += 1
         let milliseconds = duration.inMilliseconds
         self.latencies[Self.bounds.firstIndex { milliseconds <= $0 } ?? Self.bounds.count] += 1

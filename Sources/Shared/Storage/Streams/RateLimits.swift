@@ -142,7 +142,7 @@ package struct UsageCaps: Sendable {
         var batch = RedisBatch()
         for cap in caps {
             let since = now.milliseconds - cap.limit.window.inMilliseconds
-            // Later ones were counted before the clock stepped back.
+            // Later members were counted before the clock stepped back.
             let end = now.milliseconds + 60_000
             batch.append(
                 "ZCOUNT", .text(self.live.keys.usage(cap.name, user)), .text("(\(since)"), .text("(\(end)"))
@@ -181,7 +181,7 @@ package struct SendingPauses: Sendable {
 
     let live: Live
 
-    /// Returns the latest end of a pause; a later one was noted before the clock stepped back.
+    /// Returns the latest end of a pause; a later end was noted before the clock stepped back.
     package static func latestEnd(now: Timestamp) -> Timestamp { now + Self.longest + .seconds(5) }
 
     /// Publishes pauses and returns the current ones in one round trip.

@@ -9,15 +9,15 @@ import Synchronization
 /// of Redis's master.
 ///
 /// WAIT blocks its whole connection, so these writes have their own. While replicas are missing,
-/// writes to the same master fail at once instead of waiting one after the other. Once a second,
-/// one write first checks whether the replicas have caught up, and is sent only if they have: a
-/// failed batch leaves its jobs in Redis, so each retry by their source adds them again. Replicas
-/// that always lag by more than a second still cause such repeats, because by the next retry they
-/// have caught up with the failed batch.
+/// writes to the same master fail at once instead of waiting one after the other. A failed batch
+/// leaves its jobs in Redis, and each retry by their source would add them again. So once a second
+/// one write first checks whether the replicas have caught up, and is sent only if they have.
+/// Replicas that always lag by more than a second still cause repeats: by the next retry they have
+/// caught up with the failed batch, so the check passes.
 ///
-/// In a cluster, writes to other masters go on. WAIT does not tell which of a batch's masters lacks
-/// replicas, so after a batch to several masters fails, only batches that go to all of them fail at
-/// once.
+/// In a cluster, writes to other masters go on. WAIT does not say which of a batch's masters lacks
+/// replicas. So after a batch to several masters fails, only batches to all of these masters fail
+/// at once.
 package final class ReplicatedWrites: Sendable {
     /// How long a write waits for its replicas.
     private static let patience: Duration = .seconds(1)
@@ -25,15 +25,14 @@ package final class ReplicatedWrites: Sendable {
     private static let pause: Duration = .seconds(1)
     /// The time limit of a batch, which waits behind the WAITs before it.
     ///
-    /// Other commands may have less, so that leases are renewed in time. No lease depends on these
-    /// writes.
+    /// Connections that renew leases may have a shorter one; these writes renew none.
     private static let timeLimit: Duration = .seconds(5)
     /// How long a failure is remembered if no further batch goes to its masters.
     private static let memory: Duration = .seconds(600)
 
     private let replicas: Int
     private let connection: RedisClient
-    /// Until when batches to all of these masters are refused; the next one must check the
+    /// When the refusal of batches to all of these masters ends; the next batch must check the
     /// replicas.
     private let pauses = Mutex<[Set<String>: ContinuousClock.Instant]>([:])
 

@@ -6,13 +6,13 @@ import Core
 
 /// Claims of stream entries on deliveries, so that dispatchers send no delivery twice.
 ///
-/// A delivery is in the streams twice if an append that seemed to fail had arrived. Until the
-/// attempt of the first entry is stored, only its claim keeps the second from being sent. A claim
-/// holds while its entry is in the stream, so it passes to a dispatcher that takes the entry over
-/// and never outlives the work.
+/// A delivery can be in the streams twice, because an append may arrive although it seemed to
+/// fail. Until the attempt of the first entry is stored, only that entry's claim stops the second.
+/// A claim holds as long as its entry is in the stream, also for a dispatcher that takes the entry
+/// over.
 package struct SendClaims: Sendable {
-    /// How long a claim lasts that is never released; longer than PostgreSQL may be down before it
-    /// has an entry's outcome.
+    /// The lifetime of a claim that is never released; longer than an outage of PostgreSQL may
+    /// delay the outcome of an entry.
     private static let span: Duration = .seconds(7 * 24 * 3_600)
 
     let live: Live
@@ -21,8 +21,8 @@ package struct SendClaims: Sendable {
     ///
     /// Repeating a claim changes nothing.
     ///
-    /// - Returns: whether each may be sent; one that may not belongs to another unsettled entry.
-    package func take(
+    /// - Returns: whether each may be sent; if not, another unsettled entry has the claim.
+    package func claim(
         _ claims: [(work: DeliveryWork, entry: String)],
         provider: Provider,
         lane: Lane

@@ -214,7 +214,7 @@ final class MailHandle {
 
     // MARK: Callbacks
 
-    fileprivate func take(line: UnsafeRawBufferPointer) {
+    fileprivate func receive(line: UnsafeRawBufferPointer) {
         if self.isReplyComplete {
             swap(&self.reply, &self.earlierReply)
             self.reply.removeAll(keepingCapacity: true)
@@ -225,7 +225,7 @@ final class MailHandle {
         if room > 0 { self.reply.append(contentsOf: line.prefix(room)) }
     }
 
-    fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
+    fileprivate func readContent(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         // Connecting and logging in may have taken a while. A relay drops a message without an end.
         if self.position == 0, self.mayStart?() == false {
             self.isFenced = true
@@ -252,7 +252,7 @@ private nonisolated func receiveReply(
 ) -> Int {
     guard let context else { return 0 }
     let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
-    Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().take(line: line)
+    Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().receive(line: line)
     return line.count
 }
 
@@ -264,7 +264,7 @@ private nonisolated func provideContent(
 ) -> Int {
     guard let context else { return 0 }
     let buffer = UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
-    return Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().give(buffer)
+    return Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().readContent(into: buffer)
 }
 
 private nonisolated func reportProgress(
