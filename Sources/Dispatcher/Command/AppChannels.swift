@@ -136,7 +136,7 @@ final class AppChannels: Sendable {
         }
     }
 
-    private static var names: String { Provider.wellKnown.map(\.rawValue).joined(separator: ", ") }
+    private static var names: String { Provider.all.map(\.rawValue).joined(separator: ", ") }
 
     private static func kind(named name: String) -> (any ProviderKind.Type)? {
         Provider(rawValue: name).flatMap { ProviderKinds.kind(of: $0) }

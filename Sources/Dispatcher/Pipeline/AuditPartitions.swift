@@ -35,7 +35,7 @@ struct AuditPartitions: Sendable {
         // A longer pause counts as over: Redis's clock has stepped back.
         guard left <= 0 || left > pause else { return }
         do {
-            try await self.dispatcher.database.deliveries.makeAttemptParts()
+            try await self.dispatcher.database.deliveries.makeAttemptPartitions()
             self.creationDue.set(in: Self.interval)
         } catch {
             self.dispatcher.logger.warning(
@@ -50,10 +50,9 @@ struct AuditPartitions: Sendable {
     func drop(firstKept: Timestamp) async throws(PostgresError) -> Bool {
         guard self.dropsDue.isOver else { return false }
         do throws(PostgresError) {
-            guard let part = try await self.dispatcher.database.retention.dropAttemptPart(firstKept: firstKept) else {
-                return false
-            }
-            self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["part": "\(part)"])
+            let retention = self.dispatcher.database.retention
+            guard let name = try await retention.dropAttemptPartition(firstKept: firstKept) else { return false }
+            self.dispatcher.logger.info("dropped a partition of the audit", metadata: ["partition": "\(name)"])
             return true
         } catch {
             guard error.sqlState == "55P03" else { throw error }

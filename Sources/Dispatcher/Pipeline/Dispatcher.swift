@@ -215,12 +215,12 @@ package struct Dispatcher: Sendable {
         let replies = try await self.redis.send(batch)
         let (answers, rest) = (replies.prefix(eventCount), replies.dropFirst(eventCount))
         if rest.contains(where: \.isError) {
-            self.publisher.note(answers.filter { !$0.isError }[...])
+            self.publisher.count(answers.filter { !$0.isError }[...])
             events.keepFailed(by: answers)
             for reply in rest { _ = try reply.checked() }
         }
         // Events whose server is away must not delay the work; they are lost.
-        self.publisher.note(answers)
+        self.publisher.count(answers)
         events = []
         self.inFlight.release(ids, of: group.stream)
     }

@@ -124,7 +124,7 @@ struct LaneReader: Sendable {
     private mutating func refresh() async throws {
         let session = self.connection.session
         guard session != self.history.session else { return }
-        self.history.note(try await RedisRun.ask(self.connection, memory: self.group.memory))
+        self.history.note(try await RedisRun.ask(self.connection, note: self.group.runNote))
         self.history.session = session
     }
 }

@@ -195,7 +195,7 @@ package final class LeaseService: Service {
             try await self.renew()
             // For apps and commands; each sweep writes it again.
             var notes = RedisBatch()
-            self.dispatcher.live.noteParts(in: &notes)
+            self.dispatcher.live.writeParts(in: &notes)
             try await self.dispatcher.redis.run(notes)
         }
     }

@@ -48,7 +48,7 @@ struct AccountPausesTests {
     @Test("a pause stops all apps of its account, and no other")
     func apps() {
         let bench = Bench()
-        let shared = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
+        let shared = bench.pauses.record("one", service: nil, until: Self.at(7), now: Self.now)
         #expect(shared == Self.pause(7))
         #expect(bench.held(Self.now) == ["default", "sister"])
         #expect(bench.held(Self.at(6)) == ["default", "sister"])
@@ -58,12 +58,12 @@ struct AccountPausesTests {
     @Test("applies the pauses of other dispatchers; the latest end counts")
     func learning() {
         let bench = Bench()
-        _ = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
+        _ = bench.pauses.record("one", service: nil, until: Self.at(7), now: Self.now)
         bench.pauses.learn([Self.pause(3), Self.pause(5, "two"), Self.pause(60, provider: .apns)], now: Self.at(1))
         #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
         #expect(bench.held(Self.at(6)) == ["default", "sister"])
         bench.pauses.learn([Self.pause(20)], now: Self.at(6))
-        #expect(bench.pauses.note("one", service: nil, until: Self.at(10), now: Self.at(6)) == nil)
+        #expect(bench.pauses.record("one", service: nil, until: Self.at(10), now: Self.at(6)) == nil)
         #expect(bench.held(Self.at(19)) == ["default", "sister"])
         #expect(bench.held(Self.at(20)).isEmpty)
         // Over, and read from Redis all the same.
@@ -75,7 +75,7 @@ struct AccountPausesTests {
     func lifting() {
         let bench = Bench()
         // Redis stores whole milliseconds.
-        _ = bench.pauses.note(
+        _ = bench.pauses.record(
             "one", service: nil, until: Self.at(70) + .microseconds(300), now: Self.now)
         bench.pauses.learn([], now: Self.at(1))
         #expect(bench.held(Self.at(1)) == ["default", "sister"], "it was under way to Redis")
@@ -88,20 +88,20 @@ struct AccountPausesTests {
         #expect(bench.health.overviews(of: ["default"], now: Self.at(3))["default"]?.state == .probing)
         #expect(bench.pauses.takeUnshared(now: Self.at(3)).isEmpty, "it does not return")
         // The provider asks again.
-        #expect(bench.pauses.note("one", service: nil, until: Self.at(60), now: Self.at(4)) == Self.pause(60))
+        #expect(bench.pauses.record("one", service: nil, until: Self.at(60), now: Self.at(4)) == Self.pause(60))
         #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
     }
 
     @Test("a pause lasts at most twenty minutes")
     func longest() {
         let bench = Bench()
-        #expect(bench.pauses.note("one", service: nil, until: Self.at(86_400), now: Self.now) == Self.pause(1_200))
+        #expect(bench.pauses.record("one", service: nil, until: Self.at(86_400), now: Self.now) == Self.pause(1_200))
         #expect(bench.held(Self.at(1_199)) == ["default", "sister"])
         #expect(bench.held(Self.at(1_200)).isEmpty)
         // The app whose call was answered.
         let reply = ProviderReply(.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400))))
         #expect(bench.health.admit("news", isShared: true, now: Self.now) == .yes)
-        bench.health.note(reply, app: "news", since: Self.now, now: Self.now)
+        bench.health.record(reply, app: "news", since: Self.now, now: Self.now)
         #expect(bench.held(Self.at(1_199)).contains("news"))
         #expect(!bench.held(Self.at(1_200)).contains("news"))
     }
@@ -120,7 +120,7 @@ struct AccountPausesTests {
     func telling() {
         let bench = Bench()
         func note(_ until: Timestamp) -> SendingPauses.Pause? {
-            bench.pauses.note("one", service: nil, until: until, now: Self.now)
+            bench.pauses.record("one", service: nil, until: until, now: Self.now)
         }
         #expect(note(Self.at(7)) == Self.pause(7))
         #expect(bench.pauses.takeUnshared(now: Self.now).isEmpty)
@@ -143,8 +143,8 @@ struct AccountPausesTests {
     @Test("shares a shorter pause after the clock has stepped back")
     func steppedBack() {
         let bench = Bench()
-        _ = bench.pauses.note("one", service: nil, until: Self.at(86_410), now: Self.at(86_400))
-        #expect(bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now) == Self.pause(7))
+        _ = bench.pauses.record("one", service: nil, until: Self.at(86_410), now: Self.at(86_400))
+        #expect(bench.pauses.record("one", service: nil, until: Self.at(7), now: Self.now) == Self.pause(7))
         #expect(bench.held(Self.now) == ["default", "sister"])
         #expect(bench.held(Self.at(7)).isEmpty)
     }
@@ -152,7 +152,7 @@ struct AccountPausesTests {
     @Test("a pause of one service stops no other")
     func services() {
         let bench = Bench()
-        let shared = bench.pauses.note("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
+        let shared = bench.pauses.record("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
         #expect(shared?.service == "https://slow.example")
         #expect(bench.held(Self.now).isEmpty)
         func admission(_ service: String) -> CircuitBreaker.Admission {
@@ -167,12 +167,12 @@ struct AccountPausesTests {
         let bench = Bench()
         for number in 0..<AccountPauses.capacity {
             let until = Self.at(number == 0 ? 5 : 60)
-            #expect(bench.pauses.note("one", service: "https://s\(number)", until: until, now: Self.now) != nil)
+            #expect(bench.pauses.record("one", service: "https://s\(number)", until: until, now: Self.now) != nil)
         }
-        #expect(bench.pauses.note("one", service: "https://more", until: Self.at(60), now: Self.now) == nil)
+        #expect(bench.pauses.record("one", service: "https://more", until: Self.at(60), now: Self.now) == nil)
         let admission = bench.health.admit("sister", service: "https://more", isShared: true, now: Self.now)
         #expect(admission == .no(until: Self.at(60)))
-        #expect(bench.pauses.note("one", service: "https://more", until: Self.at(61), now: Self.at(6)) != nil)
+        #expect(bench.pauses.record("one", service: "https://more", until: Self.at(61), now: Self.at(6)) != nil)
     }
 }
 
@@ -212,13 +212,13 @@ struct AccountPauseServiceTests {
                 await lost.close()
                 let (third, thirdService) = try start(lost)
 
-                let unshared = third.pauses.note("two", service: nil, until: Self.now + .seconds(9), now: Self.now)
+                let unshared = third.pauses.record("two", service: nil, until: Self.now + .seconds(9), now: Self.now)
                 third.pauses.unshare([unshared].compactMap(\.self))
                 await thirdService.refresh()
                 #expect(Self.held(third) == ["news"], "it knows what it was told itself")
                 #expect(third.pauses.takeUnshared(now: Self.now).count == 1, "others have yet to be told")
 
-                let pause = first.pauses.note("one", service: nil, until: Self.now + .seconds(7), now: Self.now)
+                let pause = first.pauses.record("one", service: nil, until: Self.now + .seconds(7), now: Self.now)
                 // Not shared at once in this test.
                 first.pauses.unshare([pause].compactMap(\.self))
                 await secondService.refresh()

@@ -145,7 +145,7 @@ struct CancelledEventTests {
             for id in ["a", "\(millisecond)-2", "\(stream)/\(millisecond)-9"] {
                 try await dispatcher.database.cancellations.record(.init(org: "", id: id), at: TestDispatcher.now)
             }
-            let stored = try await JobIntake(dispatcher: dispatcher).take(
+            let stored = try await JobIntake(dispatcher: dispatcher).store(
                 LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries))
             #expect(stored.events.map(\.entry) == [entries[1].id, entries[3].id])
             #expect(stored.finished.count == jobs.count && stored.dead.isEmpty)

@@ -15,7 +15,7 @@ struct CircuitBreakerTests {
         _ verdicts: [CircuitBreaker.Verdict],
         at moment: Timestamp = start
     ) {
-        for verdict in verdicts where breaker.admit(now: moment) == .yes { breaker.note(verdict, now: moment) }
+        for verdict in verdicts where breaker.admit(now: moment) == .yes { breaker.record(verdict, now: moment) }
     }
 
     @Test("opens after ten failures that are half of the answers")
@@ -47,12 +47,12 @@ struct CircuitBreakerTests {
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) != .yes)
-        breaker.note(.fails, now: later)
+        breaker.record(.fails, now: later)
         #expect(breaker.state == .open(until: later + .seconds(2)))
-        breaker.note(.fails, now: later)
+        breaker.record(.fails, now: later)
         let again = later + .seconds(2)
         #expect(breaker.admit(now: again) == .yes)
-        breaker.note(.works, now: again)
+        breaker.record(.works, now: again)
         #expect(breaker.state == .closed)
         #expect(breaker.inFlight == 0)
     }
@@ -64,14 +64,14 @@ struct CircuitBreakerTests {
         Self.call(&breaker, Array(repeating: .fails, count: 10))
         let later = Self.start + .seconds(1)
         #expect(breaker.admit(now: later) == .yes)
-        breaker.note(.fails, since: Self.start, now: later)
-        breaker.note(.works, since: Self.start, now: later)
+        breaker.record(.fails, since: Self.start, now: later)
+        breaker.record(.works, since: Self.start, now: later)
         #expect(breaker.state == .probing)
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) != .yes, "two calls probe, whatever else has ended")
-        breaker.note(.works, since: later, now: later)
+        breaker.record(.works, since: later, now: later)
         #expect(breaker.state == .closed)
-        breaker.note(.slowDown(.seconds(60)), since: Self.start, now: later)
+        breaker.record(.slowDown(.seconds(60)), since: Self.start, now: later)
         #expect(breaker.state == .open(until: later + .seconds(60)), "a requested pause still counts")
         #expect(breaker.inFlight == 2)
     }
@@ -118,7 +118,7 @@ struct CircuitBreakerTests {
         let end = Self.start + .seconds(9)
         #expect(breaker.admit(now: end) == .yes)
         #expect(breaker.state == .probing)
-        breaker.note(.works, since: end, now: end)
+        breaker.record(.works, since: end, now: end)
         #expect(breaker.state == .closed)
     }
 
@@ -164,7 +164,7 @@ struct CircuitBreakerTests {
         #expect(breaker.admit(now: later + .seconds(60)) == .yes)
         #expect(breaker.state == .probing)
         #expect(breaker.admit(now: Self.start) == .yes)
-        breaker.note(.works, since: Self.start, now: Self.start + .seconds(1))
+        breaker.record(.works, since: Self.start, now: Self.start + .seconds(1))
         #expect(breaker.state == .closed)
     }
 
@@ -217,8 +217,8 @@ struct CircuitBreakerTests {
         #expect(breaker.admit(now: later) == .yes)
         #expect(breaker.admit(now: later) != .yes)
         #expect(breaker.state(at: later + .seconds(3_600)) == .probing, "calls are in flight")
-        breaker.note(.misconfigured, since: later, now: later)
-        breaker.note(.slowDown(.seconds(7_200)), since: later, now: later)
+        breaker.record(.misconfigured, since: later, now: later)
+        breaker.record(.slowDown(.seconds(7_200)), since: later, now: later)
         #expect(breaker.state(at: later + .seconds(7_199)) == .open(until: later + .seconds(7_200)))
     }
 

@@ -110,7 +110,7 @@ struct ZoneWatchTests {
             _ = try await schedules.add([schedule])
             let stored = try #require(try await schedules.find(schedule.id))
             try await schedules.fail(stored, reason: "zone: Europe/Berlin is not in the machine's time-zone data")
-            try await schedules.noteZoneVersion(dispatcher.zones.database.version)
+            try await schedules.recordZoneVersion(dispatcher.zones.database.version)
             var state = ZoneWatch.State()
             try await ZoneWatch(dispatcher: dispatcher).look(&state)
             let revived = try #require(try await schedules.find(schedule.id))

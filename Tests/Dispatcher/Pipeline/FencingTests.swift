@@ -29,7 +29,7 @@ struct FencingTests {
         dispatcher.inFlight.take(entries.map(\.id), of: stream)
         let batch = LaneBatch(
             lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
-        return try await JobIntake(dispatcher: dispatcher).take(batch)
+        return try await JobIntake(dispatcher: dispatcher).store(batch)
     }
 
     private static func append(_ fields: [(String, String)], to stream: String, _ redis: RedisClient) async throws {
@@ -169,7 +169,7 @@ struct FencingTests {
             dispatcher.inFlight.take(entries.map(\.id), of: stream)
             let batch = LaneBatch(
                 lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
-            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
             #expect(stored.toRoute.count == 2)
 
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
@@ -295,7 +295,7 @@ struct FencingTests {
         let instant = Mutex(ContinuousClock.now)
         try await TestDispatcher.with(instant: { instant.withLock { $0 } }) { dispatcher, _ in
             let batch = LaneBatch(lane: .normal, group: dispatcher.group(dispatcher.keys.jobs(.normal)), entries: [])
-            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
             #expect(stored.fence.isOpen)
             instant.withLock { $0 += .seconds(101) }
             #expect(!stored.fence.isOpen)
@@ -389,7 +389,7 @@ struct FencingTests {
             fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
             createdAt: TestDispatcher.now)
         let store = dispatcher.database.broadcasts
-        #expect(try await store.add(broadcast) == .taken)
+        #expect(try await store.add(broadcast) == .stored)
         try await store.counted(
             try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
     }

@@ -51,7 +51,7 @@ struct PostponementTests {
                     Postponement(
                         notification: $0, kind: .release, due: $1, reason: Reason.quietHours.rawValue)
                 })
-            let taken = try await dispatcher.database.followUps.take(
+            let taken = try await dispatcher.database.followUps.claim(
                 now: TestDispatcher.now, until: TestDispatcher.now + .seconds(30), limit: 10)
             #expect(taken.map(\.item.user) == ["moved"])
         }
@@ -663,7 +663,7 @@ struct PostponedTraceTests {
             let id = notification.id
             _ = try await database.notifications.store([notification], areRepeats: false)
             let release = FollowUpStore.Item(user: "ada", notification: id, kind: .release)
-            try await database.followUps.put(
+            try await database.followUps.postpone(
                 [(release, TestDispatcher.now + .seconds(60), Reason.quietHours.rawValue)], now: TestDispatcher.now)
             func trace() async throws -> [NotificationTrace.Step] {
                 NotificationTrace(try #require(try await database.traces.record(id, user: "ada"))).steps

@@ -42,7 +42,7 @@ struct JobIntakeTests {
                 let entry = StreamEntry(
                     id: "\(TestDispatcher.now.milliseconds)-\(number)",
                     fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
-                let stored = try await JobIntake(dispatcher: dispatcher).take(
+                let stored = try await JobIntake(dispatcher: dispatcher).store(
                     LaneBatch(lane: .normal, group: group, entries: [entry]))
                 try await DeadLetterQueue(dispatcher: dispatcher).setAside(stored.dead)
             }
@@ -116,7 +116,7 @@ struct JobIntakeTests {
                     try await database.pool.transaction { transaction in
                         try await transaction.query(
                             "SELECT FROM carillon.inboxes WHERE user_id = 'bob' FOR UPDATE")
-                        group.addTask { try await JobIntake(dispatcher: dispatcher).take(batch) }
+                        group.addTask { try await JobIntake(dispatcher: dispatcher).store(batch) }
                         try await eventually("the other user's job is stored") {
                             try await database.pool.query(
                                 "SELECT FROM carillon.notifications WHERE user_id = 'ada'"
@@ -152,14 +152,15 @@ struct JobIntakeTests {
             let group = dispatcher.group(keys.jobs(.normal))
             try await group.create()
             var batch = LaneBatch(lane: .normal, group: group, entries: [entry])
-            let id = try #require(try await JobIntake(dispatcher: dispatcher).take(batch).toRoute.first).notification.id
+            let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
+            let id = try #require(stored.toRoute.first).notification.id
 
             var settings = UserSettings()
             settings.isOptedOut = true
             try await dispatcher.database.preferences.set(user: "ada", settings: settings)
             batch.areRepeats = true
             let router = Router(dispatcher: dispatcher)
-            try await router.finish(try await JobIntake(dispatcher: dispatcher).take(batch))
+            try await router.finish(try await JobIntake(dispatcher: dispatcher).store(batch))
             try await eventually("a frame is there") { !heard.frames.isEmpty }
             #expect(heard.frames.map(\.id) == [id])
             await subscription.close()

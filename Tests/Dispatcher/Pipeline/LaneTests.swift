@@ -135,11 +135,11 @@ struct RedisHistoryTests {
     func start(noted: String?, seen: Int64, mayBeRepeat: Bool) async throws {
         try await TestDispatcher.with { dispatcher, _ in
             let (redis, keys) = (dispatcher.redis, dispatcher.keys)
-            let run = try await RedisRun.ask(redis, memory: "no-memory")
+            let run = try await RedisRun.ask(redis, note: "no-note")
             let id = try #require(run.id)
             if let noted {
                 let text = "\(noted == "this" ? id : noted) \(run.now) \(run.now - seen)"
-                try await redis.send("SET", .text(keys.memory), .text(text))
+                try await redis.send("SET", .text(keys.runNote), .text(text))
             }
             let stream = keys.deliveries(.fcm, .normal)
             try await redis.send("XADD", .text(stream), .text("\(run.now - 1_000)-0"), "d", "work")
@@ -186,7 +186,7 @@ struct OrgWindowTests {
         after seconds: Int = 0
     ) -> Int {
         var taken = 0
-        for _ in 0..<count where window.take(org, at: Self.start + .seconds(seconds)) { taken += 1 }
+        for _ in 0..<count where window.admit(org, at: Self.start + .seconds(seconds)) { taken += 1 }
         return taken
     }
 

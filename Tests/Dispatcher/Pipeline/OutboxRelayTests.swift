@@ -85,7 +85,7 @@ struct OutboxRelayTests {
             let group = dispatcher.group(dispatcher.keys.jobs(.normal))
             try await group.create()
             let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
-            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
             #expect(stored.toRoute.map(\.notification.id.milliseconds) == [enqueued.milliseconds])
         }
     }
@@ -206,7 +206,7 @@ struct OutboxRelayTests {
             let group = dispatcher.group(dispatcher.keys.jobs(.normal))
             try await group.create()
             let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
-            let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+            let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
             #expect(stored.dead.isEmpty)
             let (sql, moment) =
                 audience == "user"
@@ -269,7 +269,7 @@ struct OutboxRelayTests {
                     #expect(entries.count > 1)
                     for entry in entries {
                         let batch = LaneBatch(lane: .normal, group: group, entries: [entry])
-                        let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+                        let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
                         #expect(stored.dead.isEmpty)
                     }
                     #expect(try await database.pool.query("SELECT FROM carillon.notifications").count == 1)

@@ -125,13 +125,13 @@ struct OverflowGuardTests {
             // No lane has a backlog.
             await overflow.waitForLanes(atMost: .seconds(3_600))
             let start = ContinuousClock.now
-            overflow.noteBacklog()
+            overflow.recordBacklog()
             // The lane gives no further full batch.
             await overflow.waitForLanes(atMost: .seconds(3_600))
             #expect(ContinuousClock.now - start >= .milliseconds(50))
             let lane = Task {
                 while !Task.isCancelled {
-                    overflow.noteBacklog()
+                    overflow.recordBacklog()
                     // A lane that gives full batches for as long as the test runs.
                     try await Task.sleep(for: .milliseconds(5))
                 }
@@ -157,7 +157,7 @@ struct OverflowGuardTests {
             let lanes = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = OverflowReader(dispatcher: dispatcher, lanes: lanes, queue: queue)
-            lanes.noteBacklog()
+            lanes.recordBacklog()
             let reading = Task { await reader.roundOfAll().count }
             // The clock stands still, so the backlog lasts.
             try await eventually("it has looked at the lanes again and again") {

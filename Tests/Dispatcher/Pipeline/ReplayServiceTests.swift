@@ -217,7 +217,7 @@ struct ReplayServiceTests {
                     id: "\(start)-\(number)", fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
                 let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry])
                 _ = try await Router(dispatcher: dispatcher).route(
-                    try await JobIntake(dispatcher: dispatcher).take(batch))
+                    try await JobIntake(dispatcher: dispatcher).store(batch))
             }
             try await take(1, "first")
             try await take(2, "second")

@@ -43,10 +43,10 @@ struct ScheduledJobTests {
             var again = batch
             again.areRepeats = true
             let intake = JobIntake(dispatcher: dispatcher)
-            var dead = try await intake.take(batch).dead
+            var dead = try await intake.store(batch).dead
             seconds.withLock { $0 += 120 }
             if firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
-            dead += try await intake.take(again).dead
+            dead += try await intake.store(again).dead
             // An entry for a local time may wait once more, and is due at once.
             _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal)
             func count(_ table: String) async throws -> Int {
@@ -77,7 +77,7 @@ struct ScheduledJobTests {
     func takenLate(after delay: Int64, isExpired: Bool) async throws {
         try await TestDispatcher.with(now: { TestDispatcher.now + .seconds(delay) }) { dispatcher, database in
             let batch = Self.batch([("user", "ada"), ("deliver_local", "11:30")], of: dispatcher)
-            let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+            let dead = try await JobIntake(dispatcher: dispatcher).store(batch).dead
             #expect(dead.isEmpty)
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
             let rows = try await database.pool.query("SELECT status = 'expired' FROM carillon.notifications")
@@ -91,7 +91,7 @@ struct ScheduledJobTests {
             let trace = ("traceparent", String(repeating: "0", count: length))
             for fields in [[("user", "ada"), ("deliver_local", "11:30")], [("topic", "goals")]] {
                 let batch = Self.batch(fields + [trace], of: dispatcher)
-                #expect(try await JobIntake(dispatcher: dispatcher).take(batch).dead.isEmpty)
+                #expect(try await JobIntake(dispatcher: dispatcher).store(batch).dead.isEmpty)
             }
             for table in ["schedules", "broadcasts"] {
                 let rows = try await database.pool.query(
@@ -106,7 +106,7 @@ struct ScheduledJobTests {
         try await TestDispatcher.with(now: { TestDispatcher.now + .seconds(7_200) }) { dispatcher, database in
             let due = TestDispatcher.now + .seconds(1_800)
             let batch = Self.batch([(audience, "ada"), ("deliver_at", due.rfc3339)], of: dispatcher)
-            let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+            let dead = try await JobIntake(dispatcher: dispatcher).store(batch).dead
             #expect(dead.isEmpty)
             let table = audience == "user" ? "notifications" : "broadcasts"
             let rows = try await database.pool.query("SELECT created_at FROM carillon.\(table)")
@@ -121,7 +121,7 @@ struct ScheduledJobTests {
             let batch = Self.batch(
                 [("user", "ada"), ("deliver_local", "2026-11-18T08:00"), (JobOrigin.replayField, origin)],
                 of: dispatcher)
-            let dead = try await JobIntake(dispatcher: dispatcher).take(batch).dead
+            let dead = try await JobIntake(dispatcher: dispatcher).store(batch).dead
             #expect(dead.isEmpty)
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
             #expect(try await database.pool.query("SELECT FROM carillon.notifications").count == 1)
@@ -140,7 +140,7 @@ struct ScheduledJobTests {
         ) { dispatcher, _ in
             let due = (TestDispatcher.now + .seconds(60)).rfc3339
             let batch = Self.batch([("user", "ada"), ("deliver_at", due)], of: dispatcher)
-            _ = try await JobIntake(dispatcher: dispatcher).take(batch)
+            _ = try await JobIntake(dispatcher: dispatcher).store(batch)
             seconds.withLock { $0 += 120 }
             #expect(try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) == 1)
             let stored = lines.all.filter { $0.hasPrefix("job stored") }
@@ -239,7 +239,7 @@ struct LocalBroadcastTests {
                 entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: topic,
                 lane: .normal, createdAt: TestDispatcher.now)
             let store = dispatcher.database.broadcasts
-            #expect(try await store.add(broadcast) == .taken)
+            #expect(try await store.add(broadcast) == .stored)
             let claimed = try #require(try await store.claim(.counting, by: "test"))
             try await store.counted(claimed, size: 1, isConfirmed: true)
             try await database.pool.query(
@@ -340,7 +340,7 @@ struct LocalBroadcastTests {
             let entry = StreamEntry(
                 id: "\(TestDispatcher.now.milliseconds)-9", fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
             let group = scene.dispatcher.group(scene.dispatcher.keys.jobs(.normal))
-            _ = try await JobIntake(dispatcher: scene.dispatcher).take(
+            _ = try await JobIntake(dispatcher: scene.dispatcher).store(
                 LaneBatch(lane: .normal, group: group, entries: [entry]))
             scene.advance(to: 3_300)
             try await scene.fireAll()
@@ -472,7 +472,7 @@ struct LocalBroadcastTests {
             entry: "jobs/\(TestDispatcher.now.milliseconds)-2", stream: "jobs", fields: first.fields, topic: nil,
             lane: lane, createdAt: TestDispatcher.now)
         let store = dispatcher.database.broadcasts
-        #expect(try await store.add(other) == .taken)
+        #expect(try await store.add(other) == .stored)
         let claimed = try #require(try await store.claim(.counting, by: "test"))
         try await store.counted(claimed, size: 1, isConfirmed: true)
         return other
@@ -540,7 +540,7 @@ struct LocalBroadcastTests {
             let origin = (name: JobOrigin.replayField, value: Array(broadcast.entry.utf8)[...])
             let entry = StreamEntry(id: "\(dispatcher.now().milliseconds)-0", fields: broadcast.fields + [origin])
             let group = dispatcher.group(dispatcher.keys.jobs(.normal))
-            let dead = try await JobIntake(dispatcher: dispatcher).take(
+            let dead = try await JobIntake(dispatcher: dispatcher).store(
                 LaneBatch(lane: .normal, group: group, entries: [entry])
             ).dead
             #expect(dead.isEmpty)

@@ -46,7 +46,7 @@ struct BroadcastExpansion: Sendable {
             }
             let lane = chain.broadcast.lane
             if !chain.broadcast.isEvent, try await self.dispatcher.isFull(lane, above: self.highWaterMark) {
-                try await store.hold(lane)
+                try await store.markHeld(lane)
                 try await store.release(chain, by: self.dispatcher.name)
                 PipelineMetrics.heldBroadcasts.increment()
                 full.insert(lane)
@@ -157,7 +157,7 @@ struct BroadcastExpansion: Sendable {
         try await JobIntake(dispatcher: self.dispatcher).complete(
             &prepared, catalog, now: self.dispatcher.now(), dead: &dead, lifecycle: &lifecycle)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
-        page.counted = prepared[0].takeUnwanted()
+        page.counted = prepared[0].removeUnwanted()
         page.stored = prepared[0].notifications.count
         if !prepared[0].conflicting.isEmpty { try await self.refuse(chain.broadcast) }
         return prepared[0].notifications

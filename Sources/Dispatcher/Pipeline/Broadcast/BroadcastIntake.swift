@@ -145,7 +145,7 @@ extension JobIntake {
             let entry = intake.jobs[job].origin.latestEntry
             var outcomes = intake.stored.pageOutcomes[entry, default: [:]]
             let left = outcomes.values.reduce(0, +)
-            outcomes.merge(intake.jobs[job].takeUnwanted(alreadyCounted: left), uniquingKeysWith: +)
+            outcomes.merge(intake.jobs[job].removeUnwanted(alreadyCounted: left), uniquingKeysWith: +)
             intake.stored.pageOutcomes[entry] = outcomes
         }
     }

@@ -52,7 +52,7 @@ final class AccountPauses: Sendable {
     /// Records that an account was asked to pause.
     ///
     /// - Returns: the pause to share with other dispatchers now; nil if they know nearly the same.
-    func note(_ account: String, service: String?, until: Timestamp, now: Timestamp) -> SendingPauses.Pause? {
+    func record(_ account: String, service: String?, until: Timestamp, now: Timestamp) -> SendingPauses.Pause? {
         let key = Account(name: account, service: service)
         let until = min(until, now + Self.longest)
         let isNews = self.moments.withLock { moments in

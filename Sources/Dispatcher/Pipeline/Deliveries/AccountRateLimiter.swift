@@ -26,8 +26,8 @@ actor AccountRateLimiter {
     /// The longest pause before an empty bucket is asked again, and the longest wait of a critical
     /// caller.
     private static let longestWait: Duration = .seconds(2)
-    /// The turns of refused callers are forgotten after this many turns without a refusal, or after
-    /// those of a second if that is more.
+    /// After this many turns without a refusal (at least one second's worth), forgets when refused
+    /// callers may ask again.
     private static let longStreak = 16
 
     private let provider: Provider

@@ -61,8 +61,8 @@ struct CircuitBreaker: Sendable {
     /// How often it opened since the last success.
     private var openings = 0
     private var probing = 0
-    /// The start of the current silence: the last answer, or a later call that was the first in
-    /// flight or made half of ``silentCalls``.
+    /// The start of the current silence: the last answer, or a later moment at which the calls in
+    /// flight became one, or half of ``silentCalls``.
     private var heardAt: Timestamp?
     private var answeredAt: Timestamp?
     private var openedAt: Timestamp?
@@ -123,7 +123,7 @@ struct CircuitBreaker: Sendable {
     ///
     /// - Parameter start: when it was admitted; nil for just now. A call that began before the
     ///   breaker opened is no probe, and its failure does not open it again.
-    mutating func note(_ verdict: Verdict, since start: Timestamp? = nil, now: Timestamp) {
+    mutating func record(_ verdict: Verdict, since start: Timestamp? = nil, now: Timestamp) {
         self.notice(now)
         self.inFlight = max(0, self.inFlight - 1)
         if let start, let openedAt, start <= openedAt {

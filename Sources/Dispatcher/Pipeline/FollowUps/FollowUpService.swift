@@ -9,13 +9,13 @@ import Storage
 
 /// Handles follow-ups that are due: the end of quiet hours, an attention call, a delayed e-mail.
 ///
-/// Any dispatcher may take one; unless it is done within half a minute, it is due again.
+/// Any dispatcher may claim a follow-up; unless it is done within 30 s, it is due again.
 package struct FollowUpService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 1_024
-    /// A batch of this size may have left some that are due: of one user, or of users who did not
-    /// fit.
+    /// A batch of at least this size may have left due follow-ups: of one user, or of users who did
+    /// not fit.
     private static let full = FollowUpStore.userLimit
 
     /// A follow-up to handle, and the facts of its notification.
@@ -23,8 +23,8 @@ package struct FollowUpService: Service {
         let item: FollowUpStore.Item
         let facts: FollowUpStore.Facts
 
-        /// The notification as a repeat: a dispatcher that died may have pushed it already, which
-        /// the attempts show.
+        /// The notification as a repeat, because a dispatcher that died may have pushed it; the
+        /// attempts show whether it did.
         var routed: RoutedNotification {
             RoutedNotification(
                 self.facts.notification, .due(self.item.kind), unread: self.facts.unread, isRepeat: true)
@@ -45,36 +45,37 @@ package struct FollowUpService: Service {
         }
     }
 
-    /// Takes and handles a batch of follow-ups.
+    /// Claims and handles a batch of follow-ups.
     ///
     /// - Returns: how many there were.
     func follow() async throws -> Int {
-        // First, so that nothing is taken while all masters are away.
+        // First, so that nothing is claimed while all masters are away.
         let absent = try await AbsentParts.find(self.dispatcher)
         let now = self.dispatcher.now()
         let until = now + Self.hold
         let fence = self.dispatcher.fence(for: Self.hold)
-        let taken = try await self.dispatcher.database.followUps.take(now: now, until: until, limit: Self.batchSize)
-        guard !taken.isEmpty else { return 0 }
-        // Those of absent masters are due again after `hold`.
-        let reachable = taken.filter { !absent.contains($0.item.user) }
+        let claimed = try await self.dispatcher.database.followUps.claim(
+            now: now, until: until, limit: Self.batchSize)
+        guard !claimed.isEmpty else { return 0 }
+        // The follow-ups of absent masters are due again after `hold`.
+        let reachable = claimed.filter { !absent.contains($0.item.user) }
         let present = reachable.compactMap { Self.present($0) }
         var (plan, releases, handedOn) = try await self.plan(present)
-        // Another dispatcher may have taken them; otherwise they are due again.
+        // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else {
             self.dispatcher.logger.warning(
-                "follow-ups took over 30 s; they are due again", metadata: ["count": "\(taken.count)"])
-            return taken.count
+                "follow-ups took over 30 s; they are due again", metadata: ["count": "\(claimed.count)"])
+            return claimed.count
         }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
         await self.dispatcher.report(plan.lifecycle)
         try await self.dispatcher.database.followUps.remember(
-            handedOn, takenUntil: until, now: self.dispatcher.now())
+            handedOn, claimedUntil: until, now: self.dispatcher.now())
         // Follow-ups that were enqueued or postponed have another due time by now, and stay.
-        try await self.dispatcher.database.followUps.remove(reachable.map(\.item), takenUntil: until)
+        try await self.dispatcher.database.followUps.remove(reachable.map(\.item), claimedUntil: until)
         PipelineMetrics.followed.increment(by: reachable.count)
-        return taken.count
+        return claimed.count
     }
 
     /// Returns a follow-up that is still to be handled; nil if nothing is left to do.
@@ -85,8 +86,8 @@ package struct FollowUpService: Service {
 
     /// Decides about follow-ups.
     ///
-    /// - Returns: the plan without the releases to push, these releases, and the follow-ups that go
-    ///   to a provider's stream.
+    /// - Returns: the plan without the releases to push; these releases; and the follow-ups whose
+    ///   deliveries go to a provider's stream.
     private func plan(
         _ present: [Present]
     ) async throws -> (RoutePlan, releases: [ReleaseSummary.Release], handedOn: [FollowUpStore.Item]) {
@@ -115,11 +116,12 @@ package struct FollowUpService: Service {
                 if kind != .release, plan.deliveries.count > before { handedOn.append(one.item) }
             }
         }
-        plan.noteRecorded(try await self.recorded(plan.postponed))
+        plan.omitRecorded(try await self.recorded(plan.postponed))
         return (plan, releases, handedOn)
     }
 
-    /// Counts against the caps only the releases that would be pushed, because caps are scarce.
+    /// Counts against the caps only the releases that would be pushed, so that others use up no
+    /// cap.
     private func countCaps(_ present: [Present], _ facts: inout RouteFacts) async throws {
         var interrupting: [Int] = []
         for (index, one) in present.enumerated() where one.item.kind == .release {
@@ -140,12 +142,12 @@ package struct FollowUpService: Service {
 
     /// Whether a dispatcher that died has handled a release, and no push is to follow.
     ///
-    /// A push that a provider accepted leaves no reason; it goes to the devices that lack it.
+    /// A push that a provider accepted leaves no reason; it still goes to the devices that lack it.
     private static func isOver(_ notification: Notification, _ kind: FollowUp) -> Bool {
         guard kind == .release, let reason = notification.statusReason else { return false }
         switch notification.status {
         case .sent, .suppressed: return true
-        // With another reason, it waits only for its mail.
+        // With another reason, the notification waits only for its mail.
         case .pending: return reason != Notification.queued
         // The push may still wait after the mail has failed.
         case .failed: return Reason(rawValue: reason).map { Self.failures.contains($0) } ?? false
@@ -196,8 +198,8 @@ package struct FollowUpService: Service {
         // Most mail is skipped because the notification was read in the inbox; it ends nothing.
         let endsNothing = rests && !notification.isQueued && (refusal == .read || refusal == .deleted)
         if kind == .email, !waitsForMail, !endsNothing {
-            // If the notification keeps its status, only an attempt shows the skip. The mail of a
-            // cancelled notification is no longer in flight.
+            // If the notification keeps its status, only an attempt shows that its mail is skipped.
+            // The mail of a cancelled notification is then no longer in flight.
             plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: self.dispatcher.now())
         }
         guard waitsForRelease || waitsForMail else { return }
@@ -227,8 +229,9 @@ struct Postponement: Sendable {
 extension Dispatcher {
     /// Stores follow-ups, and makes those due again whose user has changed quiet hours meanwhile.
     ///
-    /// A change of quiet hours is stored first and then looks for follow-ups. This stores the
-    /// follow-ups first and then looks at quiet hours. So one of the two sees the other.
+    /// A call that changes quiet hours stores them first, and then looks for follow-ups. This
+    /// stores the follow-ups first, and then looks at quiet hours. So one of the two sees the
+    /// other.
     ///
     /// - Parameter recorded: the notifications whose postponement the audit has already.
     func postpone(_ postponements: [Postponement], recorded: Set<NotificationID> = []) async throws {
@@ -236,7 +239,7 @@ extension Dispatcher {
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
         let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
         try await self.untilDone("store follow-ups") {
-            try await self.database.followUps.put(items, critical: critical, recorded: recorded, now: self.now())
+            try await self.database.followUps.postpone(items, critical: critical, recorded: recorded, now: self.now())
         }
         PipelineMetrics.postponed.increment(by: items.count)
         let quiet = postponements.filter { $0.reason == Reason.quietHours.rawValue }

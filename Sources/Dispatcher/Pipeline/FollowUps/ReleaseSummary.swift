@@ -8,12 +8,12 @@ import Storage
 /// Pushes what quiet hours held back: one by one, or as one summary if a user would get more than
 /// five.
 ///
-/// A summary is a push that counts and names the notifications. These are sent alone:
+/// A summary is a push that counts and names the notifications. A notification is sent alone
 ///
-/// - those of required types, because a user can refuse summaries;
-/// - those outside the inbox, because the user could not find them there;
-/// - those that another dispatcher had released before it stopped;
-/// - all of a user whose summary the gate would refuse.
+/// - if its type is required, because a user can refuse summaries;
+/// - if it is outside the inbox, because the user could not find it there;
+/// - if another dispatcher had released it before it stopped;
+/// - if the gate would refuse the user's summary.
 struct ReleaseSummary: Sendable {
     /// The most pushes that a user gets at once without a summary.
     static let mostSingle = 5
@@ -21,7 +21,8 @@ struct ReleaseSummary: Sendable {
     private static let mostNamed = 10
     /// The type of summaries, which the catalog may define with its own texts.
     static let type = "summary"
-    /// The prefix of a summary's job entry; the type does not tell, because jobs may use it too.
+    /// The prefix of a summary's job entry, by which it is known, because jobs may use its type
+    /// too.
     private static let entryPrefix = "summary/"
 
     /// A notification to push.
@@ -61,7 +62,7 @@ struct ReleaseSummary: Sendable {
         let items = wanted.flatMap { summary, group in
             group.map { (user: summary.user, id: $0.item.notification.id, summary: summary.id) }
         }
-        // Tried once: during retries, another dispatcher could take the follow-ups.
+        // Tried once: during retries, another dispatcher could claim the follow-ups.
         let outcomes = try await self.dispatcher.database.notifications.store(
             summaries, of: items, at: self.dispatcher.now())
         for ((summary, group), outcome) in zip(wanted, outcomes) {
@@ -156,7 +157,7 @@ struct ReleaseSummary: Sendable {
             count: notifications.count, lines: lines, type: type.name, catalog: self.dispatcher.catalog,
             locale: locale)
         if let fault = text.fault {
-            self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
+            self.dispatcher.summaryFaults.report(fault, type: type.name, logger: self.dispatcher.logger)
         }
         summary.title = text.title
         summary.body = text.body

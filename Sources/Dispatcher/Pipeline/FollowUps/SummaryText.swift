@@ -31,8 +31,8 @@ struct SummaryText: Sendable, Equatable {
 
     /// Renders the type's template with `count` and the first ten `items`.
     ///
-    /// Items that lack a variable are left out. Plain text is used if the catalog has no template,
-    /// or all items lack something.
+    /// Leaves out items that lack a variable. Uses plain text if the catalog has no template, or if
+    /// every item lacks a variable.
     init(count: Int, lines: [DigestStore.Line], type: String, catalog: Catalog, locale: String?) {
         self.init(count: count, titles: lines.map(\.title))
         guard let templates = catalog.summary(of: type) else { return }
@@ -42,15 +42,15 @@ struct SummaryText: Sendable, Equatable {
             return try renderer.message(locale: locale)
         }
         do throws(JobFault) {
-            self.say(try words(of: lines))
+            self.use(try words(of: lines))
         } catch {
             self.fault = error
             let complete = lines.filter { (try? words(of: [$0])) != nil }
-            if !complete.isEmpty, let message = try? words(of: complete) { self.say(message) }
+            if !complete.isEmpty, let message = try? words(of: complete) { self.use(message) }
         }
     }
 
-    private mutating func say(_ message: RenderedMessage) {
+    private mutating func use(_ message: RenderedMessage) {
         self.title = message.title
         self.body = message.body
         self.platform = message.platform(completing: nil)
@@ -91,8 +91,8 @@ struct SummaryText: Sendable, Equatable {
 final class SummaryFaults: Sendable {
     private let types = Mutex<Set<String>>([])
 
-    /// Counts a fault, and logs the first of a type.
-    func note(_ fault: JobFault, type: String, logger: Logger) {
+    /// Counts a fault, and logs the first fault of each type.
+    func report(_ fault: JobFault, type: String, logger: Logger) {
         PipelineMetrics.faultySummaries.increment()
         guard self.types.withLock({ $0.insert(type).inserted }) else { return }
         logger.warning(

@@ -29,7 +29,7 @@ struct JobIntake: Sendable {
         var unknown: [[(name: String, value: ArraySlice<UInt8>)]] = []
 
         /// Records the entry that each dead letter's origin came in.
-        fileprivate mutating func noteDeadEntries() {
+        fileprivate mutating func recordDeadEntries() {
             guard !self.stored.dead.isEmpty else { return }
             for entry in self.batch.entries {
                 let origin = JobOrigin(stream: self.batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
@@ -39,7 +39,7 @@ struct JobIntake: Sendable {
     }
 
     /// Decodes and stores a batch.
-    func take(_ batch: LaneBatch) async throws -> StoredBatch {
+    func store(_ batch: LaneBatch) async throws -> StoredBatch {
         let now = self.dispatcher.now()
         var intake = self.decode(batch, self.dispatcher.catalog, now: now)
         if !intake.unknown.isEmpty,
@@ -60,7 +60,7 @@ struct JobIntake: Sendable {
         try await self.store(intake.jobs[...], into: &intake)
         self.refuseConflicts(&intake)
         try await self.store(intake.broadcasts)
-        intake.noteDeadEntries()
+        intake.recordDeadEntries()
         self.log(intake.jobs)
         return intake.stored
     }
@@ -266,8 +266,8 @@ struct JobIntake: Sendable {
         }
     }
 
-    /// Removes the notifications that a digest holds, and marks jobs whose id a digest knows with
-    /// other content.
+    /// Gathers the notifications of types with digests, removes those that a digest holds, and
+    /// marks the users whose digest has the job's id with other content.
     ///
     /// Notifications that were cancelled before they came stay, and are stored as cancelled.
     ///
@@ -288,7 +288,7 @@ struct JobIntake: Sendable {
         }
         guard !items.isEmpty else { return [] }
         let outcomes = try await DigestIntake(dispatcher: self.dispatcher).gather(items, now: now)
-        var taken: Set<NotificationID> = []
+        var held: Set<NotificationID> = []
         var repeated: Set<NotificationID> = []
         var conflicting: Set<NotificationID> = []
         var lifecycle: [LifecycleEvent] = []
@@ -303,14 +303,14 @@ struct JobIntake: Sendable {
                 repeated.insert(item.notification.id)
                 conflicting.insert(item.notification.id)
             }
-            taken.insert(item.notification.id)
+            held.insert(item.notification.id)
         }
         for job in prepared.indices {
             prepared[job].repeated = prepared[job].notifications.count { repeated.contains($0.notification.id) }
             for item in prepared[job].notifications where conflicting.contains(item.notification.id) {
                 prepared[job].conflicting.insert(ExactText(item.notification.user))
             }
-            prepared[job].notifications.removeAll { taken.contains($0.notification.id) }
+            prepared[job].notifications.removeAll { held.contains($0.notification.id) }
         }
         return lifecycle
     }
@@ -323,8 +323,10 @@ struct JobIntake: Sendable {
         return item
     }
 
-    /// Stores jobs as one batch; halves a batch that PostgreSQL refuses until the bad job is alone,
-    /// and one that outlasts its time limit until its jobs fit.
+    /// Stores jobs as one batch.
+    ///
+    /// Halves a batch that PostgreSQL refuses until the bad job is alone, and a batch that outlasts
+    /// its time limit until it does not.
     private func store(_ jobs: ArraySlice<PreparedJob>, into intake: inout Intake) async throws {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &intake.stored.conflicts)
@@ -335,7 +337,7 @@ struct JobIntake: Sendable {
                 try await self.dispatcher.database.notifications.store(
                     distinct.map(\.notification), areRepeats: areRepeats)
             }
-            for (item, outcome) in zip(distinct, batch.outcomes) { self.note(item, outcome, into: &intake.stored) }
+            for (item, outcome) in zip(distinct, batch.outcomes) { self.add(item, after: outcome, to: &intake.stored) }
             if !pages.isEmpty {
                 let ids = distinct.map(\.notification.id)
                 let outcomes = Dictionary(zip(ids, batch.outcomes), uniquingKeysWith: { first, _ in first })
@@ -347,7 +349,7 @@ struct JobIntake: Sendable {
             intake.stored.lifecycle += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where isFinal(error) {
             if jobs.count == 1, let culprit = jobs.first {
-                // An entry keeps its first letter, and this one is about all its users.
+                // An entry keeps its first letter. This letter is about all of the job's users.
                 intake.stored.dead.insert(
                     DeadLetter(culprit.origin, reason: error.refusalReason, at: self.dispatcher.now()), at: 0)
                 return
@@ -358,10 +360,11 @@ struct JobIntake: Sendable {
         }
     }
 
-    private func note(
+    /// Adds a stored notification to the list of its next step.
+    private func add(
         _ item: RoutedNotification,
-        _ outcome: NotificationStore.Outcome,
-        into stored: inout StoredBatch
+        after outcome: NotificationStore.Outcome,
+        to stored: inout StoredBatch
     ) {
         stored.lifecycle += self.dispatcher.events(of: item.notification, stored: outcome)
         if case .conflict = outcome {
@@ -380,7 +383,7 @@ struct JobIntake: Sendable {
 extension JobIntake {
     /// Drops duplicates: the later of two with the same user, organisation and job id.
     ///
-    /// - Parameter conflicts: receives the users of those with other content, by entry.
+    /// - Parameter conflicts: receives the users of duplicates with other content, by entry.
     static func distinct(
         _ items: [RoutedNotification],
         conflicts: inout [String: Set<ExactText>]
@@ -422,7 +425,7 @@ extension JobIntake {
     static func isRefusal(_ error: any Error) -> Bool { (error as? PostgresError)?.isRefusal ?? false }
 
     /// Whether PostgreSQL ended a statement at its time limit, which a smaller batch may keep.
-    private static func isTooLong(_ error: any Error) -> Bool { (error as? PostgresError)?.sqlState == "57014" }
+    private static func isTooLong(_ error: any Error) -> Bool { (error as? PostgresError)?.isStatementTimeout == true }
 }
 
 extension PostgresError {

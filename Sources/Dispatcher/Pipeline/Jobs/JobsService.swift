@@ -6,7 +6,7 @@ import Core
 import ServiceLifecycle
 import Storage
 
-/// Takes jobs from the three lanes until the process shuts down, and finishes what it took.
+/// Processes the jobs of the three lanes until a shutdown, then finishes the batches that it has.
 ///
 /// Three stages overlap: one batch is acknowledged while the next is routed and the one after that
 /// is stored. Each stage is sequential, so a user's notifications go out in the order of their
@@ -46,11 +46,12 @@ package struct JobsService: Service {
     }
 
     private func work() async throws {
-        // With room for one batch, so that what a move leaves of a flooded batch does not delay the
-        // next read.
+        // With room for one batch: after a flooded batch, its remaining jobs wait here and the next
+        // read begins.
         let taken = LaneQueue<LaneBatch>(capacity: 1)
-        // No room: under load, a queued batch stays small and only adds latency. One lane for all,
-        // because an inbox's versions go out in the order in which they were stored.
+        // No room: under load, a queued batch stays small and only adds latency. All batches use
+        // one lane of the queue, so that an inbox's versions go out in the order in which they were
+        // stored.
         let stored = LaneQueue<StoredBatch>(capacity: 0)
         let routed = LaneQueue<StoredBatch>(capacity: 0)
         try await withThrowingDiscardingTaskGroup { group in
@@ -64,7 +65,7 @@ package struct JobsService: Service {
                 while let taken = await taken.receive() {
                     let batch = try await self.dispatcher.owned(taken)
                     guard !batch.entries.isEmpty else { continue }
-                    await stored.send(try await intake.take(batch), lane: .critical)
+                    await stored.send(try await intake.store(batch), lane: .critical)
                 }
             }
             let router = Router(dispatcher: self.dispatcher)
@@ -98,8 +99,8 @@ package struct JobsService: Service {
     ///
     /// Moves them before the queue, so that a flood takes up no stage.
     ///
-    /// After a full batch, or one with jobs to move, it reads the next at once. Otherwise it waits
-    /// until a stage can take one, because a batch that is read too early is small and only waits.
+    /// After a full batch, or a batch with jobs to move, it reads the next at once. Otherwise it
+    /// waits until a stage is free, because a batch that is read too early is small and only waits.
     private func read(_ one: PartLane, into queue: LaneQueue<LaneBatch>) async throws {
         let group = self.dispatcher.group(one.keys.jobs(one.lane), in: one.keys)
         let reader = LaneReader(
@@ -111,7 +112,7 @@ package struct JobsService: Service {
                 var moving = 0
                 await queue.awaitNeed(of: one.lane)
                 while let batch = await reader.next() {
-                    if reader.isBehind { self.overflow?.noteBacklog() }
+                    if reader.isBehind { self.overflow?.recordBacklog() }
                     let batch = try await self.dispatcher.owned(batch)
                     let excess = self.overflow?.excess(of: batch) ?? []
                     if let overflow, !excess.isEmpty {

@@ -33,7 +33,7 @@ package struct OverflowPolicy: Sendable {
 /// the same origin and so the same ids. Jobs without an organisation stay.
 final class OverflowGuard: Sendable {
     private static let interval: Duration = .seconds(1)
-    /// A lane has no backlog when it gave no full batch for this long.
+    /// A lane that gave no full batch for this long has no backlog.
     private static let rest: Duration = .milliseconds(50)
 
     /// A job that goes to the overflow of its organisation.
@@ -112,8 +112,8 @@ final class OverflowGuard: Sendable {
         }
     }
 
-    /// Notes that a lane gave a full batch, so more jobs wait there.
-    func noteBacklog() {
+    /// Records that a lane gave a full batch, so more jobs wait there.
+    func recordBacklog() {
         self.state.withLock { $0.backlog = self.dispatcher.clock.instant() }
     }
 
@@ -186,7 +186,7 @@ final class OverflowGuard: Sendable {
             state.windows[batch.lane] = nil
             defer { state.windows[batch.lane] = window }
             return batch.entries.compactMap { entry in
-                guard let org = Self.org(entry), !window.take(org, at: now) else { return nil }
+                guard let org = Self.org(entry), !window.admit(org, at: now) else { return nil }
                 let name = ExactText(org)
                 guard !state.full.contains(name), isLong || state.overflowing.contains(name) else { return nil }
                 return Excess(org: org, entry: entry)
@@ -225,7 +225,7 @@ struct OrgWindow {
     /// Counts a job, and returns whether it is within its organisation's share.
     ///
     /// The share is the average of the other organisations, but at least `leastShare`.
-    mutating func take(_ org: String, at moment: Timestamp) -> Bool {
+    mutating func admit(_ org: String, at moment: Timestamp) -> Bool {
         var step = moment.seconds / Self.step
         if let last = self.buckets.last?.step, last > step {
             // The clock was set back: wait out a small step, start over after a large one.
@@ -256,7 +256,7 @@ struct OrgWindow {
     }
 }
 
-/// Takes a batch of each organisation's overflow in turn, with the weight of the bulk lane.
+/// Reads a batch of each organisation's overflow in turn, with the weight of the bulk lane.
 struct OverflowReader: Sendable {
     private static let interval: Duration = .milliseconds(500)
     /// Finds overflows that only other dispatchers have filled.
@@ -287,7 +287,7 @@ struct OverflowReader: Sendable {
         }
     }
 
-    /// Takes a batch of each overflow of every part.
+    /// Reads a batch of each overflow of every part.
     ///
     /// One server of a cluster may be away; the parts of the others go on.
     ///
@@ -310,7 +310,7 @@ struct OverflowReader: Sendable {
         return (count, failure)
     }
 
-    /// Takes a batch of each of these overflows of a part, and returns the number of entries.
+    /// Reads a batch of each of these overflows of a part, and returns the number of entries.
     private func round(_ keys: Keyspace, _ orgs: [String]) async throws -> Int {
         let streams = self.dispatcher.live.with(keys).overflows
         var count = 0

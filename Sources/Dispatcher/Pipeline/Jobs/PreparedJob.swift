@@ -8,12 +8,12 @@ import Storage
 struct PreparedJob: Sendable {
     let origin: JobOrigin
     let type: NotificationType
-    /// The users of the notifications that it began with.
+    /// The job's users, before any notification was removed.
     let users: [String]
     var notifications: [RoutedNotification]
     /// Renders the texts; nil once they are rendered, or if the job has its own.
     ///
-    /// Boxed, because most jobs have none, and it would be most of a job's size.
+    /// Boxed, because most jobs have no wording, and it would be most of a job's size.
     private var wording: Boxed<JobWording>?
     /// The digest that gathers the notifications; nil for none.
     let digest: (key: String, rule: DigestRule)?
@@ -52,19 +52,19 @@ struct PreparedJob: Sendable {
 
     /// Returns the entry id of a dead letter about it.
     ///
-    /// Each page of a broadcast has its own id. A repeated page whose letter names other users
-    /// gets another, so that both letters are kept.
+    /// Each page of a broadcast has an id of its own. A repeated page whose letter names other
+    /// users gets another id, so that both letters are kept.
     ///
     /// - Parameter fields: the fields of the letter.
     func letterEntry(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> String {
         guard let chain = self.chain else { return self.origin.latestEntry }
         let content = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: fields), user: "")
-        return "\(self.origin.latestEntry).\(chain.part).\(chain.pages).\(content)"
+        return "\(self.origin.latestEntry).\(chain.index).\(chain.pages).\(content)"
     }
 
     /// Renders the texts, and removes the notifications whose text cannot be rendered.
     ///
-    /// Call it after the channels are decided, so that only notifications with e-mail hold its
+    /// Call it after the channels are decided, so that only notifications with e-mail get e-mail
     /// texts.
     ///
     /// - Returns: the faults, and the fields of a job for the users concerned; nil for none.
@@ -94,7 +94,7 @@ struct PreparedJob: Sendable {
     ///
     /// - Parameter alreadyCounted: the number of users whose notifications were removed and counted
     ///   before.
-    mutating func takeUnwanted(alreadyCounted: Int = 0) -> PageCounts {
+    mutating func removeUnwanted(alreadyCounted: Int = 0) -> PageCounts {
         var counts: PageCounts = [:]
         // Users whose text failed have a dead letter; others wait for a digest.
         counts.add(self.unrendered.count, .textFailed)
@@ -108,11 +108,12 @@ struct PreparedJob: Sendable {
         return counts
     }
 
-    /// Returns the fields of a job for these users alone; the original fields if there are no
-    /// others.
+    /// Returns the fields of a job for these users alone; the original fields if these are all of
+    /// the job's users.
     ///
-    /// Pages of a broadcast name their users, because the broadcast is not expanded again. They
-    /// carry its id, so that a repeated page notifies no user twice, and its origin.
+    /// The fields of a broadcast's page name its users, because the broadcast is not expanded
+    /// again. They also have the broadcast's origin, and its id, so that a repeated page notifies
+    /// no user twice.
     func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
         let fields = self.origin.latestFields
         if self.chain == nil, users.count == self.users.count { return fields }

@@ -7,8 +7,8 @@ import Storage
 /// The parts of a cluster whose master is away.
 struct AbsentParts: Sendable {
     private let keys: Keyspace
-    /// Their ``Keyspace/memory`` keys.
-    private var memories: Set<String> = []
+    /// Their ``Keyspace/runNote`` keys.
+    private var runNotes: Set<String> = []
     /// The first error; nil if no master is away.
     private(set) var error: RedisError?
 
@@ -22,23 +22,23 @@ struct AbsentParts: Sendable {
     static func find(_ dispatcher: Dispatcher) async throws(RedisError) -> AbsentParts {
         var absent = AbsentParts(dispatcher.keys)
         guard dispatcher.redis.isCluster else { return absent }
-        let memories = dispatcher.keys.memories
+        let runNotes = dispatcher.keys.runNotes
         var batch = RedisBatch()
-        for memory in memories { batch.append("EXISTS", .text(memory)) }
-        for (memory, reply) in zip(memories, try await dispatcher.live.replies(batch)) {
-            if case .error(let error) = reply, error.isOfAbsentServer { absent.add(memory, error) }
+        for key in runNotes { batch.append("EXISTS", .text(key)) }
+        for (key, reply) in zip(runNotes, try await dispatcher.live.replies(batch)) {
+            if case .error(let error) = reply, error.isOfAbsentServer { absent.add(key, error) }
         }
-        if let error = absent.error, absent.memories.count == memories.count { throw error }
+        if let error = absent.error, absent.runNotes.count == runNotes.count { throw error }
         return absent
     }
 
-    mutating func add(_ memory: String, _ error: RedisError) {
-        self.memories.insert(memory)
+    mutating func add(_ runNote: String, _ error: RedisError) {
+        self.runNotes.insert(runNote)
         self.error = self.error ?? error
     }
 
     /// Whether a user's keys are in one of these parts.
     func contains(_ user: String) -> Bool {
-        !self.memories.isEmpty && self.memories.contains(self.keys.part(of: user).memory)
+        !self.runNotes.isEmpty && self.runNotes.contains(self.keys.part(of: user).runNote)
     }
 }

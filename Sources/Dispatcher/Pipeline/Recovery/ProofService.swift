@@ -111,7 +111,7 @@ package struct ProofService: Service {
         // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return due.count }
         try await self.dispatcher.untilDone("record missing proofs") {
-            try await self.dispatcher.database.deliveries.noteUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
+            try await self.dispatcher.database.deliveries.recordUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
         }
         try await Router(dispatcher: self.dispatcher).fallBack(unproven)
         // Removed only now that the deliveries stream has them.

@@ -6,7 +6,7 @@ import Core
 
 /// A run of a Redis master: every start and every failover begins one, with a new id.
 struct RedisRun: Sendable {
-    /// The note of the last sweep in ``Keyspace/memory``:
+    /// The note of the last sweep in ``Keyspace/runNote``:
     /// `<run> <beat> <first seen> <repaired> <epoch>`.
     ///
     /// The moments are Unix milliseconds; `-` stands for none.
@@ -87,14 +87,14 @@ struct RedisRun: Sendable {
 
     /// Asks Redis.
     ///
-    /// - Parameter memory: the key of the note; a cluster asks the server that has it.
-    static func ask(_ connection: RedisClient, memory: String) async throws(RedisError) -> RedisRun {
+    /// - Parameter key: the key of the note; a cluster asks the server that has it.
+    static func ask(_ connection: RedisClient, note key: String) async throws(RedisError) -> RedisRun {
         // One batch, so that one process answers all.
         var batch = RedisBatch()
         batch.append("INFO", "server")
         batch.append("INFO", "replication")
         batch.append("TIME")
-        batch.append("GET", .text(memory))
+        batch.append("GET", .text(key))
         // A sweep must not wait for a server of a cluster that is away.
         let replies = try await connection.send(batch, isPatient: false)
         return RedisRun(
@@ -102,10 +102,10 @@ struct RedisRun: Sendable {
             note: try replies[3].string().map { Note($0) })
     }
 
-    /// Returns the id of a process, and of its replication since it became master: a process may
-    /// become master a second time.
+    /// Returns the ids of a process and of its replication history.
     ///
-    /// The replication's id also changes when the first replica attaches, which costs one repair.
+    /// The process's id alone is not enough, because a process may become master a second time. The
+    /// history's id also changes when the first replica attaches, which costs one repair.
     private static func id(_ server: RedisReply, _ replication: RedisReply) throws(RedisError) -> String? {
         guard let process = try Self.value("run_id", in: server) else { return nil }
         guard let history = try Self.value("master_replid", in: replication) else { return process }

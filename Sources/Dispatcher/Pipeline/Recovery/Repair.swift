@@ -41,14 +41,16 @@ struct Repair: Sendable {
         self.sliceSize = sliceSize
     }
 
-    /// Enqueues again what may have been lost in a span, and in one ahead of now.
+    /// Enqueues again what may have been lost in these spans.
+    ///
+    /// - Parameter ahead: a span after now; nil unless PostgreSQL's clock has stepped back.
     func run(_ lost: Span, ahead: Span?) async throws {
         self.dispatcher.logger.notice(
             "Redis or PostgreSQL restarted, failed over or was restored; enqueueing possibly lost work again",
             metadata: ["since": "\(lost.since.rfc3339)"]
         )
-        // First, because what is enqueued again gets a moment after `now`, inside this span, and
-        // would be found again.
+        // First: the rows of `lost` get a moment after `now` when they are enqueued again. That is
+        // inside `ahead`, which would find them a second time.
         if let ahead { try await self.enqueueAgain(ahead) }
         try await self.enqueueAgain(lost)
         let unread = await self.waiting.unread
@@ -90,8 +92,8 @@ struct Repair: Sendable {
         }
     }
 
-    /// Enqueues deliveries again that waited for one device while another had ended the
-    /// notification.
+    /// Enqueues deliveries again that waited for one device, although another device's delivery had
+    /// ended the notification.
     private func repeatLost(_ span: Span) async throws {
         let tried = Span(since: max(span.since, self.now - Self.tries), until: span.until)
         try await self.inSlices(tried) { start, end, place in

@@ -82,7 +82,8 @@ package struct SweepService: Service {
     private func route(sliceSize: Int, repairSize: Int) async throws {
         let now = try await self.dispatcher.database.clock()
         let finding = try await self.look(now: now)
-        // Repair first: the later it looks, the more it finds that was being handed on at `now`.
+        // Repair first: a later look would take more work for lost that was only being handed on at
+        // `now`.
         try await self.repair(finding, now: now, sliceSize: repairSize)
         try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
     }
@@ -186,15 +187,15 @@ package struct SweepService: Service {
         var lostSince: [Timestamp] = []
         var ahead: [Timestamp] = []
         var notes = RedisBatch()
-        self.dispatcher.live.noteParts(in: &notes)
+        self.dispatcher.live.writeParts(in: &notes)
         // Without this note, an emptied Redis would let in the dispatchers of another database.
         if let identity = try await self.dispatcher.database.layout.identity() {
-            self.dispatcher.live.noteInstallation(identity, in: &notes)
+            self.dispatcher.live.claim(for: identity, in: &notes)
         }
         var absent = AbsentParts(self.dispatcher.keys)
         // Asks an absent master once: each call may take seconds, and the turn does not last.
         var errors: [String: RedisError] = [:]
-        for key in self.dispatcher.keys.memories {
+        for key in self.dispatcher.keys.runNotes {
             let master = redis.master(of: key)
             if let error = errors[master] {
                 absent.add(key, error)
@@ -202,7 +203,7 @@ package struct SweepService: Service {
             }
             let run: RedisRun
             do throws(RedisError) {
-                run = try await RedisRun.ask(redis, memory: key)
+                run = try await RedisRun.ask(redis, note: key)
             } catch {
                 guard redis.isCluster, error.isOfAbsentServer else { throw error }
                 errors[master] = error

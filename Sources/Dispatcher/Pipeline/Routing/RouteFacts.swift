@@ -74,7 +74,7 @@ struct RouteFacts: Sendable {
 
     /// Counts releases against the caps as of now, because they may have been stored long ago.
     ///
-    /// - Parameter releases: the indices of their items.
+    /// - Parameter releases: the indices of the releases among the items.
     mutating func countAgainstCaps(_ releases: [Int]) async throws {
         let reached = try await self.countedCaps(releases, recounts: true)
         self.caps.merge(reached) { $1 }
@@ -145,7 +145,7 @@ struct RouteFacts: Sendable {
 
 /// A user's active devices.
 struct UserDevices: Sendable {
-    /// Those that a provider serves.
+    /// The devices that a provider serves.
     let served: [Device]
     let unserved: [Device]
 

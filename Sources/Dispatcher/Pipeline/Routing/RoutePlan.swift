@@ -30,7 +30,7 @@ struct RoutePlan {
     private(set) var postponed: [Postponement] = []
     /// Notifications whose postponement the audit and the events already have.
     private(set) var recorded: Set<NotificationID> = []
-    /// Mail whose loss the notification's status would not show.
+    /// Queued mail, which no notification status shows.
     private(set) var remembered: [FollowUpStore.Item] = []
     /// Skipped sends, and deferred notifications that only their mail can end.
     private(set) var settlement = DeliveryStore.Settlement()
@@ -60,7 +60,7 @@ struct RoutePlan {
             case .email: self.mail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps))
             case .postpone(let kind, let until, let reason):
                 self.postpone(notification, kind, until: until, reason: reason, at: facts.now)
-                // Gives it an owner, so that the sweeper leaves it alone.
+                // Gives the notification an owner, so that the sweeper leaves it alone.
                 if kind == .email, Self.isLeftToMail(item, steps) {
                     self.mark(notification, .pending, reason: reason.rawValue, via: nil)
                 }
@@ -152,7 +152,7 @@ struct RoutePlan {
     /// Records that no provider serves the devices.
     private mutating func skipUnserved(_ notification: Notification, _ devices: [Device], at now: Timestamp) {
         let reason = RecordedReason.noProvider.rawValue
-        // A row each: a notification stays open while one of its devices has none.
+        // A row for each device: a notification stays open while a device has none.
         for device in devices { self.skip(notification, device: device, reason: reason, at: now) }
         // One event for all: users may invent the apps of a hundred devices.
         guard let device = devices.first else { return }
@@ -173,7 +173,7 @@ struct RoutePlan {
         now: Timestamp,
         to presence: Presence
     ) {
-        // Once it was read or deleted, its row has the version of that change.
+        // Once it was read or deleted, its row has the version of that change, which sockets have.
         guard case .online(let connections) = presence, notification.readAt == nil, notification.deletedAt == nil
         else { return }
         let needsCamelCase = connections.contains { $0.dialect.shape == .camelCase }
@@ -242,7 +242,7 @@ struct RoutePlan {
         self.marks.append((notification.user, notification.id, status, reason, via))
     }
 
-    /// Ends a notification, and tells upstream apps.
+    /// Ends a notification, and adds the event for upstream apps.
     mutating func end(
         _ notification: Notification,
         _ status: NotificationStatus,
@@ -294,14 +294,15 @@ struct RoutePlan {
         }
     }
 
-    /// Drops the events of postponements that the audit and the events already have.
-    mutating func noteRecorded(_ ids: Set<NotificationID>) {
+    /// Leaves out of the audit and the events the postponements that both already have.
+    mutating func omitRecorded(_ ids: Set<NotificationID>) {
         self.recorded = ids
         self.lifecycle.removeAll { $0.kind == .deferred && ids.contains($0.label.id) }
     }
 
-    /// Records that a follow-up's mail does not go out, which ends a notification that waited only
-    /// for it.
+    /// Records that a follow-up's mail does not go out.
+    ///
+    /// This ends a notification that waited only for its mail.
     mutating func skipMail(_ notification: Notification, reason: String, hasFailed: Bool, at: Timestamp) {
         self.skip(notification, device: nil, reason: reason, at: at)
         self.settlement.secondary.append((notification.user, notification.id, reason, hasFailed))

@@ -50,10 +50,10 @@ struct RoutedNotification: Sendable {
         return self.stored(version, unread, isRepeat: false)
     }
 
-    /// Returns the notification to publish and push again; nil if there is no need.
+    /// Returns a notification that was stored before, to publish and push it again; nil if there is
+    /// no need.
     ///
-    /// It was stored before. Its owner may have died before publishing it, or Redis may have lost
-    /// its push.
+    /// Its owner may have died before it published the frame, or Redis may have lost the push.
     func toRedo(after outcome: NotificationStore.Outcome) -> RoutedNotification? {
         guard case .known(let version, let unread, let status, let isOwned) = outcome,
             status == .pending && isOwned || version > 0 && [.sent, .failed, .expired, .deferred].contains(status)
@@ -123,7 +123,7 @@ struct StoredBatch: Sendable {
     var finished: [String] = []
     /// The users who have a job's id with other content, by the job's origin.
     var conflicts: [String: Set<ExactText>] = [:]
-    /// The counts of due pages' users, by entry; users with a notification count as
+    /// The users of due pages, counted by entry and reason; users with a notification count as
     /// ``ScheduleStore/stored``.
     var pageOutcomes: [String: PageCounts] = [:]
 
@@ -144,9 +144,10 @@ struct StoredBatch: Sendable {
     }
 }
 
-/// A large value on the heap: a copy counts one reference, and changing a copy leaves the others.
+/// A large value on the heap: a copy is one reference, and a change copies the value first if
+/// others refer to it.
 struct Boxed<Value: Sendable>: Sendable {
-    /// Sound without a check: a storage with several owners never changes.
+    /// Sound without checks by the compiler: a storage with several owners never changes.
     private final class Storage: @unchecked Sendable {
         var value: Value
 

@@ -40,7 +40,7 @@ struct Router: Sendable {
     func route(_ batch: StoredBatch) async throws -> StoredBatch {
         var batch = try await self.owned(batch)
         let unowned = try await self.unowned(among: batch.unowned)
-        // They come first, because they were stored before the others.
+        // These come first, because they were stored before the others.
         if !unowned.isEmpty { batch.toRoute = unowned + batch.toRoute }
         batch.lifecycle += try await self.advance(batch.toRoute, batch.catalog, within: batch.fence)
         try await self.redo(batch.toRedo)
@@ -57,11 +57,11 @@ struct Router: Sendable {
         return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
     }
 
-    /// Returns those notifications that have no owner, as their rows are stored, in the order of
-    /// versions.
+    /// Returns the notifications among these that have no owner, as they are stored, in the order
+    /// of versions.
     ///
-    /// A dispatcher stored them and died. The row counts, although a new decision might differ, for
-    /// example after an opt-out; the gate checks that before each push.
+    /// A dispatcher stored them and died. The stored row counts, although a new decision might
+    /// differ, for example after an opt-out. The gate checks for opt-outs before each push.
     func unowned(among notifications: [Notification]) async throws -> [RoutedNotification] {
         guard !notifications.isEmpty else { return [] }
         let stored = try await self.dispatcher.untilDone("look up notifications without an owner") {
@@ -74,9 +74,9 @@ struct Router: Sendable {
     /// Routes notifications that were just stored, or found without an owner.
     ///
     /// - Parameters:
-    ///   - catalog: the catalog that they were stored with; if nil, the current one, or a newer one
-    ///     if it lacks a type.
-    ///   - fence: around the rows. Without one, each notification counts as sent before.
+    ///   - catalog: the catalog that they were stored with; nil for the current catalog, or a newer
+    ///     one if the current one lacks a type.
+    ///   - fence: around the rows; nil if each may have been sent before.
     func route(_ open: [RoutedNotification], catalog: Catalog? = nil, within fence: Fence? = nil) async throws {
         let lifecycle = try await self.advance(open, catalog, within: fence)
         await self.dispatcher.report(lifecycle)
@@ -112,7 +112,8 @@ struct Router: Sendable {
         return plan.lifecycle
     }
 
-    /// Returns those that still have a row without an owner; nil if the fence holds, and all do.
+    /// Returns the notifications that are still stored without an owner; nil, for all, while the
+    /// fence holds.
     ///
     /// After the fence has ended, other dispatchers may have routed some, or users may have been
     /// erased. A late decision could contradict what was sent and reported.
@@ -131,10 +132,10 @@ struct Router: Sendable {
 
     /// Carries out a plan.
     ///
-    /// Mail and postponements are stored first. Otherwise a crash could lose them once something is
-    /// sent or the notification is no longer pending.
+    /// Stores mail and postponements first. A crash could lose them later, once something is sent
+    /// or the notification is no longer pending.
     ///
-    /// - Parameter fence: around the plan's rows. Without one, each may have been sent before.
+    /// - Parameter fence: around the plan's rows; nil if each may have been sent before.
     func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
         let remembered = plan.remembered
         let mailDue = self.dispatcher.now() + Self.mailPatience
@@ -151,8 +152,8 @@ struct Router: Sendable {
             }
         }
         try await self.publish(plan)
-        // Before the deliveries: the last one to end also ends the notification, but only if every
-        // device has an attempt by then.
+        // Before the deliveries: the last delivery to end also ends the notification, but only if
+        // every device has an attempt by then.
         let settlement = plan.settlement
         if !settlement.attempts.isEmpty || !settlement.leftToMail.isEmpty {
             let effects = try await self.dispatcher.untilDone("record attempts") {
@@ -169,24 +170,25 @@ struct Router: Sendable {
             }
         }
         if self.dispatcher.redis.session != session {
-            // Redis may have come back without the deliveries, and have been repaired before the
-            // marks that the repair looks for.
+            // Redis may have come back without the deliveries. A repair that ran before the marks
+            // were stored did not find them.
             try await self.deliver(plan.deliveries.map { $0.again }, within: nil)
         }
         if !remembered.isEmpty {
             try await self.dispatcher.untilDone("remember mail") {
-                // With a time after the append, so that a repair of what Redis has lost finds it.
+                // With a time after the append, so that a repair finds mail that Redis has lost.
                 try await self.dispatcher.database.followUps.remember(
-                    remembered, takenUntil: mailDue, now: self.dispatcher.now())
+                    remembered, claimedUntil: mailDue, now: self.dispatcher.now())
             }
         }
     }
 
-    /// Publishes a plan's frames, after their deadlines, so that no missing proof goes unnoticed.
+    /// Stores the proof deadlines, then publishes the frames, so a crash in between loses no
+    /// fallback.
     ///
     /// Each try counts the deadlines from its own time, because Redis may have been away since the
     /// decision. A deadline that is set stays. A retry publishes only the messages that failed,
-    /// because nodes send each event that they get.
+    /// because a node sends an event as often as it gets it.
     private func publish(_ plan: RoutePlan) async throws {
         guard !plan.awaited.isEmpty || plan.messages.frameCount > 0 else { return }
         let start = self.dispatcher.now()
@@ -230,7 +232,7 @@ struct Router: Sendable {
 
     /// Appends deliveries again that Redis may have lost, for the devices that a provider serves.
     ///
-    /// They go out as repeats, because a provider may have accepted some; the attempts show which.
+    /// They are repeats, because a provider may have accepted some; the attempts show which.
     func deliverAgain(_ lost: [DeliveryStore.Lost]) async throws {
         let deliveries = lost.filter { self.dispatcher.channels.serves($0.device) }.map { one in
             RoutePlan.Delivery(
@@ -251,16 +253,18 @@ struct Router: Sendable {
         try await self.fallBack(queued.filter { $0.isQueued && $0.channels.contains(.push) })
     }
 
-    /// Publishes the frames of repeated jobs and appends their pushes again: their acknowledgement
-    /// was lost, and what was done before it may be lost too.
+    /// Publishes the frames of repeated jobs again, and appends their pushes again.
+    ///
+    /// Redis lost their acknowledgement, so it may have lost the frames and pushes before it as
+    /// well.
     private func redo(_ repeated: [RoutedNotification]) async throws {
         guard !repeated.isEmpty else { return }
         let keys = repeated.map { ($0.notification.user, $0.notification.id) }
         let stored = try await self.dispatcher.untilDone("look up repeated notifications") {
             try await self.dispatcher.database.notifications.load(keys)
         }
-        // Sockets already have those that were read or deleted: each has the version of that
-        // change.
+        // Sockets already have the notifications that were read or deleted: their rows have the
+        // version of that change.
         let unseen = Set(stored.filter { $0.readAt == nil && $0.deletedAt == nil }.map(\.id))
         try await self.publishAgain(repeated.filter { unseen.contains($0.notification.id) })
         try await self.pushAgain(stored)
@@ -268,8 +272,8 @@ struct Router: Sendable {
 
     /// Drops repeated deliveries that already wait or have failed.
     ///
-    /// One that waits for a retry or is held back would come too early. One that has failed has
-    /// ended, although its notification may still be open for another device.
+    /// A delivery that waits for a retry or is held back would come too early. A delivery that has
+    /// failed is over, although its notification may still be open for another device.
     private func stillDue(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
         // Most batches have no repeats, so skip the lookups.
         guard deliveries.contains(where: { $0.mayWait }) else { return deliveries }
@@ -290,8 +294,8 @@ struct Router: Sendable {
 
     /// Drops pushes that have failed for their device.
     ///
-    /// If a notification has no other delivery, none would end it, so its push fails now. The
-    /// device for which it stayed open may have been switched off since.
+    /// A notification without another delivery would never end, so its push fails now. The device
+    /// for which it stayed open may have been switched off since.
     ///
     /// - Parameter all: all deliveries of these notifications.
     private func withoutFailed(
@@ -334,7 +338,7 @@ struct Router: Sendable {
             }
             isSecondTry = true
             let replies = try await self.dispatcher.redis.send(batch)
-            // The other masters of a cluster have theirs while one is away.
+            // While a master of a cluster is away, the others have their deliveries already.
             rest.keepFailed(by: replies)
             for reply in replies { _ = try reply.checked() }
         }
@@ -342,7 +346,7 @@ struct Router: Sendable {
 
     /// Publishes frames of the inbox again that a dead dispatcher may not have published.
     ///
-    /// Nodes drop repeats. Nothing else is done, because these notifications have an owner.
+    /// Nodes drop repeats. No push follows from here, because these notifications have an owner.
     private func publishAgain(_ repeated: [RoutedNotification]) async throws {
         let shown = repeated.filter { $0.notification.version > 0 }
         guard !shown.isEmpty else { return }
@@ -359,7 +363,8 @@ struct Router: Sendable {
 
     /// Removes replaced notifications from sockets.
     ///
-    /// Those of one transaction share a version, and several transactions may have stored a batch.
+    /// Replacements of one transaction share a version. Several transactions may have stored a
+    /// batch.
     func publish(_ replaced: [NotificationStore.Replacement]) async throws {
         let listed = replaced.filter { $0.version > 0 }
         let now = self.dispatcher.now()

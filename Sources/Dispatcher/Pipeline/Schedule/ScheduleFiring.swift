@@ -7,7 +7,7 @@ import Logging
 import Operations
 import Storage
 
-/// Fires jobs that are due, as if they had just been taken from a stream.
+/// Fires jobs that are due, as if they had just been read from a stream.
 ///
 /// A schedule is claimed while it fires, and the claim is renewed. If it expires, another
 /// dispatcher fires the same entry, with the same ids.
@@ -61,7 +61,7 @@ struct ScheduleFiring: Sendable {
         var firings = try await self.firings(claimed)
         let waiting = firings.filter { self.concerns(absent, $0) }
         if !waiting.isEmpty {
-            // They are due again after `hold`. If they kept the attempt, each would then fire
+            // These are due again after `hold`. If they kept the attempt, each would then fire
             // alone.
             try await self.dispatcher.untilDone("withdraw attempts") {
                 try await store.withdrawAttempts(waiting.map(\.schedule))
@@ -85,7 +85,7 @@ struct ScheduleFiring: Sendable {
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
             } else if try await self.begin(batch) {
-                let (fired, outcomes) = try await self.holding(open) {
+                let (fired, outcomes) = try await self.whileRenewing(open) {
                     try await self.handOn(batch, lane, in: fence.term)
                 }
                 try await self.settle(fired, outcomes: outcomes)
@@ -116,7 +116,7 @@ struct ScheduleFiring: Sendable {
 
     /// Stores and routes the jobs; at a shutdown the rest is due again.
     ///
-    /// - Returns: those that fired, and the counts of ``StoredBatch/pageOutcomes``.
+    /// - Returns: the schedules that fired, and the counts of ``StoredBatch/pageOutcomes``.
     private func handOn(
         _ firings: [Firing],
         _ lane: Lane,
@@ -133,7 +133,7 @@ struct ScheduleFiring: Sendable {
         var outcomes: [String: PageCounts] = [:]
         var count = 0
         for slice in batch.slices() where isRunning {
-            var stored = try await JobIntake(dispatcher: self.dispatcher).take(slice)
+            var stored = try await JobIntake(dispatcher: self.dispatcher).store(slice)
             // No stream waits for an acknowledgement.
             stored.finished = []
             // No entry is in two slices.
@@ -168,8 +168,8 @@ struct ScheduleFiring: Sendable {
         }
     }
 
-    /// Renews the claim while `work` runs.
-    private func holding<Value: Sendable>(
+    /// Renews the claims while `work` runs.
+    private func whileRenewing<Value: Sendable>(
         _ schedules: [Schedule],
         _ work: @Sendable () async throws -> Value
     ) async throws -> Value {
@@ -178,8 +178,8 @@ struct ScheduleFiring: Sendable {
                 while true {
                     // Renew well before the claim expires; the end of the work cancels this.
                     try await Task.sleep(for: Self.renewal)
-                    try? await self.dispatcher.database.schedules.hold(
-                        schedules, until: self.dispatcher.now() + Self.hold)
+                    try? await self.dispatcher.database.schedules.extendClaims(
+                        of: schedules, until: self.dispatcher.now() + Self.hold)
                 }
             }
             defer { group.cancelAll() }
@@ -229,7 +229,7 @@ struct ScheduleFiring: Sendable {
                 continue
             }
             // A schedule that was woken early has missed nothing.
-            if schedule.dueAt <= now { self.noteMissed(schedule, next: next) }
+            if schedule.dueAt <= now { self.logMissed(schedule, next: next) }
             if let next {
                 steps.append(
                     ScheduleStore.Step(
@@ -245,7 +245,7 @@ struct ScheduleFiring: Sendable {
         }
         for (job, count) in missed {
             self.dispatcher.logger.notice(
-                "occurrence is over an hour late; skipped for these users",
+                "job is over an hour late for some users; they do not get it",
                 metadata: ["job.id": "\(job)", "users.count": "\(count)"])
         }
         return firings.filter { !moving.contains($0.schedule.id) || moved.contains($0.schedule.id) }
@@ -253,15 +253,15 @@ struct ScheduleFiring: Sendable {
 
     /// Whether the part of an occurrence for one of the recipients' zones comes too late.
     ///
-    /// One that was stored after its time is not missed: an operator has replayed its job, or its
-    /// page was stored late. Held pages count as stored late, see
-    /// ``ScheduleStore/holdPages(of:now:missedAfter:)``.
+    /// A part that was stored after its time is not missed: an operator has replayed its job, or
+    /// its page was stored late. Held pages count as stored late
+    /// (``ScheduleStore/holdPages(of:now:missedAfter:)``).
     private static func isMissed(_ schedule: Schedule, now: Timestamp) -> Bool {
         let isLate = now > schedule.dueAt + Recurrence.missedLimit
         return schedule.source.hasPrefix("\(Self.stream)/") && isLate && schedule.createdAt <= schedule.dueAt
     }
 
-    private func noteMissed(_ schedule: Schedule, next: Recurrence.Occurrence?) {
+    private func logMissed(_ schedule: Schedule, next: Recurrence.Occurrence?) {
         self.dispatcher.logger.notice(
             "schedule is over an hour late; skipped to its next occurrence",
             metadata: [

@@ -58,7 +58,7 @@ struct ScheduleIntake: Sendable {
             late += parts.late
             if parts.late > 0, item.chain == nil {
                 self.dispatcher.logger.notice(
-                    "occurrence is over an hour late; skipped for these users",
+                    "job is over an hour late for some users; they do not get it",
                     metadata: ["job.id": "\(item.job.id ?? item.origin.text)", "users.count": "\(parts.late)"])
             }
             for schedule in parts.schedules { schedules.append((schedule, index)) }

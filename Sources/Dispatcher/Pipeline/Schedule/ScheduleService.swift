@@ -26,7 +26,7 @@ package struct ScheduleService: Service {
     package func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await ZoneWatch(dispatcher: self.dispatcher).run() }
-            // So that no lane waits for another one's batches.
+            // A task for each lane, so that no lane waits for the batches of another.
             for lane in Lane.allCases { group.addTask { await self.fire(lane) } }
             try await group.waitForAll()
         }

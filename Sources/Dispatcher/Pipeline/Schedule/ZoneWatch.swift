@@ -55,15 +55,15 @@ struct ZoneWatch: Sendable {
         // Also at every start: a dispatcher with other data of the same version, or one that an
         // update replaces, may have stored or failed schedules since.
         try await self.recompute(haveRulesChanged: haveRulesChanged)
-        // Another dispatcher may have been first, but this one may have stored releases by the old
-        // rules since.
+        // Even if another dispatcher has done this: since then, this one may have stored releases
+        // by the old rules.
         if haveRulesChanged {
             try await self.dispatcher.database.followUps.reconsiderReleases(
                 now: self.dispatcher.now(), over: Self.releaseSpan, except: current,
                 fallback: self.dispatcher.zones.fallback)
         }
         // A shutdown may have ended the work early.
-        if isNew, isRunning { try await schedules.noteZoneVersion(version) }
+        if isNew, isRunning { try await schedules.recordZoneVersion(version) }
         state = State(current: nil)
     }
 
@@ -75,7 +75,7 @@ struct ZoneWatch: Sendable {
         var last: NotificationID?
         var count = 0
         while isRunning {
-            // Those that have come due since the last page are being fired.
+            // Schedules that have come due since the last page are being fired.
             let now = self.dispatcher.now()
             let page = try await self.dispatcher.database.schedules.zoned(after: last, now: now, limit: Self.pageSize)
             guard let end = page.last else { break }
@@ -118,7 +118,7 @@ struct ZoneWatch: Sendable {
             return recurrence.moved(schedule.wall, now: max(now, schedule.lastFiredAt ?? now))
         }
         guard schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true else { return nil }
-        // Occurrences that it missed meanwhile are dropped; they may have been its last.
+        // Drop the occurrences that it missed meanwhile, which may have been its last.
         if let next = recurrence.next(after: now)?.at {
             try await self.dispatcher.database.schedules.revive(schedule.id, at: next)
         } else {
