@@ -112,7 +112,7 @@ struct LagReport {
         for stream in self.streams {
             guard let provider = stream.provider else { continue }
             for (scope, due) in stream.firstDue where !self.providers.isUnavailable(provider, app: scope?.app) {
-                // While a push service is unavailable, its deliveries stay in its set until they are overdue.
+                // While a push service is unavailable, its deliveries wait until they are overdue.
                 moments.append(scope?.service == nil ? due : due + RetrySet.overdue)
             }
         }

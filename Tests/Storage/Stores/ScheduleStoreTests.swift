@@ -493,7 +493,7 @@ struct ScheduleStoreTests {
                     try await transaction.query(
                         "UPDATE carillon.schedules SET job_id = $2 WHERE id = $1", .id(part.id), .text(job))
                     let cancellation = Task { try await second.schedules.cancel(recurring.id) }
-                    // By then it has read the old schedule, and found no part.
+                    // It has read the old schedule by then, and found no part.
                     try await eventually("it waits for the row") { try await Samples.areWaiting(1, database) }
                     return cancellation
                 }
