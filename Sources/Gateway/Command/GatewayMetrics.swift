@@ -102,7 +102,7 @@ enum GatewayMetrics {
                 "notifications left on other devices because a user's rate was used up, or a provider had too many "
                     + "deliveries"),
             MetricFamily(
-                "carillon_door_refused", .counter, by: ["reason"],
+                "carillon_connections_refused", .counter, by: ["reason"],
                 values: ["origin", "head", "body", "address", "slow", "files", "pipeline", "memory"],
                 "origin, head, body, address, slow, files (no room for another connection), pipeline (too much behind an "
                     + "unanswered request), memory (no room for another body or unread answer): refusals of the "

@@ -50,7 +50,7 @@ struct MetricsTests {
                 ("dispatcher", #"carillon_deliveries_held{provider="fcm",reason="rate"}"#),
                 ("dispatcher", #"carillon_webhooks_dropped{reason="full"}"#),
                 ("dispatcher", #"carillon_catalog_reloads{outcome="refused"}"#),
-                ("gateway", #"carillon_door_refused{reason="memory"}"#),
+                ("gateway", #"carillon_connections_refused{reason="memory"}"#),
                 ("gateway", #"carillon_inbox_pages{from="kept"}"#),
                 ("gateway", #"carillon_standby_pages{outcome="failed"}"#),
             ] {

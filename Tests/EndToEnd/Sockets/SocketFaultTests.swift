@@ -430,7 +430,7 @@ struct FloodTests {
             try await eventually("refusals are counted") {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
-                let refused = ["pipeline", "memory"].map { #"carillon_door_refused{reason="\#($0)"}"# }
+                let refused = ["pipeline", "memory"].map { #"carillon_connections_refused{reason="\#($0)"}"# }
                 // REST refuses jobs without a valid token.
                 let names = refused + [#"carillon_calls_answered{class="4xx"}"#]
                 let isCounted = names.allSatisfy { (samples[$0] ?? 0) > 0 }

@@ -209,6 +209,6 @@ enum ConnectionMetrics {
     static let refusedFiles = Self.refused("files")
 
     private static func refused(_ reason: String) -> Counter {
-        Counter(label: "carillon.door.refused", dimensions: [("reason", reason)])
+        Counter(label: "carillon.connections.refused", dimensions: [("reason", reason)])
     }
 }
