@@ -167,9 +167,9 @@ package final class TestCluster: Sendable {
         try await self.servers[number].kill()
     }
 
-    /// Takes a master out of the cluster, of which another gets the slots without their keys.
+    /// Removes a master from the cluster; another gets its slots, but not their keys.
     ///
-    /// The master goes on to run. For a cluster without replicas.
+    /// The master keeps running. For a cluster without replicas.
     package func expel(_ number: Int) async throws {
         let others = self.servers.filter { $0.port != self.servers[number].port }
         let identifier = try await self.identifier(of: number)

@@ -119,17 +119,17 @@ struct AccountPausesTests {
     @Test("shares a pause once, and again when it is extended")
     func telling() {
         let bench = Bench()
-        func note(_ until: Timestamp) -> SendingPauses.Pause? {
+        func record(_ until: Timestamp) -> SendingPauses.Pause? {
             bench.pauses.record("one", service: nil, until: until, now: Self.now)
         }
-        #expect(note(Self.at(7)) == Self.pause(7))
+        #expect(record(Self.at(7)) == Self.pause(7))
         #expect(bench.pauses.takeUnshared(now: Self.now).isEmpty)
         // Each of many answers at once asks for a little more.
-        #expect(note(Self.at(7) + .milliseconds(5)) == nil)
-        #expect(note(Self.at(8)) == nil)
+        #expect(record(Self.at(7) + .milliseconds(5)) == nil)
+        #expect(record(Self.at(8)) == nil)
         #expect(bench.pauses.takeUnshared(now: Self.now) == [Self.pause(8)])
         #expect(bench.pauses.takeUnshared(now: Self.now).isEmpty)
-        #expect(note(Self.at(12)) == Self.pause(12))
+        #expect(record(Self.at(12)) == Self.pause(12))
         // Redis was down.
         bench.pauses.unshare([Self.pause(12)])
         #expect(bench.pauses.takeUnshared(now: Self.now) == [Self.pause(12)])
@@ -216,7 +216,7 @@ struct AccountPauseServiceTests {
                 third.pauses.unshare([unshared].compactMap(\.self))
                 await thirdService.refresh()
                 #expect(Self.held(third) == ["news"], "it knows what it was told itself")
-                #expect(third.pauses.takeUnshared(now: Self.now).count == 1, "others have yet to be told")
+                #expect(third.pauses.takeUnshared(now: Self.now).count == 1, "it is not shared yet")
 
                 let pause = first.pauses.record("one", service: nil, until: Self.now + .seconds(7), now: Self.now)
                 // Not shared at once in this test.

@@ -455,7 +455,7 @@ struct LateMailTests {
 }
 
 @Suite("Releases of a dispatcher that died", .timeLimit(.minutes(10)))
-struct RetakenReleaseTests {
+struct ReclaimedReleaseTests {
     /// Postpones the releases of notifications until a moment that has passed.
     private static func postpone(_ notifications: some Sequence<Notification>, by dispatcher: Dispatcher) async throws {
         let due = TestDispatcher.now + .seconds(-1)

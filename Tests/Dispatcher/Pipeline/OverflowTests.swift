@@ -136,7 +136,9 @@ struct OverflowGuardTests {
                     try await Task.sleep(for: .milliseconds(5))
                 }
             }
+            let limited = ContinuousClock.now
             await overflow.waitForLanes(atMost: .milliseconds(200))
+            #expect(ContinuousClock.now - limited >= .milliseconds(200))
             lane.cancel()
         }
     }

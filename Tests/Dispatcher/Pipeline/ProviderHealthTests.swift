@@ -255,18 +255,18 @@ struct ProviderHealthTests {
         }
         let health = ProviderHealth(.webpush, calls: 512, logger: lines.logger)
         let reply = ProviderReply(.answered(.configuration(reason: "HTTP_403", concernsAll: false)))
-        func note(_ reply: ProviderReply, _ app: String, after delay: Duration) {
+        func record(_ reply: ProviderReply, _ app: String, after delay: Duration) {
             let now = Self.now + delay
             #expect(health.admit(app, service: "https://push.example", isShared: false, now: now) == .yes)
             health.record(reply, app: app, service: "https://push.example", since: now, now: now)
         }
-        for _ in 0..<20 { note(reply, "one", after: .zero) }
-        note(reply, "one", after: .seconds(59))
+        for _ in 0..<20 { record(reply, "one", after: .zero) }
+        record(reply, "one", after: .seconds(59))
         let end = "HTTP_403 critical any number for a day, later 40, normal 8, bulk 16"
         #expect(lines.all == ["error one \(end)"])
-        note(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
-        note(reply, "two", after: .seconds(59))
-        note(reply, "one", after: .seconds(60))
+        record(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
+        record(reply, "two", after: .seconds(59))
+        record(reply, "one", after: .seconds(60))
         #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
     }
 

@@ -72,9 +72,9 @@ struct ScheduledJobTests {
     }
 
     @Test(
-        "a job for a time of day that is taken after it fires at once, and has expired after its time to live",
+        "a job for a time of day that is stored after it fires at once, and has expired after its time to live",
         arguments: [(3_600, false), (2 * 86_400, true)] as [(Int64, Bool)])
-    func takenLate(after delay: Int64, isExpired: Bool) async throws {
+    func storedLate(after delay: Int64, isExpired: Bool) async throws {
         try await TestDispatcher.with(now: { TestDispatcher.now + .seconds(delay) }) { dispatcher, database in
             let batch = Self.batch([("user", "ada"), ("deliver_local", "11:30")], of: dispatcher)
             let dead = try await JobIntake(dispatcher: dispatcher).store(batch).dead
@@ -101,7 +101,7 @@ struct ScheduledJobTests {
         }
     }
 
-    @Test("a job that is taken after its deliver_at counts from that moment", arguments: ["user", "topic"])
+    @Test("a job that is stored after its deliver_at counts from that moment", arguments: ["user", "topic"])
     func counted(audience: String) async throws {
         try await TestDispatcher.with(now: { TestDispatcher.now + .seconds(7_200) }) { dispatcher, database in
             let due = TestDispatcher.now + .seconds(1_800)

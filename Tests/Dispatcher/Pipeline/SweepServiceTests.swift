@@ -418,10 +418,10 @@ struct SweepServiceTests {
     func promoted() async throws {
         let server = try await RedisServer.start()
         try await TestRedis.with(try server.configuration()) { redis in
-            let before = try #require(try await RedisRun.ask(redis, note: "memory").id)
+            let before = try #require(try await RedisRun.ask(redis, note: "no-note").id)
             try await redis.send("REPLICAOF", "127.0.0.1", "1")
             try await redis.send("REPLICAOF", "NO", "ONE")
-            let after = try #require(try await RedisRun.ask(redis, note: "memory").id)
+            let after = try #require(try await RedisRun.ask(redis, note: "no-note").id)
             #expect(before != after)
             #expect(before.split(separator: "-").first == after.split(separator: "-").first)
         }
@@ -431,20 +431,20 @@ struct SweepServiceTests {
     @Test("repairs once again after 30 s, as others may have written to the former master")
     func secondRepair() async throws {
         try await Self.with { scene in
-            func memory() async throws -> [String] {
+            func runNote() async throws -> [String] {
                 try await scene.redis.send("GET", .text(scene.keys.runNote)).string()?.split(separator: " ")
                     .map { String($0) } ?? []
             }
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             for (count, isLater) in [(1, false), (2, true), (2, true)] {
-                var note = try await memory()
+                var note = try await runNote()
                 if isLater { note[2] = String(try #require(Int64(note[2])) - 30_000) }
                 try await scene.redis.send("SET", .text(scene.keys.runNote), .text(note.joined(separator: " ")))
                 try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
                 try await scene.sweeper.sweep()
                 #expect(try await scene.appended().count == count)
-                let repaired = try await memory()[3]
+                let repaired = try await runNote()[3]
                 #expect((repaired == "-") == (count != 1))
             }
         }
@@ -758,7 +758,7 @@ struct SweepServiceTests {
     @Test(
         "a repeated job whose acknowledgement got lost has its push enqueued again, also outside the inbox",
         arguments: [1, 0] as [Int64])
-    func retaken(version: Int64) async throws {
+    func repeatedJob(version: Int64) async throws {
         try await Self.with { scene in
             let batch = scene.repeated(version: version)
             #expect(batch.toRedo.count == 1)

@@ -361,7 +361,7 @@ struct WebhookServiceTests {
     }
 
     @Test(
-        "a webhook is switched off after five days of failures, not after one request that fails days after another",
+        "switches a webhook off after five days and 100 failed requests, not after one of the two",
         arguments: [(1, 6, false), (99, 5, true), (98, 5, false), (99, 4, false)])
     func endurance(failures: Int, days: Int, isOff: Bool) async throws {
         let answer = HTTPStub.Answer(status: 503, body: "")

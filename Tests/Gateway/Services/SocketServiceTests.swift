@@ -175,7 +175,7 @@ struct SocketServiceTests {
                 let base = try GatewayBase.forTests(database.pool, redis, Keyspace(prefix: prefix))
                 let service = try Self.service(base)
                 try await Self.store(1...101, base)
-                try await service.note([
+                try await service.store([
                     SocketBookmark(user: "ada", connection: "a", client: "web", version: 101, hasLeft: true)
                 ])
                 _ = try await InboxStore(base.database).markRead(user: "ada", ids: nil, at: Tokens.now)
@@ -196,7 +196,7 @@ struct SocketServiceTests {
                 let base = try GatewayBase.forTests(database.pool, redis, Keyspace(prefix: prefix))
                 let service = try Self.service(base)
                 try await Self.store(1...60, base)
-                try await service.note([
+                try await service.store([
                     SocketBookmark(user: "ada", connection: "a", client: "web", version: 60, hasLeft: true)
                 ])
                 // More changes than a return replays, but few new unread notifications.
@@ -210,7 +210,7 @@ struct SocketServiceTests {
                     let snapshot = try #require(try await service.open([opening]).first ?? nil)
                     #expect(snapshot.isReturn && snapshot.isReset)
                     #expect(Set(snapshot.items.map(\.id)) == Set(missed))
-                    try await service.note([
+                    try await service.store([
                         SocketBookmark(
                             user: "ada", connection: connection, client: "web", version: snapshot.seenBefore,
                             hasLeft: true)

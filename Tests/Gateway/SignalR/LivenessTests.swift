@@ -299,7 +299,7 @@ struct StatefulReconnectTests {
         #expect(wire.connection.reattach(now: 1)?.written == Self.sequence(2) + Self.text(2))
     }
 
-    @Test("lets a client reconnect whose answer does not fit the buffer", arguments: [true, false])
+    @Test("closes a client whose answer does not fit the buffer, and lets it reconnect", arguments: [true, false])
     func overflow(_ isAttached: Bool) throws {
         var wire = Self.wire(SignalRConfiguration(resendBufferBytes: 10))
         let call = try #require(

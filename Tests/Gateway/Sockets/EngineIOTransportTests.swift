@@ -233,32 +233,32 @@ struct EngineIOLimitTests {
     func unidentified() throws {
         let refusals = Refusals()
         let endpoint = Self.endpoint(sessions: 100, unidentified: 2, refusals)
-        let crowd = try PollingClient(endpoint, address: "192.0.2.1")
-        let friend = try crowd.open()
-        let leaver = try crowd.open()
-        let full = try crowd.request("GET", "")
+        let clients = try PollingClient(endpoint, address: "192.0.2.1")
+        let friend = try clients.open()
+        let leaver = try clients.open()
+        let full = try clients.request("GET", "")
         #expect(full.status == 503)
         #expect(full.body.contains("too many sessions of this address have not joined"))
         #expect(refusals.count == 1)
         let neighbour = try PollingClient(endpoint, address: "192.0.2.2")
         let other = try neighbour.open()
 
-        #expect(try crowd.request("POST", friend, body: "4hello").body == "ok")
+        #expect(try clients.request("POST", friend, body: "4hello").body == "ok")
         // Only the first welcome counts.
-        #expect(try crowd.request("POST", friend, body: "4hello").body == "ok")
-        let third = try crowd.open()
-        #expect(try crowd.request("GET", "").status == 503)
-        #expect(try crowd.request("POST", leaver, body: "1").body == "ok")
-        let fourth = try crowd.open()
-        #expect(try crowd.request("GET", "").status == 503)
+        #expect(try clients.request("POST", friend, body: "4hello").body == "ok")
+        let third = try clients.open()
+        #expect(try clients.request("GET", "").status == 503)
+        #expect(try clients.request("POST", leaver, body: "1").body == "ok")
+        let fourth = try clients.open()
+        #expect(try clients.request("GET", "").status == 503)
         // A client that was welcome does not release its place a second time when it leaves.
-        #expect(try crowd.request("POST", friend, body: "1").body == "ok")
-        #expect(try crowd.request("GET", "").status == 503)
+        #expect(try clients.request("POST", friend, body: "1").body == "ok")
+        #expect(try clients.request("GET", "").status == 503)
         #expect(refusals.count == 4)
 
-        for session in [third, fourth] { #expect(try crowd.request("POST", session, body: "1").body == "ok") }
+        for session in [third, fourth] { #expect(try clients.request("POST", session, body: "1").body == "ok") }
         #expect(try neighbour.request("POST", other, body: "1").body == "ok")
-        try crowd.close()
+        try clients.close()
         try neighbour.close()
     }
 

@@ -106,7 +106,7 @@ struct EventStreamTests {
     }
 
     @Test("has a client of a user with too many connections wait for an hour")
-    func crowded() async throws {
+    func tooManyConnections() async throws {
         try await Self.with { running, _, collector in
             #expect(collector.text.contains("retry: 2000\n"))
             let (hub, eventLoop) = (running.hub, running.eventLoop)

@@ -296,7 +296,7 @@ struct BookmarkTests {
         }
     }
 
-    @Test("counts changes that a returning client's first sync leaves out as missed until it is proven")
+    @Test("changes that a returning client's first sync leaves out count as missed until the sync is proven")
     func leftOut() throws {
         for items in [[], [HubHarness.item(7)]] as [[InboxSnapshot.Item]] {
             let harness = try HubHarness()

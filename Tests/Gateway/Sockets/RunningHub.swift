@@ -166,7 +166,7 @@ struct ScriptedBackend: SocketBackend {
         }
     }
 
-    func note(_ bookmarks: [SocketBookmark]) async throws { self.onNote(bookmarks) }
+    func store(_ bookmarks: [SocketBookmark]) async throws { self.onNote(bookmarks) }
 
     func close(_ connections: [SocketDeparture]) async throws -> [Bool] {
         try await self.onClose(connections.map(\.connection))

@@ -133,7 +133,7 @@ struct DirectoryTests {
     }
 
     @Test("refuses a user's negotiation with 429 while too many wait for their handshake")
-    func crowd() async throws {
+    func tooManyNegotiations() async throws {
         let backend = ScriptedBackend()
         try await RunningHub.with(backend) { running in
             try await HubClient.withListener(running, backend, now: { 1_000 }) { http, url in

@@ -539,7 +539,7 @@ struct DeviceChangeTests {
         }
     }
 
-    @Test("a new token takes over the device's identity, and since when its pushes are enqueued")
+    @Test("a new token keeps the device's id, and the time since when its pushes are enqueued")
     func sameIdentity() async throws {
         try await Samples.withStores { database in
             let devices = database.devices

@@ -15,8 +15,8 @@ struct FollowUpStoreTests {
         FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind)
     }
 
-    @Test("takes due follow-ups, all of a user together, and again unless they are removed")
-    func takes() async throws {
+    @Test("claims due follow-ups, all of a user together, and again unless they are removed")
+    func claims() async throws {
         try await Samples.withStores { database in
             let store = database.followUps
             let batch = [
@@ -206,7 +206,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("takes at most a page of one user, oldest first, and never part of another user")
+    @Test("claims at most a page of one user, oldest first, and never part of another user")
     func pages() async throws {
         try await Samples.withStores { database in
             let store = database.followUps
@@ -226,7 +226,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("takes critical follow-ups first without starving older ones")
+    @Test("claims critical follow-ups first without starving older ones")
     func critical() async throws {
         try await Samples.withStores { database in
             let store = database.followUps
@@ -240,12 +240,12 @@ struct FollowUpStoreTests {
                 critical: Set(critical.map(\.id)), now: Self.now)
             let at = Self.now + .seconds(1)
             let until = Self.now + .seconds(90)
-            func take() async throws -> Set<NotificationID> {
+            func claim() async throws -> Set<NotificationID> {
                 Set(try await store.claim(now: at, until: until, limit: 4).map(\.item.notification))
             }
-            #expect(try await take() == Set((critical[..<2] + others[..<2]).map(\.id)))
-            #expect(try await take() == Set((critical[2...] + others[2..<5]).map(\.id)))
-            #expect(try await take() == Set(others[5..<9].map(\.id)))
+            #expect(try await claim() == Set((critical[..<2] + others[..<2]).map(\.id)))
+            #expect(try await claim() == Set((critical[2...] + others[2..<5]).map(\.id)))
+            #expect(try await claim() == Set(others[5..<9].map(\.id)))
         }
     }
 
@@ -359,7 +359,7 @@ struct FollowUpStoreTests {
         }
     }
 
-    @Test("does not hand out a taken follow-up again when quiet hours change")
+    @Test("does not hand out a claimed follow-up again when quiet hours change")
     func heldIsLeftAlone() async throws {
         try await Samples.withStores { database in
             let store = database.followUps

@@ -61,7 +61,7 @@ struct ScheduleStoreTests {
         }
     }
 
-    @Test("overdue steps, schedules and digests count as late, also once taken; pages that wait for room do not")
+    @Test("overdue steps, schedules and digests count as late, also once claimed; pages that wait for room do not")
     func late() async throws {
         try await Samples.withStores { database in
             let now = Self.now + .seconds(600)
@@ -84,8 +84,8 @@ struct ScheduleStoreTests {
                 }, now: Self.now)
             #expect(try await late() == 3)
             let claimed = try await database.schedules.claim(.normal, now: now, hold: Self.hold, hasRoom: false)
-            let taken = try await database.digests.claim(now: now, until: now + Self.hold, limit: 10)
-            #expect(claimed.count == 2 && taken.count == 1)
+            let windows = try await database.digests.claim(now: now, until: now + Self.hold, limit: 10)
+            #expect(claimed.count == 2 && windows.count == 1)
             // The steps' first dispatcher fails, and another takes them.
             let again = now + .seconds(10)
             for (moment, until) in [(now, again), (again, now + Self.hold)] {
