@@ -236,12 +236,12 @@ struct WebhookSender: Sendable {
     private static let backoff = Backoff(base: .seconds(2), limit: .seconds(15 * 60))
     /// Older events are dropped.
     private static let patience: Duration = .seconds(24 * 3_600)
-    /// A webhook without a good answer for this long, and to ``fewestFailures`` requests, is
-    /// switched off.
+    /// A webhook is switched off after failing for this long, and at least ``fewestFailures`` times.
     private static let endurance: Duration = .seconds(5 * 24 * 3_600)
-    /// Fewer requests than fit into ``endurance`` with the longest `Retry-After`.
+    /// Keeps a webhook that failed rarely: if Redis loses its queue, its next event may come days
+    /// later.
     ///
-    /// If Redis loses the queue of a webhook that fails, its next event may fail days later.
+    /// Even with the longest `Retry-After`, more requests than this fit into ``endurance``.
     private static let fewestFailures = 100
     private static let longestRetryAfter: Duration = .seconds(3_600)
 

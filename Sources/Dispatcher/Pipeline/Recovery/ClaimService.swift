@@ -214,8 +214,8 @@ package struct ClaimService: Service {
             let pending = try await group.pending(of: consumer, count: Self.batchSize)
             guard !pending.isEmpty else { return true }
             let first = pending.filter { $0.deliveries <= 1 }
-            let groups = width == nil ? [first] : first.map { [$0] }
-            var isProgressing = try await self.takeOver(groups, from: consumer, group, width: width ?? 1, work)
+            let batches = width == nil ? [first] : first.map { [$0] }
+            var isProgressing = try await self.takeOver(batches, from: consumer, group, width: width ?? 1, work)
             for item in pending where item.deliveries > 1 {
                 guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle) else { continue }
@@ -235,11 +235,11 @@ package struct ClaimService: Service {
         return false
     }
 
-    /// Takes over groups of entries, of which `width` are processed at the same time.
+    /// Takes over batches of entries; processes up to `width` batches at the same time.
     ///
     /// - Returns: whether there was anything to claim.
     private func takeOver(
-        _ groups: [[ConsumerGroup.Pending]],
+        _ batches: [[ConsumerGroup.Pending]],
         from consumer: String,
         _ group: ConsumerGroup,
         width: Int,
@@ -249,7 +249,7 @@ package struct ClaimService: Service {
             var isProgressing = false
             var running = 0
             do {
-                for items in groups where isRunning && !items.isEmpty {
+                for items in batches where isRunning && !items.isEmpty {
                     // Claimed only when its turn comes, so that other dispatchers share the work.
                     if running == width {
                         try await tasks.next()

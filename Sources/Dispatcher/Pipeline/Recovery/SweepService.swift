@@ -82,8 +82,8 @@ package struct SweepService: Service {
     private func route(sliceSize: Int, repairSize: Int) async throws {
         let now = try await self.dispatcher.database.clock()
         let finding = try await self.look(now: now)
-        // Repair first: a later look would take more work for lost that was only being handed on at
-        // `now`.
+        // Repair first: work that was being enqueued at `now` looks lost, and more of it does the
+        // later the repair reads.
         try await self.repair(finding, now: now, sliceSize: repairSize)
         try await self.routeUnowned(before: now - Self.age, sliceSize: sliceSize, but: finding.absent)
     }

@@ -105,7 +105,7 @@ package struct SocketService: SocketBackend {
         return versions
     }
 
-    package func note(_ bookmarks: [SocketBookmark]) async throws {
+    package func store(_ bookmarks: [SocketBookmark]) async throws {
         try await self.base.live.bookmarks.store(
             bookmarks.map { bookmark in
                 (

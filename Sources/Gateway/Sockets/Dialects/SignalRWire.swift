@@ -178,8 +178,8 @@ enum SignalRDialect {
 
     /// Encodes the records that bring a client up to date.
     ///
-    /// A reset names no reads and no deletions, but its counts tell if all are read, or all read
-    /// ones deleted.
+    /// A reset lists no reads and no deletions. But its counts show whether all notifications are
+    /// read, and whether all read ones are deleted.
     static func sync(_ snapshot: InboxSnapshot) -> [SignalRRecord] {
         var records: [SignalRRecord] = []
         if snapshot.isReset, snapshot.unread == 0 { records.append(Self.allRead(upTo: snapshot.version)) }

@@ -102,7 +102,7 @@ package protocol SocketBackend: Sendable {
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?]
 
     /// Stores bookmarks.
-    func note(_ bookmarks: [SocketBookmark]) async throws
+    func store(_ bookmarks: [SocketBookmark]) async throws
 
     /// Removes presence.
     ///

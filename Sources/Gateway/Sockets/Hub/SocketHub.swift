@@ -384,7 +384,7 @@ package final class SocketHub: Service {
     /// Records bookmarks; a client whose bookmark is lost gets repeats.
     private func serveBookmarks() async {
         while let batch = await self.bookmarks.next(limit: 512) {
-            await self.persist("bookmarks", tries: 3, count: batch.count) { try await self.backend.note(batch) }
+            await self.persist("bookmarks", tries: 3, count: batch.count) { try await self.backend.store(batch) }
         }
     }
 

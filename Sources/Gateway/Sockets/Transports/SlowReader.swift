@@ -19,7 +19,7 @@ final class SlowReader {
     private let limit: TimeLimit
     /// Counts the waiting bytes of answers.
     private var share: BudgetShare
-    /// Bytes that a stream has written since the reader was watched; nil unless a stream has begun.
+    /// Bytes that a stream has written since this began to count; nil unless a stream has begun.
     private var streamed: Int?
 
     init(_ context: ChannelHandlerContext, answers: Budget, patience: Duration, isStream: Bool) {
@@ -41,7 +41,7 @@ final class SlowReader {
 
     /// Closes the connection if the client has read too little of what waited; otherwise continues.
     private func judge(_ waiting: Int, _ streamed: Int) {
-        // A stream may be written as fast as it is read.
+        // A stream may be written while the client reads.
         let added = self.streamed.map { $0 - streamed } ?? 0
         let least = self.streamed == nil ? max(Self.leastRead, waiting / 10) : Self.leastRead
         guard self.backlog > waiting + added - least else {

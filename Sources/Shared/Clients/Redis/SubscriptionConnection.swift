@@ -7,7 +7,7 @@ import NIOCore
 
 /// A pub/sub connection with a fixed set of channels, subscribed again after every loss.
 ///
-/// With the address of a cluster, it is to one of the masters.
+/// If the address is a cluster's, connects to one of its masters.
 actor SubscriptionConnection {
     /// An event of the connection, delivered on its event loop.
     enum Event: Sendable {

@@ -164,8 +164,8 @@ extension Catalog {
 extension Catalog {
     /// Decodes the fields of one entry and checks them against the catalog.
     ///
-    /// - Parameter source: the JSON object that the fields come from; nil does not check the types
-    ///   of its members.
+    /// - Parameter source: the JSON object that the fields come from; if nil, the types of its
+    ///   members are not checked.
     /// - Throws: `JobFaults` with every fault.
     package func job(
         _ entry: [(name: String, value: ArraySlice<UInt8>)],

@@ -35,8 +35,8 @@ package struct JobDecoder {
     ///
     /// - Parameters:
     ///   - entry: names and values in their order.
-    ///   - source: the JSON object that the fields come from; nil does not check the types of its
-    ///     members.
+    ///   - source: the JSON object that the fields come from; if nil, the types of its members
+    ///     are not checked.
     ///   - isKnown: whether the catalog has a type.
     ///   - check: returns the catalog's faults for the content.
     /// - Throws: ``JobFaults`` with every fault.

@@ -65,8 +65,8 @@ package struct JobSimulation: Sendable {
 
     /// Decodes a job for a user; without an audience, the user is the audience.
     ///
-    /// - Parameter source: the JSON object that the fields come from; nil does not check the types
-    ///   of its members.
+    /// - Parameter source: the JSON object that the fields come from; if nil, the types of its
+    ///   members are not checked.
     /// - Throws: `JobFaults` with every fault.
     package static func question(
         of fields: [(name: String, value: [UInt8])],

@@ -11,7 +11,7 @@ import Tracing
 
 /// Exports spans in batches by OTLP over HTTP.
 ///
-/// Spans that the collector refuses or rejects are lost and counted.
+/// Spans of a request that fails, or that the collector rejects, are lost and counted.
 package struct SpanExport: Service {
     /// Spans per request.
     private static let largestBatch = 512
@@ -30,7 +30,7 @@ package struct SpanExport: Service {
     ///   - endpoint: the collector's base URL, such as `http://127.0.0.1:4318`.
     ///   - headers: request headers, such as a key.
     ///   - service: the service name for the collector.
-    ///   - lost: counts the spans that the collector did not take.
+    ///   - lost: counts the lost spans.
     init(
         queue: SpanQueue,
         endpoint: String,

@@ -280,9 +280,9 @@ enum CancellationSQL {
     /// Held items by the status that they count as.
     ///
     /// A claim of a window holds the lock that a cancellation waits for. So items of a cancelled
-    /// job drop out of windows that are not claimed. Items of a claimed window count as deferred
-    /// until its summary is stored: if that fails, they drop out as well. A lone item has its own
-    /// notification by then.
+    /// job drop out of windows that are not claimed. Items that a claimed window keeps count as
+    /// deferred until its summary is stored. If it is not stored, the next claim drops them. A lone
+    /// item has its own notification once it is stored.
     private static func tallyHeld(_ condition: String) -> String {
         """
         SELECT s.status, false, s.status = 'deferred', count(*) FROM (

@@ -145,20 +145,20 @@ enum DigestSQL {
     /// $1: now, $2: end of the claim, $3: number of lines.
     static let readClaimed = """
         WITH \(Self.stages.joined(separator: ",\n"))
-        SELECT t.id, t.user_id, t.org_id, t.type, t.lane, coalesce(s.count, 0), s.lines, s.channels, s.delivery,
+        SELECT c.id, c.user_id, c.org_id, c.type, c.lane, coalesce(s.count, 0), s.lines, s.channels, s.delivery,
             s.severity, s.expires_at, s.keep_until, coalesce(s.count = 1, false), w.notification_id, \(Self.loneNames)
-        FROM taken t LEFT JOIN newest w ON w.digest_id = t.id LEFT JOIN summed s ON s.digest_id = t.id
+        FROM claimed c LEFT JOIN newest w ON w.digest_id = c.id LEFT JOIN summed s ON s.digest_id = c.id
         """
 
     /// The stages of ``readClaimed``; each may read those before it.
     private static let stages = [
-        Self.taken, Self.held, Self.newest, Self.about, Self.snoozed, Self.touched, Self.seen, Self.judged,
+        Self.claimed, Self.held, Self.newest, Self.about, Self.snoozed, Self.touched, Self.seen, Self.judged,
         Self.counted, Self.recorded, Self.summed,
     ]
 
     /// The claimed windows.
-    private static let taken = """
-        taken AS MATERIALIZED (
+    private static let claimed = """
+        claimed AS MATERIALIZED (
             SELECT d.* FROM carillon.digests d
             WHERE d.due_at = $2 AND d.state <> 'open' AND d.xmin = pg_current_xact_id()::xid
         )
@@ -167,9 +167,9 @@ enum DigestSQL {
     /// Their items, with the fates from an earlier claim.
     private static let held = """
         held AS MATERIALIZED (
-            SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at, t.state = 'stored' AS is_final,
+            SELECT h.digest_id, h.user_id, h.notification_id, h.gathered_at, c.state = 'stored' AS is_final,
                 \(NotificationColumns.item.list(of: "h")), h.fate AS last_fate
-            FROM taken t JOIN carillon.digest_items h ON h.digest_id = ANY (ARRAY[t.id]) AND NOT h.is_single
+            FROM claimed c JOIN carillon.digest_items h ON h.digest_id = ANY (ARRAY[c.id]) AND NOT h.is_single
         )
         """
 

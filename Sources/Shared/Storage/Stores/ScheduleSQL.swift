@@ -99,7 +99,7 @@ enum ScheduleSQL {
 
     /// Claims due schedules.
     ///
-    /// Jobs come in the order of their moments, whichever organisation they are of.
+    /// Jobs of all organisations come in the order of their moments.
     ///
     /// `attempts` counts only the first claim and whether there was another, because the turn of a
     /// schedule that is claimed with others may never come.

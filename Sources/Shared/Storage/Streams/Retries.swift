@@ -35,7 +35,7 @@ package struct BreakerScope: Hashable, Sendable {
 /// each push service that is unavailable, so that none delays another. Deliveries that wait for
 /// credentials or settings are among the retries.
 package struct RetrySet: Sendable {
-    /// Deliveries that have been due for this long return while their breaker is open, too.
+    /// Deliveries that are overdue by this much return even while their breaker is open.
     package static let overdue: Duration = .seconds(600)
 
     let live: Live

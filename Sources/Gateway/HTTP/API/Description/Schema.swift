@@ -70,7 +70,7 @@ extension Schema {
         .string(min: 1, max: limit, pattern: pattern)
     }
 
-    /// An id of an app: text, or a whole number that counts as its digits.
+    /// An id that upstream apps choose: text, or a whole number, which counts as its digits.
     static func id(_ limit: Int) -> Schema {
         .text(limit).with("type", .array([.string("string"), .string("integer")]))
     }
