@@ -236,7 +236,7 @@ struct WebhookSender: Sendable {
     private static let backoff = Backoff(base: .seconds(2), limit: .seconds(15 * 60))
     /// Older events are dropped.
     private static let patience: Duration = .seconds(24 * 3_600)
-    /// A webhook is switched off after failing for this long, and at least ``fewestFailures`` times.
+    /// A webhook is switched off after failing for this long and at least ``fewestFailures`` times.
     private static let endurance: Duration = .seconds(5 * 24 * 3_600)
     /// Keeps a webhook that failed rarely: if Redis loses its queue, its next event may come days
     /// later.
