@@ -122,7 +122,7 @@ struct DigestClaimTests {
             }
             #expect(try await Self.summarise(stalled, until: ends[0], in: database) == nil)
             #expect(try await database.pool.query("SELECT FROM carillon.notifications").isEmpty)
-            // Gathering made one.
+            // Gathering makes an inbox. After an erasure, a late store must not make another.
             #expect(try await database.pool.query("SELECT FROM carillon.inboxes").isEmpty == isErased)
         }
     }
