@@ -120,26 +120,28 @@ struct OverflowGuardTests {
 
     @Test("overflows wait for lanes with a backlog, but not for ever")
     func yields() async throws {
-        try await TestDispatcher.with { dispatcher, _ in
-            let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
-            // No lane has a backlog.
-            await overflow.waitForLanes(atMost: .seconds(3_600))
-            let start = ContinuousClock.now
-            overflow.recordBacklog()
-            // The lane gives no further full batch.
-            await overflow.waitForLanes(atMost: .seconds(3_600))
-            #expect(ContinuousClock.now - start >= .milliseconds(50))
-            let lane = Task {
-                while !Task.isCancelled {
-                    overflow.recordBacklog()
-                    // A lane that gives full batches for as long as the test runs.
-                    try await Task.sleep(for: .milliseconds(5))
+        // A clock that is 10 ms later at each look.
+        let time = Mutex(ContinuousClock.now)
+        try await TestDispatcher.with(
+            instant: {
+                time.withLock { time in
+                    time += .milliseconds(10)
+                    return time
                 }
             }
-            let limited = ContinuousClock.now
-            await overflow.waitForLanes(atMost: .milliseconds(200))
-            #expect(ContinuousClock.now - limited >= .milliseconds(200))
-            lane.cancel()
+        ) { dispatcher, _ in
+            let overflow = OverflowGuard(dispatcher: dispatcher, policy: OverflowPolicy(backlog: 10))
+            func wait(atMost most: Duration) async -> Duration {
+                let start = time.withLock { $0 }
+                await overflow.waitForLanes(atMost: most)
+                return time.withLock { $0 } - start
+            }
+            #expect(await wait(atMost: .seconds(3_600)) < .milliseconds(50), "no lane has a backlog")
+            overflow.recordBacklog()
+            // The lane gives no further full batch.
+            #expect(await wait(atMost: .seconds(3_600)) >= .milliseconds(50))
+            overflow.recordBacklog()
+            #expect(await wait(atMost: .milliseconds(20)) < .milliseconds(50))
         }
     }
 
