@@ -151,19 +151,25 @@ package struct RetryService: Service {
         in part: Live
     ) async throws(RedisError) {
         var room = try await self.room(service, lane, in: part)
-        var sources = sources
+        var sources = sources.filter { $0.room > 0 }
         while !sources.isEmpty, room > 0 {
-            let share = min(max(1, room / sources.count), Self.batchSize)
-            var next: [Source] = []
-            for var source in sources {
-                let limit = min(share, source.room, room)
-                guard limit > 0 else { continue }
-                let moved = try await self.move(source, of: service, lane, limit: limit, in: part)
-                room -= moved
-                source.room -= moved
-                if moved == limit { next.append(source) }
+            // A small room is for the first sources; the others have the next turn.
+            let asked = min(sources.count, room)
+            let share = min(room / asked, Self.batchSize)
+            let now = self.dispatcher.now()
+            let moves = sources.prefix(asked).map { source in
+                RetrySet.Move(
+                    scope: source.scope, dueBy: source.openUntil == nil ? now : now - RetrySet.overdue,
+                    limit: min(share, source.room))
             }
-            sources = next
+            let counts = try await part.retries.moveDue(moves, provider: service.provider, lane: lane)
+            var rest: [Source] = []
+            for (index, count) in counts.enumerated() {
+                room -= count
+                sources[index].room -= count
+                if count == moves[index].limit, sources[index].room > 0 { rest.append(sources[index]) }
+            }
+            sources = sources.dropFirst(asked) + rest
         }
     }
 
@@ -176,19 +182,5 @@ package struct RetryService: Service {
         let stream = part.keys.deliveries(service.provider, lane)
         let length = try await self.dispatcher.redis.send("XLEN", .text(stream)).integer()
         return max(service.fewestRetries, service.mostWaiting - Int(length))
-    }
-
-    /// - Returns: how many were moved.
-    private func move(
-        _ source: Source,
-        of service: DeliveriesService,
-        _ lane: Lane,
-        limit: Int,
-        in part: Live
-    ) async throws(RedisError) -> Int {
-        var now = self.dispatcher.now()
-        if source.openUntil != nil { now = now - RetrySet.overdue }
-        return try await part.retries.moveDue(
-            provider: service.provider, lane: lane, scope: source.scope, now: now, limit: limit)
     }
 }

@@ -74,16 +74,45 @@ package struct RetrySet: Sendable {
         now: Timestamp,
         limit: Int
     ) async throws(RedisError) -> Int {
-        let live = self.live
-        var keys: [RedisArgument] = [
-            Self.key(live.keys, provider, lane, scope: scope), .text(live.keys.deliveries(provider, lane)),
-        ]
-        var arguments: [RedisArgument] = [.integer(now.milliseconds), .integer(Int64(limit))]
-        if let scope {
-            keys.append(.text(live.keys.held(provider, lane)))
-            arguments.append(.text(scope.name))
+        let move = Move(scope: scope, dueBy: now, limit: limit)
+        return try await self.moveDue([move], provider: provider, lane: lane).reduce(0, +)
+    }
+
+    /// Due deliveries of one set that are to be moved.
+    package struct Move: Sendable {
+        /// The app or service that they are held back for; nil for retries.
+        package let scope: BreakerScope?
+        /// The last moment at which they are due.
+        package let dueBy: Timestamp
+        /// The most that are moved.
+        package let limit: Int
+
+        package init(scope: BreakerScope?, dueBy: Timestamp, limit: Int) {
+            self.scope = scope
+            self.dueBy = dueBy
+            self.limit = limit
         }
-        return Int(try await live.connection.run(StreamScripts.moveDue, keys: keys, arguments: arguments).integer())
+    }
+
+    /// Moves due deliveries of several sets back to their stream, in one round trip; removes scopes
+    /// that have none left.
+    ///
+    /// - Returns: the number of deliveries moved, for each set.
+    package func moveDue(_ moves: [Move], provider: Provider, lane: Lane) async throws(RedisError) -> [Int] {
+        let keys = self.live.keys
+        var batch = RedisBatch()
+        for move in moves {
+            var names: [RedisArgument] = [
+                Self.key(keys, provider, lane, scope: move.scope), .text(keys.deliveries(provider, lane)),
+            ]
+            var arguments: [RedisArgument] = [.integer(move.dueBy.milliseconds), .integer(Int64(move.limit))]
+            if let scope = move.scope {
+                names.append(.text(keys.held(provider, lane)))
+                arguments.append(.text(scope.name))
+            }
+            batch.append(StreamScripts.moveDue, keys: names, arguments: arguments)
+        }
+        return try await self.live.connection.run(batch).map { reply throws(RedisError) in Int(try reply.integer()) }
     }
 
     /// Returns the apps and services with held-back deliveries, in no order.
