@@ -10,8 +10,8 @@ import Storage
 
 /// Flushes digests whose windows are over.
 ///
-/// However many dispatchers run, a window is flushed once, because its summary's id is derived from
-/// the window's.
+/// However many dispatchers run, a window's summary is stored once: only the dispatcher with the
+/// latest claim can store it, and a repeat has the same id.
 package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
