@@ -102,12 +102,12 @@ enum CancellationSQL {
     ///
     /// A notification that was read or opened has reached its user, whatever its status. So has one
     /// whose mail was sent. Otherwise a notification can be withdrawn if it is unread in the inbox
-    /// of an offline user, if sockets have not confirmed it, or if it failed or expired and is in
-    /// the inbox. Outside the inbox, a failed one can be withdrawn while a device waits for a
-    /// retry.
+    /// of an offline user, if sockets have not confirmed it, if a summary after quiet hours stands
+    /// for it, or if it failed or expired and is in the inbox. Outside the inbox, a failed one can
+    /// be withdrawn while a device waits for a retry.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
-                OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
+                OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket', 'summary')
                 OR n.status IN ('failed', 'expired') AND n.version > 0 AND n.deleted_at IS NULL)
                 AND NOT \(Self.countsAsMailed)
             OR n.status = 'failed' AND EXISTS (
