@@ -584,6 +584,23 @@ struct ReclaimedReleaseTests {
         }
     }
 
+    @Test(
+        "end after the user has read the notification or it has expired, if no provider serves the user's devices",
+        arguments: [("read_at", "sent no_device"), ("expires_at", "expired expired")])
+    func unserved(column: String, state: String) async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let notification = try await Self.release(1, by: dispatcher)[0]
+            try await dispatcher.database.notifications.mark(
+                [("ada", notification.id, .pending, "queued", nil)], areReleases: true)
+            let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
+            try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
+            let states = try await database.pool.query(
+                "SELECT concat_ws(' ', status, status_reason) FROM carillon.notifications")
+            #expect(try states.map { try $0.text(0) } == [state])
+        }
+    }
+
     @Test("are enqueued again one by one, and do not count in the summary of other releases")
     func alone() async throws {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in

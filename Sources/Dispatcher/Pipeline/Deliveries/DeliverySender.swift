@@ -416,6 +416,8 @@ final class DeliverySender: Sendable {
             isReplaced: facts.isReplaced
         )
         if facts.isCancelled { gateFacts.status = .cancelled }
+        // The notifications that a summary stands for are in the inbox, so they have been seen too.
+        if facts.unseen == 0, ReleaseSummary.isSummary(notification) { gateFacts.isRead = true }
         gateFacts.isDeviceActive =
             facts.device.getsPushes && ExactText(facts.device.user) == ExactText(notification.user)
         gateFacts.wasAccepted = facts.wasAccepted

@@ -106,8 +106,10 @@ package struct FollowUpService: Service {
                 self.settle(one.facts.notification, refusal, kind, in: &plan)
                 continue
             }
-            let steps = refusal == nil || devices.isEmpty ? decide(known) : [.push]
-            if kind == .release, steps == [.push], refusal == nil {
+            let steps = refusal == nil || devices.served.isEmpty ? decide(known) : [.push]
+            // The sender refuses a cancelled one and leaves it to its withdrawal; no summary may
+            // count it.
+            if kind == .release, steps == [.push], refusal == nil, !one.facts.isCancelled {
                 releases.append(ReleaseSummary.Release(item: facts.items[index], facts: known, devices: devices))
             } else {
                 let before = plan.deliveries.count
@@ -124,7 +126,7 @@ package struct FollowUpService: Service {
     /// cap.
     private func countCaps(_ present: [Present], _ facts: inout RouteFacts) async throws {
         var interrupting: [Int] = []
-        for (index, one) in present.enumerated() where one.item.kind == .release {
+        for (index, one) in present.enumerated() where one.item.kind == .release && !one.facts.isCancelled {
             let known = facts.facts(at: index, now: self.dispatcher.now())
             if self.refusal(one, known) == nil, decide(known) == [.push] { interrupting.append(index) }
         }

@@ -167,7 +167,8 @@ struct ReleaseSummary: Sendable {
             count: notifications.count,
             notifications: notifications.prefix(Self.mostNamed).map(\.id)
         )
-        summary.expiresAt = now + type.timeToLive
+        let end = now + type.timeToLive
+        summary.expiresAt = min(end, notifications.map { $0.endsAt ?? end }.max() ?? end)
         return summary
     }
 }

@@ -155,8 +155,6 @@ struct UserDevices: Sendable {
         // The channels may have changed since, so do not look again.
         self.served = unserved.isEmpty ? all : all.filter { device in !unserved.contains { $0.id == device.id } }
     }
-
-    var isEmpty: Bool { self.served.isEmpty && self.unserved.isEmpty }
 }
 
 extension Catalog {

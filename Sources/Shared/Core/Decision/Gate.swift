@@ -17,7 +17,7 @@ package struct GateFacts: Sendable {
 
     var purpose = Purpose.reach
     package var status: NotificationStatus
-    var isRead: Bool
+    package var isRead: Bool
     var isDeleted: Bool
     /// The `keep_until` at which retention deletes the notification; nil if it was deleted earlier.
     var keptUntil: Timestamp?

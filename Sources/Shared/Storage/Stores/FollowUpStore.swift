@@ -39,6 +39,8 @@ package struct FollowUpStore: Sendable {
         /// False for other kinds than ``FollowUp/attention``, because the lookup reads the attempts
         /// of all days.
         package let wasAccepted: Bool
+        /// Whether its job was cancelled, even if the notification is not withdrawn yet.
+        package let isCancelled: Bool
     }
 
     /// The advisory lock of the dispatcher that claims due follow-ups.
@@ -136,7 +138,7 @@ package struct FollowUpStore: Sendable {
             guard let kind = FollowUp(rawValue: try row.text(2)) else { continue }
             let item = Item(user: try row.text(0), notification: try row.id(1), kind: kind)
             let wasHandedOn = try row.bool(6)
-            guard !row.isNull(7) else {
+            guard !row.isNull(8) else {
                 due.append(Due(item: item, wasHandedOn: wasHandedOn, facts: nil))
                 continue
             }
@@ -145,10 +147,11 @@ package struct FollowUpStore: Sendable {
                     item: item,
                     wasHandedOn: wasHandedOn,
                     facts: Facts(
-                        notification: try NotificationColumns.all.read(row, at: 7),
+                        notification: try NotificationColumns.all.read(row, at: 8),
                         unread: try row.int4(3),
                         isReplaced: try row.bool(4),
-                        wasAccepted: try row.bool(5)
+                        wasAccepted: try row.bool(5),
+                        isCancelled: try row.bool(7)
                     )
                 )
             )
@@ -451,6 +454,7 @@ package struct FollowUpStore: Sendable {
                     AND a.at >= n.stored_at - interval '1 day'
             ) ELSE false END,
             (c.reason = '\(Self.handedOn)') IS TRUE,
+            EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
             \(NotificationColumns.list)
         FROM claimed c
         LEFT JOIN carillon.notifications n ON n.user_id = c.user_id AND n.id = c.notification_id
