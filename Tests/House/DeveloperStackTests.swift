@@ -113,6 +113,20 @@ struct DeveloperStackTests {
         #expect(text.contains("Apache License") && text.hasSuffix("the authority of the sandbox\n"))
     }
 
+    @Test("a crash of a tarball's program writes a backtrace, with the options of the image")
+    func backtrace() async throws {
+        let image = try House.text("deploy/docker/Dockerfile")
+        let options = try #require(image.firstMatch(of: #/SWIFT_BACKTRACE=(\S+=)/#)).output.1
+        let text = try await Self.run(
+            """
+            BIN=$DATA
+            touch swift-backtrace-static && chmod +x swift-backtrace-static
+            \(Self.setUp)
+            echo "${SWIFT_BACKTRACE/"$DATA"/BIN}"
+            """)
+        #expect(text == "\(options)BIN/swift-backtrace-static\n")
+    }
+
     @Test("variables of an earlier start do not count as the caller's own unless they were changed")
     func earlierStart() async throws {
         let text = try await Self.run(

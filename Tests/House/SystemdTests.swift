@@ -36,6 +36,15 @@ struct SystemdTests {
         ] { #expect(lines.contains(guardian), "\(guardian)") }
     }
 
+    @Test(
+        "a crash writes a backtrace to the journal, with the options of the image",
+        arguments: ["gateway", "dispatcher"])
+    func backtrace(service: String) throws {
+        let image = try House.text("deploy/docker/Dockerfile")
+        let variable = try #require(image.firstMatch(of: #/SWIFT_BACKTRACE=\S+/#)).output
+        #expect(try Self.lines(service).contains("Environment=\(variable)"))
+    }
+
     @Test("the upgrade of docs/deploying.md restarts no unit after a failed migration")
     func upgrade() async throws {
         let page = try House.text("docs/deploying.md")

@@ -153,6 +153,9 @@ set_environment() {
         export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
         export SMTP_FROM=${SMTP_FROM:-Carillon <notices@example.com>}
     fi
+    # Outside a toolchain, Swift does not find the program that prints the backtrace of a crash.
+    [[ ! -x $BIN/swift-backtrace-static ]] || given SWIFT_BACKTRACE ||
+        export SWIFT_BACKTRACE=enable=yes,threads=crashed,images=none,interactive=no,color=no,swift-backtrace=$BIN/swift-backtrace-static
     # The start of links in mail.
     export PUBLIC_URL=${PUBLIC_URL:-http://127.0.0.1:$GATEWAY_PORT}
     # The sandbox's CA together with the CAs of the real providers.
