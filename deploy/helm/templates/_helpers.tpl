@@ -20,6 +20,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{- /* The entries of the settings' ConfigMap. */ -}}
 {{- define "carillon.settings" -}}
+{{- if .Values.settings.GATEWAY_TLS_CERT }}
+{{- fail "settings.GATEWAY_TLS_CERT: the chart's probes and routes use plain HTTP; remove the setting, and let TLS end at the Ingress or the Gateway" }}
+{{- end -}}
 {{ toYaml (merge (dict) .Values.settings (dict "PUBLIC_URL" (printf "https://%s" .Values.host))) }}
 {{- end }}
 

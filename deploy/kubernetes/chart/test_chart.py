@@ -257,6 +257,11 @@ class ChartTests(unittest.TestCase):
                 render(wrong)
         render({"gateway.maxSurge": "25%", "global": {"a": 1}})
 
+    def test_tls_of_the_pods_is_refused(self):
+        with self.assertRaisesRegex(helm.HelmRenderError, "let TLS end at the Ingress"):
+            render({"settings": {"GATEWAY_TLS_CERT": "/etc/carillon/keys/tls.crt"}})
+        render({"settings": {"GATEWAY_TLS_CERT": ""}})
+
     def test_the_example_of_the_page_renders(self):
         page = (build.ROOT / build.PAGE).read_text(encoding="utf-8")
         example = re.search(r"```yaml\n(.*?)```", page.split("### Helm\n")[1], re.DOTALL)
