@@ -165,16 +165,12 @@ package final class LeaseService: Service {
     ///
     /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
     package func claimRedis() async throws {
-        let isOurs = try await self.dispatcher.untilDone("claim Redis for the database") {
-            guard let identity = try await self.dispatcher.database.layout.identity() else { return true }
-            return try await self.dispatcher.live.claim(for: identity) == identity
+        try await self.dispatcher.untilDone(
+            "claim Redis for the database", isFinal: { ($0 as? RedisError)?.code == .configuration }
+        ) {
+            guard let identity = try await self.dispatcher.database.layout.identity() else { return }
+            try await self.dispatcher.live.claim(for: identity)
         }
-        guard !isOurs else { return }
-        throw RedisError(
-            .configuration,
-            "REDIS_URL holds the work of another database, not of the one in DATABASE_URL; correct one of them, or, "
-                + "if this database replaces the other, stop the other's dispatchers and run "
-                + "DEL \(self.dispatcher.keys.installation) in Redis")
     }
 
     /// Takes the lease, before any work is taken.

@@ -31,6 +31,8 @@ enum GatewayComposition {
         let logger = LogOutput.logger(label: "carillon.gateway", key: "node.id", name: node)
         reader.logMisspellings(logger)
         let clients = try await GatewayClients(settings, node: node, logger: logger)
+        // Before the port is bound, so that no job gets into the Redis of another database.
+        let claimCheck = try await clients.checkClaim()
         let catalogs = CatalogRegister(files.catalog, path: settings.common.catalog, now: Timestamp.now)
         let base = self.base(settings, catalogs, clients)
 
@@ -83,7 +85,7 @@ enum GatewayComposition {
                 RefreshService(every: .seconds(10)) { certificate.refresh(logger: logger) }
             },
             webPushKey.map { key in RefreshService(every: .seconds(10)) { key.refresh() } },
-            messageRate, openingRate, identities.callRate, keySet,
+            messageRate, openingRate, identities.callRate, keySet, claimCheck,
         ]
         let services: [any Service] = [
             self.zoneRefresh(base.zones, logger: logger),
@@ -244,6 +246,17 @@ private struct GatewayClients {
         return configuration
     }
 
+    /// Checks that no other database has claimed Redis.
+    ///
+    /// - Returns: a service that checks later, if Redis does not answer within a second.
+    /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
+    func checkClaim() async throws -> ClaimCheck? {
+        let live = Live(self.redis, keys: self.keys)
+        guard let installation = try await Database(self.pool).layout.identity() else { return nil }
+        let check = ClaimCheck(live: live, installation: installation)
+        return try await check.hasPassed() ? nil : check
+    }
+
     func nodeService(_ settings: GatewaySettings, hub: SocketHub, revocations: RevocationRegister) -> NodeService {
         NodeService(
             node: self.node,
@@ -343,6 +356,33 @@ private struct GatewayListener {
             CompatibilityRouter.add(to: router, services: services, environment: self.settings.apnsEnvironment)
             WebRouter.add(to: router)
         }
+    }
+}
+
+/// Ends the gateway if Redis, once it answers, has the work of another database.
+private struct ClaimCheck: Service {
+    let live: Live
+    let installation: String
+
+    /// Returns false if Redis does not answer.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
+    func hasPassed() async throws(RedisError) -> Bool {
+        do throws(RedisError) {
+            try await self.live.checkClaim(for: self.installation, timeout: .seconds(1))
+            return true
+        } catch {
+            guard error.code != .configuration else { throw error }
+            return false
+        }
+    }
+
+    func run() async throws {
+        try await cancelWhenGracefulShutdown {
+            // Redis does not signal that it is back, so ask every second.
+            while try await !self.hasPassed(), (try? await Task.sleep(for: .seconds(1))) != nil {}
+        }
+        try? await gracefulShutdown()
     }
 }
 

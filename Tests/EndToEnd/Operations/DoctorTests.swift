@@ -177,18 +177,36 @@ struct DoctorTests {
                     let examined = try await Self.examine(stack, program, wrong, ["--offline"])
                     #expect(examined.outcome("redis installation") == "fail", "\(examined.output)")
                 }
-                let refused = try await stack.spawn("dispatcher", ["run"], name: "refused", environment: wrong)
-                #expect(try await refused.waitForExit() == .code(78))
-                for name in ["REDIS_URL", "DATABASE_URL", "DEL carillon:installation"] {
-                    #expect(refused.errors().contains(name), "\(name) in \(refused.errors())")
+                for (program, command) in [("gateway", "serve"), ("dispatcher", "run")] {
+                    let refused = try await stack.spawn(
+                        program, [command], name: "refused-\(program)", environment: wrong)
+                    #expect(try await refused.waitForExit() == .code(78))
+                    for name in ["REDIS_URL", "DATABASE_URL", "DEL carillon:installation"] {
+                        #expect(refused.errors().contains(name), "\(name) in \(refused.errors())")
+                    }
                 }
                 let leases = try await stack.connection.send("KEYS", "carillon:dispatcher:*").strings()
                 #expect(leases.count == 1)
                 // Its sweeps would claim Redis again.
                 _ = try await first.stop()
                 try await stack.connection.send("DEL", "carillon:installation")
+                // A gateway claims nothing.
+                _ = try await stack.startGateway(environment: wrong)
+                #expect(try await stack.connection.send("EXISTS", "carillon:installation").integer() == 0)
                 _ = try await stack.startDispatcher(name: "accepted", environment: wrong)
             }
+        }
+    }
+
+    @Test("a gateway that starts without Redis ends when Redis has the work of another database")
+    func lateRedis() async throws {
+        try await Stack.with { stack in
+            try await stack.connection.send("SET", "carillon:installation", "another")
+            try await stack.redis.stall()
+            let gateway = try await stack.startGateway()
+            stack.redis.resume()
+            #expect(try await gateway.process.waitForExit() == .code(78))
+            #expect(gateway.process.errors().contains("DEL carillon:installation"))
         }
     }
 

@@ -68,16 +68,34 @@ package struct Live: Sendable {
         return Live(connection, keys: keys, replicated: replicated)
     }
 
-    /// Claims Redis for the database with this identity, unless another has claimed it.
+    /// Claims Redis for the database with this identity.
     ///
-    /// - Returns: the identity of the database that has claimed Redis.
-    package func claim(for installation: String) async throws(RedisError) -> String {
+    /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
+    package func claim(for installation: String) async throws(RedisError) {
         var batch = RedisBatch()
         self.claim(for: installation, in: &batch)
         batch.append("GET", .text(self.keys.installation))
         let replies = try await self.connection.send(batch)
         _ = try replies[0].checked()
-        return try replies[1].string() ?? installation
+        try self.refuse(replies[1], unlessFor: installation)
+    }
+
+    /// Checks that no other database than the one with this identity has claimed Redis.
+    ///
+    /// - Parameter timeout: the time limit.
+    /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
+    package func checkClaim(for installation: String, timeout: Duration) async throws(RedisError) {
+        let reply = try await self.connection.send("GET", .text(self.keys.installation), timeout: timeout)
+        try self.refuse(reply, unlessFor: installation)
+    }
+
+    private func refuse(_ claim: RedisReply, unlessFor installation: String) throws(RedisError) {
+        guard let owner = try claim.string(), owner != installation else { return }
+        throw RedisError(
+            .configuration,
+            "REDIS_URL holds the work of another database, not of the one in DATABASE_URL; correct one of them, or, "
+                + "if this database replaces the other, stop the other's dispatchers and run "
+                + "DEL \(self.keys.installation) in Redis")
     }
 
     /// Adds the command that claims Redis for the database with this identity, unless another has
