@@ -130,6 +130,57 @@ struct WebInboxListTests {
         #expect(found == ["state loading", "Could not load your notifications"])
     }
 
+    @Test("a bell counts the categories of its tabs only while its panel is open in a visible page")
+    func countsOfTabs() async throws {
+        let found = try await Stack.runWithFakeGateway(
+            """
+            let counts = 0;
+            const start = setTimeout;
+            globalThis.setTimeout = (work, wait) => {
+              if (wait !== 400) return start(work, wait);
+              counts += 1;
+              return start(work);
+            };
+            gateway.words = () => Response.json({ categories: [{ category: "x" }, { category: "y" }] });
+            gateway.count = () => Response.json({ categories: { x: counts } });
+            let visibility = "visible";
+            Object.defineProperty(document, "visibilityState", { get: () => visibility });
+            const element = document.createElement("carillon-inbox");
+            for (const [name, value] of Object.entries({ url, token: "token" })) element.setAttribute(name, value);
+            document.body.append(element);
+            await until(() => sockets.length === 1);
+            sockets[0].take(welcome);
+            const part = (selector) => element.shadowRoot.querySelector(selector);
+            await until(() => part("[data-filter='category:y']"));
+            const usual = { type: "t", severity: "info", created_at: "2026-01-01T00:00:00Z" };
+            const drawn = async (version) => {
+              const notification = { ...item(`n${version}`, version), title: `n${version}`, ...usual };
+              sockets[0].take({ type: "notification", version, unread: 1, notification });
+              await until(() => part(".title")?.textContent === `n${version}`);
+            };
+            const shown = () => part("[data-filter='category:x'] .count").textContent;
+            await drawn(6);
+            const found = [counts];
+            element.toggle(true);
+            await until(() => shown() === "1");
+            await drawn(7);
+            await until(() => shown() === "2");
+            visibility = "hidden";
+            await drawn(8);
+            found.push(counts);
+            visibility = "visible";
+            document.dispatchEvent(new Event("visibilitychange"));
+            await until(() => shown() === "3");
+            element.toggle(false);
+            await drawn(9);
+            found.push(counts);
+            element.remove();
+            globalThis.setTimeout = start;
+            return found.map(String);
+            """)
+        #expect(found == ["0", "2", "3"])
+    }
+
     @Test("while the menus load, only the last click counts, and none once the focus is elsewhere")
     func slowMenus() async throws {
         let found = try await Stack.runWithFakeGateway(

@@ -231,7 +231,11 @@ export class CarillonInbox extends HTMLElement {
     this.#popover.addEventListener("toggle", (event) => {
       const isOpen = event.newState === "open";
       this.#bell.setAttribute("aria-expanded", String(isOpen));
-      if (isOpen) return this.#popover.focus();
+      if (isOpen) {
+        // A closed panel has no counts of its tabs.
+        this.#panel?.render();
+        return this.#popover.focus();
+      }
       this.#panel.element.classList.remove("shows-settings");
       if (hadFocus) this.#bell.focus();
     });

@@ -69,6 +69,7 @@ export class Panel {
     this.element = this.#frame();
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#schedule(), { signal });
+    document.addEventListener("visibilitychange", () => this.#schedule(), { signal });
     inbox.addEventListener("words", () => this.#list.reset(), { signal });
     inbox.addEventListener("user", () => this.#replaceSettings(), { signal });
     inbox.addEventListener("state", ({ detail }) => this.#showState(detail), { signal });
@@ -186,7 +187,7 @@ export class Panel {
   }
 
   #showTabs() {
-    const { feed, isFeed, texts } = this.#context;
+    const { close, feed, isFeed, texts } = this.#context;
     const { words } = this.#inbox;
     const categories = feed.category || words.categories.length < 2 ? [] : words.categories;
     const wanted = [
@@ -210,7 +211,9 @@ export class Panel {
       counter.textContent = count > 999 ? "999+" : count || "";
       counter.hidden = !count;
     });
-    if (isFeed || categories.length) this.#inbox.updateCounts(feed.org);
+    // The count of a feed shows on its bell; the others only in an open panel.
+    const isShown = document.visibilityState === "visible" && (!close || this.element.checkVisibility());
+    if (isFeed || (categories.length && isShown)) this.#inbox.updateCounts(feed.org);
   }
 
   /** Shows the settings or the list. */
