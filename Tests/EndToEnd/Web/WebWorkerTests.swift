@@ -9,11 +9,22 @@ import Testing
 /// The service worker in a real browser: pushes on the screen, clicks on them, and the badge.
 @Suite(.timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebWorkerTests {
+    /// A script that makes a page collect the worker's messages.
+    private static let listen = """
+        window.told = [];
+        navigator.serviceWorker.addEventListener("message", ({ data }) => told.push(data));
+        navigator.serviceWorker.startMessages();
+        """
+
     /// Runs `body` with another site's page whose worker imports the gateway's.
     ///
     /// A message to `worker` makes it get a push, or click one. `told` has its messages, and the
     /// badges of the app's icon.
-    private static func withWorker(_ body: (Stack, Gateway, Browser) async throws -> Void) async throws {
+    ///
+    /// - Parameter more: the end of the worker's script.
+    private static func withWorker(
+        _ more: String = "", _ body: (Stack, Gateway, Browser) async throws -> Void
+    ) async throws {
         let host = try FreePort.next()
         try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
             stack, gateway, browser in
@@ -36,6 +47,7 @@ struct WebWorkerTests {
                   const notification = shown.find(({ title }) => title === click);
                   dispatchEvent(new NotificationEvent("notificationclick", { notification }));
                 });
+                \(more)
                 """
             let plain = HTTPStub.Answer(body: "<!DOCTYPE html><title>Shop</title>", type: "text/html")
             try await HTTPStub.with(plain, port: host) { stub in
@@ -44,9 +56,7 @@ struct WebWorkerTests {
                 stub.answer(HTTPStub.Answer(body: script, type: "text/javascript"))
                 try await browser.run(
                     """
-                    window.told = [];
-                    navigator.serviceWorker.addEventListener("message", ({ data }) => told.push(data));
-                    navigator.serviceWorker.startMessages();
+                    \(Self.listen)
                     return navigator.serviceWorker.register("/worker.js").then(async () => {
                       window.worker = await navigator.serviceWorker.ready;
                     });
@@ -79,6 +89,49 @@ struct WebWorkerTests {
             try await browser.wait(for: "the page has it again", "\(clicks).length === 2")
             let ids = try await browser.run("return \(clicks).map(({ id }) => id)")
             #expect(ids.strings == ["1", "1"])
+        }
+    }
+
+    @Test("the page in front is told of a click before the others, and a window that opens can take it first")
+    func clickInFront() async throws {
+        // The worker's timer ends with the message `pass`.
+        let fakes = """
+            const timers = [];
+            setTimeout = (work) => {
+              timers.push(work);
+              tell({ kind: "waits" });
+            };
+            clients.openWindow = async () => null;
+            addEventListener("message", ({ data }) => data.pass && timers.splice(0).forEach((work) => work()));
+            """
+        try await Self.withWorker(fakes) { _, _, browser in
+            let origin = try #require(try await browser.run("return location.origin").string)
+            let behind = try await browser.tab()
+            let front = try await browser.openTab()
+            try await browser.open("\(origin)/front")
+            try await browser.run(
+                "\(Self.listen) return navigator.serviceWorker.ready.then((one) => { window.worker = one; })")
+            let kinds = "told.map(({ kind }) => kind).filter((kind) => kind).join(' ')"
+            let told = [
+                ("/front", [(front, "carillon-clicks waits carillon-clicks"), (behind, "waits carillon-clicks")]),
+                ("/new", [(front, "waits carillon-clicks"), (behind, "waits carillon-clicks")]),
+            ]
+            for (path, tabs) in told {
+                try await browser.show(front)
+                let push = "{ title: '\(path)', notification_id: '\(path)', url: '\(path)' }"
+                try await browser.run("worker.active.postMessage({ push: \(push) })")
+                try await browser.wait(for: "it is shown", "told.some(({ shown }) => shown === '\(path)')")
+                try await browser.wait(
+                    for: "it is listed", "(await worker.getNotifications()).some(({ title }) => title === '\(path)')")
+                try await browser.run("worker.active.postMessage({ click: '\(path)' })")
+                try await browser.wait(for: "the worker waits", "told.some(({ kind }) => kind === 'waits')")
+                try await browser.run("worker.active.postMessage({ pass: true })")
+                for (tab, expected) in tabs {
+                    try await browser.show(tab)
+                    try await browser.wait(for: "\(path): \(expected)", "\(kinds) === '\(expected)'")
+                    try await browser.run("told.splice(0)")
+                }
+            }
         }
     }
 

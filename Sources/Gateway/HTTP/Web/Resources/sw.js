@@ -12,6 +12,8 @@ const mostActions = 2;
  */
 const clickCache = `carillon clicks ${self.registration.scope}`;
 const mostClicks = 50;
+/** The time in ms that the page in front has to take a click before others hear of it. */
+const headStart = 3_000;
 /** The gateway's own page registers `sw.js?icons`; other sites set their own icons or none. */
 const look = self.carillon ?? (new URL(self.location.href).searchParams.has("icons")
   ? { icon: "web/icon-192.png", badge: "web/badge.png" } : {});
@@ -95,9 +97,14 @@ async function open({ id, url, urls }, action) {
   const goal = safe(urls?.[action]) ?? safe(url) ?? self.registration.scope;
   const page = pages.find((client) => client.url === goal) ?? (urls?.[action] || url ? null : pages[0]);
   await (page ? page.focus() : self.clients.openWindow(goal)).catch(() => null);
-  for (const client of pages) client.postMessage({ kind: "carillon-clicks" });
   // If the storage is full, only an open page can report the click.
   if (id && !isKept) (page ?? pages[0])?.postMessage(click);
+  const tell = (client) => client?.postMessage({ kind: "carillon-clicks" });
+  // A window that was opened asks for its click once it has loaded.
+  tell(page);
+  // That page may have no inbox.
+  await new Promise((next) => setTimeout(next, headStart));
+  pages.forEach(tell);
 }
 
 async function keepClick(click) {
