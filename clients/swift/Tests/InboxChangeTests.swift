@@ -148,6 +148,29 @@ struct InboxChangeTests {
         #expect(gateway.requests.map { $0.url.query ?? "" } == ["limit=50", "limit=50&cursor=008"])
     }
 
+    @Test("after a failure the next page waits as the gateway says, and longer after each failure")
+    func failedPages() async throws {
+        let busy = answer("{}", status: 503)
+        let fault = GatewayAnswer(status: 500)
+        let gateway = FakeGateway(
+            .open([sync(9, notification(9), unread: 1)]),
+            answers: [busy, fault, fault, Self.page(9, cursor: "\"008\"", notification(8)), fault])
+        let inbox = try await self.open(gateway)
+        await #expect(throws: GatewayError.self) { try await inbox.loadOlder() }
+        let cancelled = Task { try await inbox.loadOlder() }
+        cancelled.cancel()
+        try await self.time.pass(.seconds(5) + .seconds(0.005))
+        await #expect(throws: GatewayError.cancelled) { try await cancelled.value }
+        #expect(gateway.requests.count == 1)
+        for _ in 1...2 { await #expect(throws: GatewayError.self) { try await inbox.loadOlder() } }
+        try await inbox.loadOlder()
+        #expect(Self.titles(inbox) == ["9", "8"] && inbox.hasOlder)
+        await #expect(throws: GatewayError.self) { try await inbox.loadOlder() }
+        try await eventually { self.time.waits.count == 4 }
+        #expect(
+            self.time.waits == [.seconds(5) + .seconds(0.005), .seconds(0.01), .seconds(0.02), .seconds(0.005)])
+    }
+
     // MARK: Helpers
 
     private func open(_ gateway: FakeGateway, limits: Inbox.Limits = Inbox.Limits()) async throws -> Inbox {

@@ -9,6 +9,10 @@ struct LoadedPages: Sendable {
     /// Whether the last page is loaded.
     var isComplete = false
     var isLoading = false
+    /// The loads in a row that failed.
+    var failures = 0
+    /// Ends when the next load may begin after a failure.
+    var backoff: Task<Void, Never>?
 
     /// Moves the cursor to the end of a full list, because loaded rows may have left it.
     mutating func continueAfterLast(of state: InboxState) {
@@ -21,16 +25,42 @@ struct LoadedPages: Sendable {
 extension Inbox {
     private static let pageSize = 50
     private static let mostTries = 3
+    private static let longestRetryAfter = Duration.seconds(30)
 
     /// Loads the next page of the inbox, newest first and with read notifications.
     ///
     /// Returns at once if there is no other page, if one is loading, or if ``notifications`` is at
     /// its limit. After a gap of more than 500 changes the list starts over, and the inbox loads
     /// its first page again.
+    ///
+    /// After a failure, the next call first waits: up to 30 s if the gateway says so, and a backoff
+    /// with jitter of up to 30 s. So a view may call this as long as it needs a page.
     public func loadOlder() async throws(GatewayError) {
-        guard !self.pages.isLoading else { return }
+        guard !self.pages.isLoading, self.hasOlder else { return }
         self.pages.isLoading = true
         defer { self.pages.isLoading = false }
+        await self.pages.backoff?.value
+        guard !Task.isCancelled else { throw .cancelled }
+        do throws(GatewayError) {
+            try await self.loadPage()
+            self.pages.failures = 0
+        } catch {
+            if error != .cancelled { self.delayNextPage(after: error) }
+            throw error
+        }
+    }
+
+    private func delayNextPage(after error: GatewayError) {
+        var wait = self.timing.backoff(after: self.pages.failures)
+        if case .refused(let problem) = error, let retryAfter = problem.retryAfter {
+            wait += min(retryAfter, Self.longestRetryAfter)
+        }
+        self.pages.failures += 1
+        // A task of its own, so that time passes also while no call waits.
+        self.pages.backoff = Task { [timing] in try? await timing.sleep(wait) }
+    }
+
+    private func loadPage() async throws(GatewayError) {
         for _ in 1...Self.mostTries {
             guard self.hasOlder else { return }
             let cursor = self.pages.cursor

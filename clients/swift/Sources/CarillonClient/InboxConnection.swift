@@ -23,8 +23,6 @@ actor InboxConnection {
     private static let renewalSpacing: TimeInterval = 30
     /// In seconds; a much longer time overflows a `Duration`.
     private static let longestPause: TimeInterval = 1_000_000_000
-    private static let shortestBackoff = 0.5
-    private static let longestBackoff = 30.0
     private static let unauthorized = 4401
     private static let tooManyConnections = 4409
 
@@ -63,9 +61,7 @@ actor InboxConnection {
             self.socket = nil
             guard !Task.isCancelled else { return }
             await self.deliver(.offline(reason))
-            // Full jitter keeps the clients of a gateway from reconnecting all at once.
-            let longest = min(Self.longestBackoff, Self.shortestBackoff * pow(2, Double(min(self.failures, 10))))
-            let wait = self.drainDelay + .seconds(self.timing.jitter() * longest)
+            let wait = self.drainDelay + self.timing.backoff(after: self.failures)
             self.failures += 1
             self.drainDelay = .zero
             try? await self.timing.sleep(wait)

@@ -86,7 +86,8 @@ public enum SocketLimits {
 
 /// The clock and the randomness, which tests replace.
 public struct Timing: Sendable {
-    /// Waits, and throws when the task is cancelled: for reconnects, pings and token renewals.
+    /// Waits, and throws when the task is cancelled: for reconnects, pings, token renewals and pages
+    /// that failed to load.
     public var sleep: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
     /// Returns the current time.
     public var now: @Sendable () -> Date = { Date() }
@@ -95,6 +96,13 @@ public struct Timing: Sendable {
 
     /// Creates the real clock with random jitter.
     public init() {}
+
+    /// Returns the wait before the next try: at most 0.5 s, doubled with each failure, at most 30 s.
+    ///
+    /// Full jitter keeps the clients of a gateway from trying again all at once.
+    func backoff(after failures: Int) -> Duration {
+        .seconds(self.jitter() * min(30, 0.5 * pow(2, Double(min(failures, 10)))))
+    }
 }
 
 /// Foundation's HTTP client and, on Apple's systems, its WebSocket client.
