@@ -33,6 +33,19 @@ if (later.some(({ reset, notifications }) => reset || notifications.some(({ titl
 // A ticket is valid once, so a reconnect needs a new ticket and a new EventSource.
 if (EventSource.opened.length !== 2) throw new Error(`opened ${EventSource.opened.length} streams instead of 2`);
 
+// The network or the user comes back: a link that died meanwhile may look open.
+for (const [sign, title] of [["online", "While it was offline"], ["visibilitychange", "While it was hidden"]]) {
+  const { length } = EventSource.opened;
+  document.visibilityState = sign === "online" ? "hidden" : "visible";
+  document.dispatchEvent(new Event(sign));
+  document.dispatchEvent(new Event(sign));
+  await until(`it opens a stream (${sign})`, () => EventSource.opened.length > length);
+  await send(title);
+  await until(`it streams (${sign})`, () => afterwards().some((one) => one.title === title));
+  const open = EventSource.opened.filter(({ readyState }) => readyState !== EventSource.CLOSED);
+  if (open.length !== 1) throw new Error(`${open.length} streams are open (${sign})`);
+}
+
 const revoked = await fetch(`${url}/v1/users/ada/revoke-tokens`, {
   method: "POST",
   headers: { authorization: `Bearer ${process.env.SERVICE_TOKEN}` },

@@ -1,7 +1,11 @@
 // Carillon · stream_before.mjs
 // SPDX-License-Identifier: Apache-2.0
 //
-// An EventSource for node 20 (HTML standard, section 9.2), whose connection a test can cut.
+// An EventSource for node 20 (HTML standard, section 9.2), whose connection a test can cut, and the
+// events of a page.
+
+const document = Object.assign(new EventTarget(), { visibilityState: "visible" });
+const addEventListener = document.addEventListener.bind(document);
 
 class EventSource extends EventTarget {
   static CLOSED = 2;
