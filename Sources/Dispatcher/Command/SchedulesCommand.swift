@@ -54,7 +54,7 @@ struct SchedulesCommand: AsyncParsableCommand {
                     .text("WHEN", isCuttable: true), .text("TYPE", isCuttable: true), .text("ORG", isCuttable: true),
                     .text("JOB", isCuttable: true),
                 ])
-                var last: NotificationID?
+                var last: ScheduleID?
                 var rest = self.limit
                 while rest > 0 {
                     let page = try await store.page(after: last, org: self.org, limit: min(rest, Self.pageSize))
@@ -114,14 +114,14 @@ struct SchedulesCommand: AsyncParsableCommand {
 
         func run() async throws {
             let ids = try self.ids.map { text in
-                guard let id = NotificationID(text) else {
+                guard let id = ScheduleID(text) else {
                     throw ValidationError("\(text) is not the id of a schedule")
                 }
                 return id
             }
             try await SchedulesCommand.withStore(self.options) { store in
-                var gone: [NotificationID] = []
-                var missing: [NotificationID] = []
+                var gone: [ScheduleID] = []
+                var missing: [ScheduleID] = []
                 for id in ids {
                     if try await store.cancel(id) {
                         gone.append(id)

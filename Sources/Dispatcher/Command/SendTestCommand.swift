@@ -69,7 +69,7 @@ struct SendTestCommand: AsyncParsableCommand {
 
     private func answer(_ redis: RedisClient, _ database: Database) async throws -> JSONValue {
         let devices = try await database.devices.list(user: self.user).filter(\.isActive)
-        let wanted = self.device.map { NotificationID($0) }
+        let wanted = self.device.map { DeviceID($0) }
         let chosen =
             wanted.map { id in devices.first { $0.id == id } } ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
         guard let chosen else {

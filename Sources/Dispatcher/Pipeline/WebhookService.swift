@@ -40,7 +40,7 @@ package struct WebhookService: Service {
     private let queues: WebhookQueues
     private let sender: WebhookSender
     private let cache = WebhookCache()
-    private let lossWarnings = LogLimit<NotificationID>(every: .seconds(60))
+    private let lossWarnings = LogLimit<WebhookID>(every: .seconds(60))
     private var store: WebhookStore { self.dispatcher.database.webhooks }
 
     /// - Parameter transfer: a client that connects to public addresses only, unless the operator
@@ -123,7 +123,7 @@ package struct WebhookService: Service {
     ///
     /// - Parameter fence: around the entries; another dispatcher takes them over after it.
     func hand(_ batches: [EventFeed.Batch], to webhooks: [Webhook], within fence: Fence) async throws {
-        var lossy: Set<NotificationID> = []
+        var lossy: Set<WebhookID> = []
         for batch in batches {
             guard fence.isOpen else { break }
             let events = batch.entries.compactMap { WebhookEvent($0, name: batch.name(of: $0)) }
@@ -170,7 +170,7 @@ package struct WebhookService: Service {
     /// Counts dropped events, and logs their webhooks.
     ///
     /// The webhook's status in PostgreSQL shows the loss only until its next request succeeds.
-    private func report(_ lost: [NotificationID: Int]) {
+    private func report(_ lost: [WebhookID: Int]) {
         WebhookMetrics.full.increment(by: lost.values.reduce(0, +))
         let now = self.dispatcher.now()
         for webhook in lost.keys where self.lossWarnings.isDue(for: webhook, at: now) {
@@ -259,7 +259,7 @@ struct WebhookSender: Sendable {
     ///   - fence: around the claim; a request that might outlast it is left to the next claim.
     ///   - mayGoOn: whether another request may follow; if not, the rest is due at once.
     func send(
-        _ id: NotificationID,
+        _ id: WebhookID,
         within fence: Fence,
         while mayGoOn: @Sendable () -> Bool = { true }
     ) async {
@@ -275,7 +275,7 @@ struct WebhookSender: Sendable {
     ///
     /// - Returns: whether events are left and the webhook is still claimed for them.
     private func sendBatch(
-        _ id: NotificationID,
+        _ id: WebhookID,
         within fence: Fence,
         _ mayGoOn: @Sendable () -> Bool
     ) async throws -> Bool {
@@ -341,7 +341,7 @@ struct WebhookSender: Sendable {
         )
     }
 
-    private func recordFailure(_ id: NotificationID, reason: String, retryAfter: Duration?) async throws {
+    private func recordFailure(_ id: WebhookID, reason: String, retryAfter: Duration?) async throws {
         WebhookMetrics.failed.increment()
         let now = self.dispatcher.now()
         guard let failures = try await self.store.recordFailure(id, reason: reason, at: now) else {
@@ -363,7 +363,7 @@ struct WebhookSender: Sendable {
     }
 
     /// Lets a webhook wait, and drops its events that are too old by now.
-    private func postpone(_ id: NotificationID, for delay: Duration) async throws {
+    private func postpone(_ id: WebhookID, for delay: Duration) async throws {
         let now = self.dispatcher.now()
         let oldest = now - Self.patience
         let dropped = try await self.queues.postpone(id, until: now + delay, droppingBefore: oldest)

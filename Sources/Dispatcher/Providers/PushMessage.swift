@@ -100,7 +100,7 @@ package struct PushMessage: Sendable {
 
     /// Returns the delivery's id: the same for each attempt, different for each device and for
     /// retractions.
-    func deliveryID(to device: Device) -> NotificationID {
+    func deliveryID(to device: Device) -> Identifier {
         var hash = SHA256()
         for half in [
             self.notification.id.high, self.notification.id.low, device.id.high, device.id.low,
@@ -113,7 +113,7 @@ package struct PushMessage: Sendable {
                 bytes.loadUnaligned(as: UInt64.self), bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
             )
         }
-        return NotificationID(high: high.bigEndian, low: low.bigEndian).asHashUUID
+        return Identifier(high: high.bigEndian, low: low.bigEndian).asHashUUID
     }
 
     /// The key by which a device replaces an older message, or a repeat.

@@ -374,7 +374,7 @@ struct AbsentMasterTests {
             let kept = try scene.kept
             let work = DeliveryWork(
                 notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001),
-                device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
+                device: DeviceID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
                 user: try scene.user(in: kept), attempt: 1, isRepeat: true)
             var batch = RedisBatch()
             scene.dispatcher.live.retries.add(

@@ -385,7 +385,7 @@ struct DeliverySenderTests {
             let group = dispatcher.group(dispatcher.keys.deliveries(provider, .normal))
             try await group.create()
             let service = DeliveriesService(dispatcher: dispatcher, provider: provider, calls: 8, readers: [])
-            func send(_ notification: NotificationID, to device: NotificationID) async throws {
+            func send(_ notification: NotificationID, to device: DeviceID) async throws {
                 let work = DeliveryWork(
                     notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
                 try await dispatcher.redis.send(

@@ -23,7 +23,7 @@ struct RetryServiceTests {
         for number in numbers {
             let work = DeliveryWork(
                 notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number),
-                device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
+                device: DeviceID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
                 user: "ada", attempt: 1, isRepeat: true)
             set.add(work, due: TestDispatcher.now, provider: .fcm, lane: lane, in: &batch)
         }
@@ -152,7 +152,7 @@ struct RetryFairnessTests {
         private func work(_ number: UInt64, _ user: String, attempt: Int) -> DeliveryWork {
             DeliveryWork(
                 notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number),
-                device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
+                device: DeviceID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003),
                 user: user, attempt: attempt, isRepeat: attempt > 0)
         }
 

@@ -34,7 +34,7 @@ struct TestSendServiceTests {
 
     /// - Returns: the request.
     @discardableResult
-    private static func ask(_ id: String, _ device: NotificationID?, _ sends: TestSends) async throws -> [UInt8] {
+    private static func ask(_ id: String, _ device: DeviceID?, _ sends: TestSends) async throws -> [UInt8] {
         let target = device.map { #""device":"\#($0)""# } ?? #""channel":"email""#
         let request = Array(#"{"id":"\#(id)","user":"ada",\#(target)}"#.utf8)
         try await sends.ask(request)

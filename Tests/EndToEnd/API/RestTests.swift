@@ -205,7 +205,7 @@ struct DescriptionTests {
             let gateway = try await stack.startGateway()
             let token = Stack.token(user: "root", scope: .admin)
             let document = try await gateway.call(.get, Self.documents.canonical, token: nil).body
-            let id = NotificationID.random().description
+            let id = Identifier.random().description
             var count = 0
             for path in document["paths"]?.object ?? [] {
                 let place = path.key.replacing(#/\{[^}]*\}/#, with: id)
@@ -303,7 +303,7 @@ struct DescriptionTests {
                 .post, "/v1/schedules", token: admin, json: #"{"job":{"user":"ada","type":"invoice_created"}}"#)
             #expect(timeless.body["detail"]?.string == "cron: give one of cron, at")
 
-            let id = NotificationID.random().description
+            let id = Identifier.random().description
             let cases = [
                 ("/v1/notifications/\(id)", "there is no such notification"),
                 ("/v1/users/nobody", "there is no such user"),

@@ -665,7 +665,7 @@ struct DeliveryStoreTests {
             }
             try await followUps.postpone([(item(.release), Samples.start, "quiet_hours")], now: Samples.start)
             try await followUps.expect([item(.email)], until: Samples.start)
-            func skip(_ kind: String, _ device: NotificationID, _ reason: String) -> DeliveryStore.Attempt {
+            func skip(_ kind: String, _ device: DeviceID, _ reason: String) -> DeliveryStore.Attempt {
                 DeliveryStore.Attempt(
                     at: Samples.start, user: "a", notification: notification.id, device: device,
                     provider: kind == "push" ? .fcm : .email, kind: kind, attempt: 1, outcome: .skipped,

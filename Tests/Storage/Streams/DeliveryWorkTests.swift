@@ -126,7 +126,7 @@ struct DeliveryWorkTests {
 struct SendClaimsTests {
     private static let work = DeliveryWork(
         notification: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001),
-        device: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0002),
+        device: DeviceID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0002),
         user: "ada",
         attempt: 0,
         isRepeat: false

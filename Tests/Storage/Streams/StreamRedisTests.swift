@@ -260,7 +260,7 @@ struct StreamRedisTests {
             let set = Live(connection, keys: keys).retries
             let work = DeliveryWork(
                 notification: NotificationID(high: 1, low: 2),
-                device: NotificationID(high: 3, low: 4),
+                device: DeviceID(high: 3, low: 4),
                 user: "u",
                 attempt: 1,
                 isRepeat: false

@@ -39,7 +39,7 @@ extension JobIntake {
         }
         return Broadcast(
             // An id that no notification has, because no user has an empty name.
-            id: NotificationID(
+            id: BroadcastID(
                 origin: origin.digest,
                 user: ""
             ),

@@ -64,12 +64,12 @@ extension PushMessage {
 final class BadgeBoard: Sendable {
     private static let capacity = 100_000
 
-    private let sent = Mutex<[NotificationID: (user: ExactText, version: Int64)]>([:])
+    private let sent = Mutex<[DeviceID: (user: ExactText, version: Int64)]>([:])
 
     /// Records a count, unless a newer one was sent.
     ///
     /// - Returns: whether it was recorded.
-    func record(_ version: Int64, of user: String, for device: NotificationID) -> Bool {
+    func record(_ version: Int64, of user: String, for device: DeviceID) -> Bool {
         let user = ExactText(user)
         return self.sent.withLock { sent in
             if let last = sent[device], last.user == user, last.version > version { return false }

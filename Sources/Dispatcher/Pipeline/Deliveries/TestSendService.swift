@@ -135,7 +135,7 @@ package struct TestSendService: Service {
         isMail: Bool
     ) async throws(PostgresError) -> Device? {
         guard isMail else {
-            guard let id = request["device"]?.string.flatMap({ NotificationID($0) }) else { return nil }
+            guard let id = request["device"]?.string.flatMap({ DeviceID($0) }) else { return nil }
             return try await self.dispatcher.database.devices.list(user: user).first { $0.id == id }
         }
         let preferences = self.dispatcher.database.preferences

@@ -210,7 +210,7 @@ struct RoutePlan {
 
     mutating func deliver(
         _ notification: Notification,
-        to device: NotificationID,
+        to device: DeviceID,
         via provider: Provider,
         isRepeat: Bool,
         callsForAttention: Bool = false,

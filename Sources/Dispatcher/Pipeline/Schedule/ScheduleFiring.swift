@@ -195,7 +195,7 @@ struct ScheduleFiring: Sendable {
         var firings: [Firing] = []
         var steps: [ScheduleStore.Step] = []
         var ended: [Schedule] = []
-        var moving: Set<NotificationID> = []
+        var moving: Set<ScheduleID> = []
         var missed: [String: Int] = [:]
         var late: [ScheduleStore.PageOutcome] = []
         for schedule in claimed {

@@ -72,7 +72,7 @@ struct ZoneWatch: Sendable {
     /// - Parameter haveRulesChanged: whether a recurring schedule whose zone is missing fails now;
     ///   otherwise this machine may be the only one that lacks it.
     private func recompute(haveRulesChanged: Bool) async throws {
-        var last: NotificationID?
+        var last: ScheduleID?
         var count = 0
         while isRunning {
             // Schedules that have come due since the last page are being fired.

@@ -64,8 +64,8 @@ package struct APIContext: RequestContext {
     ///
     /// - Parameter thing: the kind of thing that the id names, for the error.
     /// - Throws: ``Problem`` 404 if it is no id.
-    func pathID(of thing: String = "notification") throws -> NotificationID {
-        guard let id = NotificationID(try self.parameters.require("id")) else { throw Problem.noSuch(thing) }
+    func pathID(of thing: String = "notification") throws -> Identifier {
+        guard let id = Identifier(try self.parameters.require("id")) else { throw Problem.noSuch(thing) }
         return id
     }
 

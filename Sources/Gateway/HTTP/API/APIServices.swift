@@ -133,7 +133,7 @@ package struct UserServices: Sendable {
     ///
     /// - Returns: the device after the change; nil if the user has none with this id.
     /// - Throws: ``Problem`` 429 for a new token if the user's tokens have changed too often.
-    func touch(_ id: NotificationID, of user: String, change: DeviceStore.Change) async throws -> Device? {
+    func touch(_ id: DeviceID, of user: String, change: DeviceStore.Change) async throws -> Device? {
         do throws(PostgresError) {
             return try await self.devices.touch(user: user, id: id, change: change, at: self.base.now())
         } catch {

@@ -212,9 +212,9 @@ extension FieldReader {
     }
 
     /// Returns the id that a page gave as `next_cursor`; nil if it is absent.
-    mutating func cursor() -> NotificationID? {
+    mutating func cursor() -> Identifier? {
         guard let text = self.text("cursor", limit: 64) else { return nil }
-        if let id = NotificationID(text) { return id }
+        if let id = Identifier(text) { return id }
         self.fault("cursor", "must be next_cursor of a page")
         return nil
     }

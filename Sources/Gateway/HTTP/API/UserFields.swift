@@ -161,7 +161,7 @@ package struct UserFields: Sendable {
         if provider == .webpush, let text = token { token = self.subscription(text, app: app, &body) }
         guard let platform, let provider, let token else { return nil }
         var device = Device(
-            id: NotificationID.random(),
+            id: DeviceID.random(),
             user: user,
             platform: platform,
             provider: provider,

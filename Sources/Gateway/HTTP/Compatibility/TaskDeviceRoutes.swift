@@ -184,14 +184,14 @@ struct TaskDeviceRoutes {
 /// It comes from the random part of the device's UUID and is looked up only among a user's devices,
 /// at most a hundred. Two of them collide for about one in 400,000 users; such a number is refused.
 enum TaskDeviceNumber {
-    static func number(of id: NotificationID) -> Int {
+    static func number(of id: DeviceID) -> Int {
         Int(id.low & 0x7FFF_FFFF)
     }
 
     /// Finds a device by its number, UUID or token; nil if none or several match.
     static func find(_ key: String, in devices: [Device]) -> Device? {
         let found = devices.filter { device in
-            device.isToken(key) || NotificationID(key) == device.id || Int(key) == Self.number(of: device.id)
+            device.isToken(key) || DeviceID(key) == device.id || Int(key) == Self.number(of: device.id)
         }
         return found.count == 1 ? found.first : nil
     }

@@ -31,7 +31,7 @@ enum RepeatedJob {
         fields.append(("channels", Array("[\(names)]".utf8)))
         _ = try catalog.checkedJob(fields)
         var schedule = Schedule(
-            id: NotificationID(origin: origin, user: notification.user), fields: fields, dueAt: until, createdAt: now)
+            id: ScheduleID(origin: origin, user: notification.user), fields: fields, dueAt: until, createdAt: now)
         // Not `api`, so that it does not count towards its organisation's limit of schedules.
         schedule.source = ScheduleStore.snoozeSource(of: notification)
         schedule.org = notification.org

@@ -4,7 +4,7 @@
 /// A push endpoint: one app on one device.
 package struct Device: Sendable, Equatable {
     /// Stands for the user's e-mail address where a device id is expected; the same for every user.
-    package static let emailAddress = NotificationID(high: 0x8000, low: 0x8000_0065_6D61_696C)
+    package static let emailAddress = DeviceID(high: 0x8000, low: 0x8000_0065_6D61_696C)
 
     /// The most characters of a device's name, and of the id that its app gives it.
     package static let longestName = 255
@@ -12,7 +12,7 @@ package struct Device: Sendable, Equatable {
     /// Prefix of tokens that name an FCM topic, and so reach all its subscribers.
     package static let topicPrefix = "/topics/"
 
-    package let id: NotificationID
+    package let id: DeviceID
     package let user: String
     package var platform: Platform
     package var provider: Provider
@@ -34,7 +34,7 @@ package struct Device: Sendable, Equatable {
     package var lastUsedAt: Timestamp
 
     package init(
-        id: NotificationID,
+        id: DeviceID,
         user: String,
         platform: Platform,
         provider: Provider,

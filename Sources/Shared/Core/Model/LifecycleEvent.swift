@@ -41,12 +41,12 @@ package struct LifecycleEvent: Sendable, Equatable {
     package struct Endpoint: Sendable, Equatable {
         let channel: DeliveryChannel
         /// The device, if a provider delivered to one.
-        let device: NotificationID?
+        let device: DeviceID?
         let platform: Platform?
         let app: String?
 
         package init(
-            _ channel: DeliveryChannel, device: NotificationID? = nil, platform: Platform? = nil, app: String? = nil
+            _ channel: DeliveryChannel, device: DeviceID? = nil, platform: Platform? = nil, app: String? = nil
         ) {
             self.channel = channel
             self.device = device
@@ -61,7 +61,7 @@ package struct LifecycleEvent: Sendable, Equatable {
     /// The channel that the event is about; nil for all.
     package var channel: DeliveryChannel?
     /// The device that the event is about.
-    package var device: NotificationID?
+    package var device: DeviceID?
     package var platform: Platform?
     package var app: String?
     package var reason: String?

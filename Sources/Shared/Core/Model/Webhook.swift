@@ -13,7 +13,7 @@ package struct Webhook: Sendable, Equatable {
         case off
     }
 
-    package let id: NotificationID
+    package let id: WebhookID
     /// The organisation whose events it receives; nil for all.
     package let org: String?
     package let url: String
@@ -28,7 +28,7 @@ package struct Webhook: Sendable, Equatable {
     package let createdAt: Timestamp
 
     package init(
-        id: NotificationID,
+        id: WebhookID,
         org: String?,
         url: String,
         kinds: Set<LifecycleEvent.Kind>?,

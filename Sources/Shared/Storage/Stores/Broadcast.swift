@@ -25,7 +25,7 @@ package struct Broadcast: Sendable {
         package var isFinal: Bool { self == .done || self == .cancelled || self == .failed }
     }
 
-    package let id: NotificationID
+    package let id: BroadcastID
     package let org: String
     /// The job's own id; the broadcast's if the job has none.
     package let job: String
@@ -51,7 +51,7 @@ package struct Broadcast: Sendable {
 
     /// - Parameter jobID: the job's own id, if it has one.
     package init(
-        id: NotificationID,
+        id: BroadcastID,
         org: String,
         jobID: String?,
         entry: String,

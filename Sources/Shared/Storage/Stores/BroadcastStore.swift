@@ -87,7 +87,7 @@ package struct BroadcastStore: Sendable {
     ///
     /// An advisory lock queues fairly. With the row lock alone, later pages would overtake a
     /// waiting pause without end.
-    private static func lock(_ broadcast: NotificationID, isShared: Bool) -> PostgresStatement {
+    private static func lock(_ broadcast: BroadcastID, isShared: Bool) -> PostgresStatement {
         PostgresStatement(
             "SELECT pg_advisory_xact_lock\(isShared ? "_shared" : "")(hashtextextended($1, 7))",
             [.text("carillon.broadcasts \(broadcast)")])
@@ -182,7 +182,7 @@ package struct BroadcastStore: Sendable {
     package func claim(
         _ state: Broadcast.State,
         by name: String,
-        except ids: [NotificationID] = []
+        except ids: [BroadcastID] = []
     ) async throws(PostgresError) -> Broadcast? {
         let result = try await self.pool.query(
             BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue), .ids(ids))
@@ -236,7 +236,7 @@ package struct BroadcastStore: Sendable {
 
     /// Broadcasts, newest first.
     package func list(
-        before: NotificationID?,
+        before: BroadcastID?,
         state: Broadcast.State?,
         limit: Int
     ) async throws(PostgresError) -> [Broadcast.Progress] {

@@ -52,7 +52,7 @@ package struct DeliveryStore: Sendable {
         var at: Timestamp
         var user: String
         var notification: NotificationID?
-        var device: NotificationID?
+        var device: DeviceID?
         var provider: Provider
         /// `push`, `email`, `retract`, `token` for the change of a token, or ``AuditStep/kind``.
         var kind: String
@@ -66,7 +66,7 @@ package struct DeliveryStore: Sendable {
             at: Timestamp,
             user: String,
             notification: NotificationID?,
-            device: NotificationID?,
+            device: DeviceID?,
             provider: Provider,
             kind: String,
             attempt: Int,
@@ -93,7 +93,7 @@ package struct DeliveryStore: Sendable {
     package struct Settlement: Sendable {
         package var attempts: [Attempt] = []
         /// Deliveries that a provider accepted, all of them mail or all of them pushes.
-        package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
+        package var accepted: [(user: String, id: NotificationID, via: String, device: DeviceID)] = []
         /// Devices and mailboxes that were not reached.
         ///
         /// A push fails its notification once no other device may get it.
@@ -117,7 +117,7 @@ package struct DeliveryStore: Sendable {
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
         /// Devices with a dead token, with the time of the evidence: a device with another token or
         /// a later registration stays active.
-        package var deadTokens: [(device: NotificationID, token: String, reason: String, evidence: Timestamp)] = []
+        package var deadTokens: [(device: DeviceID, token: String, reason: String, evidence: Timestamp)] = []
 
         package init() {}
 
@@ -137,7 +137,7 @@ package struct DeliveryStore: Sendable {
     /// The devices, addresses and notifications that a settlement switched off or ended.
     package struct Effects: Sendable {
         /// Devices that were switched off; those registered since the evidence are not.
-        package var devices: Set<NotificationID> = []
+        package var devices: Set<DeviceID> = []
         /// Users whose e-mail addresses were invalidated; those set since are not.
         package var addresses: Set<ExactText> = []
         /// Notifications that ended as obsolete.
@@ -158,7 +158,7 @@ package struct DeliveryStore: Sendable {
     ///
     /// - Parameter categories: the category of each type, for its preferences.
     package func facts(
-        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
+        _ keys: [(user: String, notification: NotificationID, device: DeviceID, isRepeat: Bool)],
         categories: [(type: String, category: String)] = []
     ) async throws(PostgresError) -> [Facts?] {
         guard !keys.isEmpty else { return [] }
@@ -183,7 +183,7 @@ package struct DeliveryStore: Sendable {
     ///
     /// - Parameter result: the rows of ``DeliverySQL/facts``.
     private func alreadyAccepted(
-        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
+        _ keys: [(user: String, notification: NotificationID, device: DeviceID, isRepeat: Bool)],
         in result: PostgresResult
     ) async throws(PostgresError) -> Set<Int> {
         var positions: [Int] = []
@@ -203,7 +203,7 @@ package struct DeliveryStore: Sendable {
     /// The reasons for which these pushes have failed for their devices, in order; nil for one that
     /// has not failed.
     package func failures(
-        of pushes: [(user: String, notification: NotificationID, device: NotificationID)]
+        of pushes: [(user: String, notification: NotificationID, device: DeviceID)]
     ) async throws(PostgresError) -> [String?] {
         guard !pushes.isEmpty else { return [] }
         let result = try await self.pool.query(
@@ -331,7 +331,7 @@ package struct DeliveryStore: Sendable {
     package func holders(
         user: String,
         of ids: [NotificationID]
-    ) async throws(PostgresError) -> [(notification: NotificationID, device: NotificationID, provider: Provider)] {
+    ) async throws(PostgresError) -> [(notification: NotificationID, device: DeviceID, provider: Provider)] {
         let newest = ids.sorted(by: >).prefix(1_000)
         guard let oldest = newest.last else { return [] }
         // Attempts are never older than the notification, so earlier partitions of the audit are
@@ -348,7 +348,7 @@ package struct DeliveryStore: Sendable {
             LIMIT 1000
             """,
             .text(user), .ids(Array(newest)), .timestamp(since))
-        var holders: [(notification: NotificationID, device: NotificationID, provider: Provider)] = []
+        var holders: [(notification: NotificationID, device: DeviceID, provider: Provider)] = []
         for row in result {
             guard let provider = Provider(rawValue: try row.text(2)) else { continue }
             holders.append((try row.id(0), try row.id(1), provider))

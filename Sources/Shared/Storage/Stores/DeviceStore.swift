@@ -301,7 +301,7 @@ package struct DeviceStore: Sendable {
     }
 
     /// Removes a device of the user; returns whether it existed.
-    package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
+    package func remove(user: String, id: DeviceID) async throws(PostgresError) -> Bool {
         try await self.pool.delete(Self.removal("id = $2"), .text(user), .id(id)) > 0
     }
 
@@ -369,7 +369,7 @@ extension DeviceStore {
     ///   user's tokens have changed too often.
     package func touch(
         user: String,
-        id: NotificationID,
+        id: DeviceID,
         change: Change = Change(),
         at: Timestamp
     ) async throws(PostgresError) -> Device? {
@@ -439,7 +439,7 @@ extension DeviceStore {
     package func setSilenced(
         _ isSilenced: Bool,
         user: String,
-        id: NotificationID
+        id: DeviceID
     ) async throws(PostgresError) -> Device? {
         let result = try await self.pool.query(
             """

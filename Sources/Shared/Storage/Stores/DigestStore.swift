@@ -49,7 +49,7 @@ package struct DigestStore: Sendable {
 
     /// A window that has ended.
     package struct Due: Sendable {
-        package let id: NotificationID
+        package let id: DigestWindowID
         package let user: String
         package let org: String
         package let type: String
@@ -84,7 +84,7 @@ package struct DigestStore: Sendable {
 
     /// An item that a window held.
     package struct Held: Sendable {
-        package let window: NotificationID
+        package let window: DigestWindowID
         package let id: NotificationID
         package let job: String?
         package let category: String?
@@ -182,14 +182,14 @@ package struct DigestStore: Sendable {
     /// Puts off the window that ended first, if it is still due.
     ///
     /// - Returns: its id; nil if another dispatcher has claimed it.
-    package func putOff(now: Timestamp, until: Timestamp) async throws(PostgresError) -> NotificationID? {
+    package func putOff(now: Timestamp, until: Timestamp) async throws(PostgresError) -> DigestWindowID? {
         try await self.pool.query(DigestSQL.putOff, .timestamp(now), .timestamp(until)).first?.id(0)
     }
 
     /// A page of held items, by window and item, without single ones.
     ///
     /// - Parameter last: the last item of the previous page; nil for the first page.
-    package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
+    package func held(in windows: [DigestWindowID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
     {
         guard !windows.isEmpty else { return [] }
         let result = try await self.pool.query(
@@ -213,7 +213,7 @@ package struct DigestStore: Sendable {
     ///
     /// - Parameter newest: the newest item that the window held, even a dropped one: it no longer
     ///   changes once the window takes no more items.
-    static func summary(of window: NotificationID, newest: NotificationID, user: String) -> NotificationID {
+    static func summary(of window: DigestWindowID, newest: NotificationID, user: String) -> NotificationID {
         let origin = EntryDigest(
             stream: "digest",
             entry: "\(newest.milliseconds)-\(0xFFF)",
@@ -245,8 +245,8 @@ package struct DigestStore: Sendable {
     ///
     /// - Parameter suppressed: the windows among them whose summaries were suppressed.
     package func remove(
-        _ ids: [NotificationID],
-        suppressed: [NotificationID] = []
+        _ ids: [DigestWindowID],
+        suppressed: [DigestWindowID] = []
     ) async throws(PostgresError) {
         guard !ids.isEmpty else { return }
         try await self.pool.run([

@@ -107,7 +107,7 @@ package struct NotificationStore: Sendable {
     ///   user was erased; then nothing is stored.
     package func store(
         _ summaries: [Notification],
-        ofWindows windows: [NotificationID],
+        ofWindows windows: [DigestWindowID],
         claimedUntil until: Timestamp
     ) async throws(PostgresError) -> Batch? {
         let claim: [PostgresValue] = [.ids(windows), .timestamp(until)]

@@ -13,11 +13,11 @@ extension PostgresRow {
         self.isNull(column) ? nil : try self.timestamp(column)
     }
 
-    func id(_ column: Int) throws(PostgresError) -> NotificationID {
-        NotificationID(try self.uuid(column))
+    func id(_ column: Int) throws(PostgresError) -> Identifier {
+        Identifier(try self.uuid(column))
     }
 
-    func optionalID(_ column: Int) throws(PostgresError) -> NotificationID? {
+    func optionalID(_ column: Int) throws(PostgresError) -> Identifier? {
         self.isNull(column) ? nil : try self.id(column)
     }
 
@@ -40,7 +40,7 @@ extension PostgresResult {
     }
 
     /// Returns the ids of the first column.
-    func ids() throws(PostgresError) -> [NotificationID] {
+    func ids() throws(PostgresError) -> [Identifier] {
         try self.map { (row) throws(PostgresError) in try row.id(0) }
     }
 }
@@ -74,7 +74,7 @@ extension PostgresPool {
 extension PostgresValue {
     static func timestamp(_ moment: Timestamp?) -> PostgresValue { .timestamptz(moment?.microseconds) }
 
-    static func id(_ id: NotificationID?) -> PostgresValue { id.map { .uuid($0.halves) } ?? .null(.uuid) }
+    static func id(_ id: Identifier?) -> PostgresValue { id.map { .uuid($0.halves) } ?? .null(.uuid) }
 
     static func int4(clamping number: Int?) -> PostgresValue {
         number.map { .int4(Int32(clamping: $0)) } ?? .null(.int4)
@@ -89,11 +89,11 @@ extension PostgresValue {
         Self.column(.text, texts) { $0.append($1) }
     }
 
-    static func ids(_ ids: [NotificationID]) -> PostgresValue {
+    static func ids(_ ids: [Identifier]) -> PostgresValue {
         Self.column(.uuid, ids) { $0.append(uuid: $1.halves) }
     }
 
-    static func optionalIDs(_ ids: [NotificationID?]) -> PostgresValue {
+    static func optionalIDs(_ ids: [Identifier?]) -> PostgresValue {
         Self.column(.uuid, ids) { array, id in
             if let id { array.append(uuid: id.halves) } else { array.appendNull() }
         }

@@ -16,7 +16,7 @@ package struct Schedule: Sendable {
     /// The entry name of a schedule that was created by a call.
     package static let api = "api"
 
-    package let id: NotificationID
+    package let id: ScheduleID
     /// A number from the database that tells firings of the same millisecond apart.
     package internal(set) var number: Int64 = 0
     package var org = ""
@@ -52,7 +52,7 @@ package struct Schedule: Sendable {
     package internal(set) var createdAt: Timestamp
 
     package init(
-        id: NotificationID,
+        id: ScheduleID,
         fields: [(name: String, value: [UInt8])],
         dueAt: Timestamp,
         createdAt: Timestamp
@@ -91,7 +91,7 @@ package struct Schedule: Sendable {
         ///
         /// - Parameter users: a hash of the users, because a repeated page may have other users,
         ///   who need a row of their own.
-        package static func part(zone: String, chain: Broadcast.Chain, users: NotificationID) -> String {
+        package static func part(zone: String, chain: Broadcast.Chain, users: ScheduleID) -> String {
             let part = "\(zone) \(chain.index)/\(chain.pages) \(users)"
             return chain.broadcast.topic.map { "\(part) \($0)" } ?? part
         }

@@ -224,7 +224,7 @@ package struct ScheduleStore: Sendable {
 
     /// A schedule's step to its next occurrence.
     package struct Step: Sendable {
-        let id: NotificationID
+        let id: ScheduleID
         /// The occurrence that it leaves; a schedule at another occurrence does not change.
         let from: Timestamp
         let to: Timestamp
@@ -256,7 +256,7 @@ package struct ScheduleStore: Sendable {
     ///
     /// - Returns: the schedules that were advanced.
     @discardableResult
-    package func advance(_ steps: [Step]) async throws(PostgresError) -> Set<NotificationID> {
+    package func advance(_ steps: [Step]) async throws(PostgresError) -> Set<ScheduleID> {
         guard !steps.isEmpty else { return [] }
         let result = try await self.pool.query(
             ScheduleSQL.advance, .ids(steps.map(\.id)), .timestamps(steps.map(\.from)), .timestamps(steps.map(\.to)),
@@ -305,7 +305,7 @@ extension ScheduleStore {
     ///
     /// - Parameter last: the last id of the previous page.
     package func zoned(
-        after last: NotificationID?,
+        after last: ScheduleID?,
         now: Timestamp,
         limit: Int
     ) async throws(PostgresError) -> [Schedule] {
@@ -334,7 +334,7 @@ extension ScheduleStore {
     }
 
     /// Lets a failed schedule wait for an occurrence again.
-    package func revive(_ id: NotificationID, at moment: Timestamp) async throws(PostgresError) {
+    package func revive(_ id: ScheduleID, at moment: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """
             UPDATE carillon.schedules SET state = 'waiting', state_reason = NULL, due_at = $2, wake_at = $2, attempts = 0,
@@ -346,7 +346,7 @@ extension ScheduleStore {
     }
 
     /// Finds one schedule.
-    package func find(_ id: NotificationID) async throws(PostgresError) -> Schedule? {
+    package func find(_ id: ScheduleID) async throws(PostgresError) -> Schedule? {
         try Self.schedules(
             try await self.pool.query(
                 "SELECT \(ScheduleColumns.list) FROM carillon.schedules s WHERE s.id = $1", .id(id)
@@ -356,7 +356,7 @@ extension ScheduleStore {
 
     /// A page of all schedules, or of an organisation's, by id, without the pages of broadcasts.
     package func page(
-        after last: NotificationID?,
+        after last: ScheduleID?,
         org: String?,
         limit: Int
     ) async throws(PostgresError) -> [Schedule] {
@@ -373,7 +373,7 @@ extension ScheduleStore {
     /// - Parameter limit: parts per statement. An occurrence of a large broadcast has a million.
     /// - Returns: whether it existed.
     package func cancel(
-        _ id: NotificationID,
+        _ id: ScheduleID,
         limit: Int = ScheduleStore.cancelPartsSize
     ) async throws(PostgresError) -> Bool {
         let found = try await self.find(id)
@@ -475,7 +475,7 @@ extension ScheduleStore {
     ///
     /// - Returns: the number of schedules changed or removed.
     package func erase(user: String) async throws(PostgresError) -> Int {
-        var last = NotificationID.least
+        var last = ScheduleID.least
         var count = 0
         while true {
             let start = last

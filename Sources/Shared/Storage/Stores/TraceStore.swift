@@ -11,7 +11,7 @@ package struct TraceStore: Sendable {
         package let at: Timestamp
         package let kind: String
         package let provider: String
-        package let device: NotificationID?
+        package let device: DeviceID?
         package let attempt: Int
         package let outcome: String
         package let reason: String?
@@ -21,7 +21,7 @@ package struct TraceStore: Sendable {
 
     /// The digest that holds an item without a notification of its own.
     package struct Gathering: Sendable {
-        package let window: NotificationID
+        package let window: DigestWindowID
         /// The summary that stands for the item; nil while it waits and if it was dropped.
         package let summary: (id: NotificationID, storedAt: Timestamp)?
     }

@@ -89,7 +89,7 @@ package struct WebhookStore: Sendable {
     /// - Parameter org: the organisation; nil for all.
     package func list(
         org: String?,
-        after last: NotificationID?,
+        after last: WebhookID?,
         limit: Int
     ) async throws(PostgresError) -> [Webhook] {
         try Self.read(
@@ -104,7 +104,7 @@ package struct WebhookStore: Sendable {
     }
 
     /// Finds one webhook; returns nil if there is none.
-    package func find(_ id: NotificationID) async throws(PostgresError) -> Webhook? {
+    package func find(_ id: WebhookID) async throws(PostgresError) -> Webhook? {
         try Self.read(
             try await self.pool.query("SELECT \(Self.columns) FROM carillon.webhooks WHERE id = $1", .id(id))
         ).first
@@ -122,7 +122,7 @@ package struct WebhookStore: Sendable {
 
     /// Removes a webhook; returns whether it existed.
     @discardableResult
-    package func remove(_ id: NotificationID) async throws(PostgresError) -> Bool {
+    package func remove(_ id: WebhookID) async throws(PostgresError) -> Bool {
         try await self.pool.delete("DELETE FROM carillon.webhooks WHERE id = $1", .id(id)) > 0
     }
 
@@ -131,7 +131,7 @@ package struct WebhookStore: Sendable {
     /// - Returns: the number of consecutive failures and the time of the first; nil if the webhook
     ///   is gone.
     package func recordFailure(
-        _ id: NotificationID,
+        _ id: WebhookID,
         reason: String,
         at: Timestamp
     ) async throws(PostgresError) -> (count: Int, since: Timestamp)? {
@@ -148,7 +148,7 @@ package struct WebhookStore: Sendable {
     }
 
     /// Records that events were dropped because too many were waiting.
-    package func recordDropped(_ ids: [NotificationID], reason: String) async throws(PostgresError) {
+    package func recordDropped(_ ids: [WebhookID], reason: String) async throws(PostgresError) {
         try await self.pool.query(
             """
             UPDATE carillon.webhooks SET status = 'failing', status_reason = $2
@@ -159,13 +159,13 @@ package struct WebhookStore: Sendable {
     }
 
     /// Forgets since when a webhook has failed, because nothing waits for it any more.
-    package func forgetFailures(_ id: NotificationID) async throws(PostgresError) {
+    package func forgetFailures(_ id: WebhookID) async throws(PostgresError) {
         try await self.pool.query(
             "UPDATE carillon.webhooks SET failures = 0, failing_since = NULL WHERE id = $1", .id(id))
     }
 
     /// Records a successful request.
-    package func recordSuccess(_ id: NotificationID) async throws(PostgresError) {
+    package func recordSuccess(_ id: WebhookID) async throws(PostgresError) {
         try await self.pool.query(
             """
             UPDATE carillon.webhooks SET status = 'active', status_reason = NULL, failing_since = NULL, failures = 0
@@ -180,7 +180,7 @@ package struct WebhookStore: Sendable {
     /// - Parameter failingSince: when its failures began.
     /// - Returns: false if the webhook is gone or was renewed since then.
     package func switchOff(
-        _ id: NotificationID,
+        _ id: WebhookID,
         failingSince: Timestamp,
         reason: String
     ) async throws(PostgresError) -> Bool {

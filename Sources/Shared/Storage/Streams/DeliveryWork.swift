@@ -17,7 +17,7 @@ package struct DeliveryWork: Sendable, Equatable {
     private static let mostAttempts = Int(Int32.max)
 
     package let notification: NotificationID
-    package let device: NotificationID
+    package let device: DeviceID
     package let user: String
     /// The number of earlier attempts.
     package private(set) var attempt: Int
@@ -37,7 +37,7 @@ package struct DeliveryWork: Sendable, Equatable {
 
     package init(
         notification: NotificationID,
-        device: NotificationID,
+        device: DeviceID,
         user: String,
         attempt: Int,
         isRepeat: Bool,

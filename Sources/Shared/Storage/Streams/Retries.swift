@@ -254,7 +254,7 @@ package actor WaitingRetries {
     /// A delivery, whatever its attempt.
     private struct Identity: Hashable {
         let notification: NotificationID
-        let device: NotificationID
+        let device: DeviceID
         let callsForAttention: Bool
         let isRetraction: Bool
 

@@ -22,7 +22,7 @@ package struct WebhookQueues: Sendable {
 
     let live: Live
 
-    private func queue(_ webhook: NotificationID) -> RedisArgument { .text(self.live.keys.webhookQueue(webhook)) }
+    private func queue(_ webhook: WebhookID) -> RedisArgument { .text(self.live.keys.webhookQueue(webhook)) }
 
     private var due: RedisArgument { .text(self.live.keys.webhooksDue) }
 
@@ -30,11 +30,11 @@ package struct WebhookQueues: Sendable {
     ///
     /// - Returns: the number of oldest events dropped, for each webhook that lost any.
     package func append(
-        _ events: [(webhook: NotificationID, json: [[UInt8]])],
+        _ events: [(webhook: WebhookID, json: [[UInt8]])],
         now: Timestamp
-    ) async throws(RedisError) -> [NotificationID: Int] {
+    ) async throws(RedisError) -> [WebhookID: Int] {
         var batch = RedisBatch()
-        var trims: [(webhook: NotificationID, position: Int)] = []
+        var trims: [(webhook: WebhookID, position: Int)] = []
         for (webhook, list) in events where !list.isEmpty {
             for json in list { batch.append("XADD", self.queue(webhook), "*", .text(Self.field), .bytes(json)) }
             trims.append((webhook, batch.count))
@@ -45,7 +45,7 @@ package struct WebhookQueues: Sendable {
             batch.append("PEXPIRE", self.queue(webhook), .integer(Self.lifetime.inMilliseconds))
         }
         let replies = try await self.live.connection.run(batch)
-        var lost: [NotificationID: Int] = [:]
+        var lost: [WebhookID: Int] = [:]
         for (webhook, position) in trims {
             let count = Int(try replies[position].integer())
             if count > 0 { lost[webhook] = count }
@@ -54,13 +54,13 @@ package struct WebhookQueues: Sendable {
     }
 
     /// Claims due webhooks; they are due again after `hold` unless they are finished.
-    package func claimDue(now: Timestamp, hold: Duration, limit: Int) async throws(RedisError) -> [NotificationID] {
+    package func claimDue(now: Timestamp, hold: Duration, limit: Int) async throws(RedisError) -> [WebhookID] {
         let reply = try await self.live.connection.run(
             StreamScripts.claimDue,
             keys: [self.due],
             arguments: [.integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit))]
         )
-        return try reply.strings().compactMap { NotificationID($0) }
+        return try reply.strings().compactMap { WebhookID($0) }
     }
 
     /// When the next webhook is due; nil if none waits.
@@ -70,7 +70,7 @@ package struct WebhookQueues: Sendable {
 
     /// The oldest events of a webhook, with their entry ids.
     package func oldest(
-        of webhook: NotificationID,
+        of webhook: WebhookID,
         limit: Int
     ) async throws(RedisError) -> [(entry: String, json: ArraySlice<UInt8>)] {
         let reply = try await self.live.connection.send(
@@ -87,7 +87,7 @@ package struct WebhookQueues: Sendable {
     /// - Returns: the number of remaining events.
     @discardableResult
     package func finish(
-        _ webhook: NotificationID,
+        _ webhook: WebhookID,
         entries: [String],
         due: Timestamp?
     ) async throws(RedisError) -> Int {
@@ -104,7 +104,7 @@ package struct WebhookQueues: Sendable {
     ///
     /// - Returns: the number of events dropped.
     package func postpone(
-        _ webhook: NotificationID,
+        _ webhook: WebhookID,
         until: Timestamp,
         droppingBefore oldest: Timestamp
     ) async throws(RedisError) -> Int {
@@ -117,7 +117,7 @@ package struct WebhookQueues: Sendable {
 
     /// Ends the backoff of a webhook: it is due once any current claim has ended; 15 s allow for
     /// clocks that differ.
-    package func endBackoff(of webhook: NotificationID, now: Timestamp) async throws(RedisError) {
+    package func endBackoff(of webhook: WebhookID, now: Timestamp) async throws(RedisError) {
         var batch = RedisBatch()
         let dueAt = (now + Self.hold + .seconds(15)).milliseconds
         batch.append("ZADD", self.due, "XX", "LT", .integer(dueAt), .text(webhook.description))
@@ -128,7 +128,7 @@ package struct WebhookQueues: Sendable {
     ///
     /// - Returns: the number of its waiting events, which are dropped.
     @discardableResult
-    package func forget(_ webhook: NotificationID) async throws(RedisError) -> Int {
+    package func forget(_ webhook: WebhookID) async throws(RedisError) -> Int {
         var batch = RedisBatch()
         batch.append("XLEN", self.queue(webhook))
         batch.append("ZREM", self.due, .text(webhook.description))

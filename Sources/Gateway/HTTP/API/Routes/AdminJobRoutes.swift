@@ -166,7 +166,7 @@ struct AdminJobRoutes {
     private func resend(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.resend)
         let user = query.text("user", limit: JobLimits.user, isRequired: true) ?? ""
-        let key = query.text("key", limit: Self.longestKey) ?? NotificationID.random().description
+        let key = query.text("key", limit: Self.longestKey) ?? Identifier.random().description
         try query.finish()
         let id = try context.pathID()
         guard let record = try await self.jobs.base.database.traces.record(id, user: user), record.gathering == nil
@@ -215,7 +215,7 @@ struct AdminJobRoutes {
         let org = body.text("org", limit: JobLimits.org)
         let status = body.choice("status", of: NotificationStatus.self, isRequired: true)
         let last = body.text("cursor", limit: JobLimits.user)
-        let key = body.text("key", limit: Self.longestKey) ?? NotificationID.random().description
+        let key = body.text("key", limit: Self.longestKey) ?? Identifier.random().description
         try body.finish()
         let name = try await JobControlRoutes(jobs: self.jobs).name(org: org, id: id)
         let page = try await self.page(of: name, status: status, after: last, limit: Self.mostResent)

@@ -141,7 +141,7 @@ struct JobRoutes {
         if let named = fields.first(where: { $0.name == "id" })?.value {
             if let key, named != Array(key.utf8) { throw JobFaults([JobFault("id", "differs from Idempotency-Key")]) }
         } else {
-            fields.append(("id", Array((key ?? NotificationID.random().description).utf8)))
+            fields.append(("id", Array((key ?? Identifier.random().description).utf8)))
         }
         if let trace, body[SpanTracer.field] == nil {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))

@@ -165,7 +165,7 @@ struct ProviderRoutes {
         let user = body.text("user", limit: JobLimits.user, isRequired: true)
         let isMail = body.choice("channel", of: TestChannel.self) == .email
         let name = body.text("device", limit: JobLimits.id)
-        let device = name.flatMap { NotificationID($0) }
+        let device = name.flatMap { DeviceID($0) }
         if isMail, name != nil {
             body.fault("device", "must be absent where channel is email")
         } else if name != nil, device == nil {
@@ -186,7 +186,7 @@ struct ProviderRoutes {
             : self.testDevice(device, user: user ?? "", content)
     }
 
-    private func testDevice(_ device: NotificationID?, user: String, _ content: [JSONMember]) async throws -> Response {
+    private func testDevice(_ device: DeviceID?, user: String, _ content: [JSONMember]) async throws -> Response {
         let devices = try await self.base.database.devices.list(user: user).filter(\.isActive)
         let chosen =
             device.map { id in devices.first { $0.id == id } }

@@ -111,8 +111,8 @@ struct ScheduleRoutes {
         return Response(status: .noContent)
     }
 
-    private static func id(_ context: APIContext) throws -> NotificationID {
-        guard let id = NotificationID(try context.pathText("id", limit: 64)) else { throw Problem.noSuch("schedule") }
+    private static func id(_ context: APIContext) throws -> ScheduleID {
+        guard let id = ScheduleID(try context.pathText("id", limit: 64)) else { throw Problem.noSuch("schedule") }
         return id
     }
 
@@ -221,15 +221,15 @@ struct ScheduleBody {
 
     // MARK: Parts
 
-    private func id(_ body: inout FieldReader) -> NotificationID {
+    private func id(_ body: inout FieldReader) -> ScheduleID {
         guard let text = body.text("id", limit: 36) else { return Self.randomID() }
-        if let id = NotificationID(text), id.halves != (0, 0) { return id }
+        if let id = ScheduleID(text), id.halves != (0, 0) { return id }
         body.fault("id", "must be a UUID such as 0190b5a2-0000-7000-8000-000000000001")
         return Self.randomID()
     }
 
-    private static func randomID() -> NotificationID {
-        NotificationID.random()
+    private static func randomID() -> ScheduleID {
+        ScheduleID.random()
     }
 
     /// Reads the job with the dispatcher's decoder.
@@ -298,7 +298,7 @@ struct ScheduleBody {
         }
         let bytes = JSONWriter.bytes(of: sorted(value))
         let digest = EntryDigest(stream: "", entry: "", fields: [("", bytes[...])])
-        return Int64(bitPattern: NotificationID(origin: digest, user: "").low)
+        return Int64(bitPattern: ScheduleID(origin: digest, user: "").low)
     }
 }
 

@@ -49,7 +49,7 @@ struct WebhookRoutes {
         let kinds = Self.kinds(&body)
         try body.finish()
         let webhook = Webhook(
-            id: NotificationID.random(),
+            id: WebhookID.random(),
             org: org,
             url: url,
             kinds: kinds,

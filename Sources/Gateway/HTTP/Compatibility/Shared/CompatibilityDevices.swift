@@ -35,7 +35,7 @@ struct CompatibilityDevices {
     /// Returns a device to register.
     func device(_ registration: Registration, user: String) -> Device {
         var device = Device(
-            id: NotificationID.random(),
+            id: DeviceID.random(),
             user: user,
             platform: registration.platform,
             provider: registration.provider,
