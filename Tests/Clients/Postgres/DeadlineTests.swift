@@ -109,6 +109,20 @@ struct DeadlineTests {
         }
     }
 
+    @Test("a call does not wait behind a slow one while the pool may open a connection")
+    func slow() async throws {
+        try await Self.with {
+            $0.connections = 2
+        } _: { pool, watcher in
+            try await pool.query("SELECT 1")
+            let slow = Task { await pool.failure(of: Self.sleep) }
+            try await eventually("it runs") { try await Self.sleepers(watcher) == 1 }
+            #expect(try await pool.number("SELECT 7::int8") == 7)
+            slow.cancel()
+            #expect(await slow.value?.code == .cancelled)
+        }
+    }
+
     @Test("calls with more time than others leave one connection to the others")
     func mostAlone() async throws {
         try await Self.with {

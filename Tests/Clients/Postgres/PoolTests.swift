@@ -93,6 +93,7 @@ struct PoolTests {
         let starts = Mutex(0)
         try await TestDatabase.with(isMigrated: false) { database in
             var configuration = database.configuration(applicationName: "patient")
+            configuration.connections = 1
             configuration.startThread = { name, body in
                 let number = starts.withLock { starts in
                     starts += 1

@@ -106,7 +106,10 @@ struct PostgresLossTests {
     @Test("calls to a stalled server fail at the deadline; the pool recovers afterwards")
     func stalled() async throws {
         let server = try await PostgresServer.start()
-        let pool = try Self.pool(server) { $0.connectTimeout = .seconds(2) }
+        let pool = try Self.pool(server) {
+            $0.connections = 1
+            $0.connectTimeout = .seconds(2)
+        }
         defer { pool.close() }
         #expect(try await pool.number("SELECT 1::int8") == 1)
         try await server.stall()

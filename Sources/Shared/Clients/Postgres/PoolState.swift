@@ -200,10 +200,14 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
 
     // MARK: Opening
 
+    /// Opens connections for waiting calls, and one that is idle, so that the next call does not
+    /// wait behind a slow statement.
     private func openMissing() {
         guard !self.isClosed else { return }
         if let retryAt, retryAt > self.clock.now { return }
-        let wanted = max(1, min(self.configuration.connections, self.connections.count + self.waiting.count))
+        let busy = self.connections.values.count { $0.inFlight > 0 || $0.holder != nil }
+        let wanted = min(
+            self.configuration.connections, max(self.connections.count, busy + 1) + self.waiting.count)
         while self.connections.count + self.opening < wanted {
             self.opening += 1
             let configuration = self.configuration
