@@ -99,12 +99,12 @@ struct CommandTests {
 
     @Test("an error that Redis 6.2 reports from inside a script keeps its code")
     func scriptError() {
-        let place = "ERR Error running script (call to f_0123abcd): @user_script:4: @user_script: 4: "
-        let error = RedisError(reply: place + "-READONLY You can't write against a read only replica.")
+        let prefix = "ERR Error running script (call to f_0123abcd): @user_script:4: @user_script: 4: "
+        let error = RedisError(reply: prefix + "-READONLY You can't write against a read only replica.")
         #expect(error == RedisError(.unavailable, "READONLY You can't write against a read only replica."))
         #expect(error.isOfReplica)
-        #expect(RedisError(reply: place + "-OOM command not allowed").isOutOfMemory)
-        #expect(RedisError(reply: place + "Unknown command").serverCode == "ERR")
+        #expect(RedisError(reply: prefix + "-OOM command not allowed").isOutOfMemory)
+        #expect(RedisError(reply: prefix + "Unknown command").serverCode == "ERR")
     }
 
     @Test("a batch is answered in order with errors in place")

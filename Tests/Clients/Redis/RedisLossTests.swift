@@ -56,7 +56,7 @@ struct RedisLossTests {
             #expect(error?.code == .timeout)
             #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
             #expect(clock.now - start < .seconds(200))
-            // Replies without a waiting caller keep their places.
+            // Replies without a waiting caller stay in order.
             async let later = redis.text("ECHO", "four", timeout: .seconds(300))
             try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
                 _ = try await pusher.send("RPUSH", "list", "pushed")
@@ -171,7 +171,7 @@ struct RedisLossTests {
                 return refused
             }
             #expect(outcomes.allSatisfy { $0 == .overloaded })
-            // The connection's own probe may take a place.
+            // The connection's own probe may count, too.
             #expect((5...6).contains(outcomes.count))
             let resumed = try await redis.text("PING")
             #expect(resumed == "PONG")

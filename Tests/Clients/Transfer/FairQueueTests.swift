@@ -76,7 +76,7 @@ struct FairQueueTests {
         #expect(queue.count == 0)
     }
 
-    @Test("urgent requests respect their host's share and get its next free place")
+    @Test("urgent requests respect their host's share and get its next free slot")
     func urgentAtShare() {
         var queue = FairQueue<String>(share: 1)
         queue.append("a1", origin: "a", priority: .low)

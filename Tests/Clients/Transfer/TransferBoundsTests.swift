@@ -26,7 +26,7 @@ struct TransferBoundsTests {
         }
     }
 
-    @Test("a task cancelled beforehand is not sent, and does not wait while all places are taken")
+    @Test("a task cancelled beforehand is not sent, and does not wait while all slots are taken")
     func cancelBefore() async throws {
         try await TransferScope.withClient {
             $0.maximumInFlight = 1
@@ -70,7 +70,7 @@ struct TransferBoundsTests {
             #expect(await holder.value.failure?.reason == .cancelled)
             let devices = [second, late].map { String($0.url.suffix(64)) }
             #expect(!sandbox.received().contains { devices.contains($0.token) })
-            #expect(client.snapshot() == TransferSnapshot(), "their places are free")
+            #expect(client.snapshot() == TransferSnapshot(), "their slots are free")
         }
     }
 
@@ -147,7 +147,7 @@ struct TransferBoundsTests {
             try await client.wait { $0.inFlight == 1 && $0.waiting == 1 }
             let excess = sandbox.push()
             #expect(await client.perform(excess).failure == TransferFailure(.overloaded))
-            #expect(client.snapshot() == TransferSnapshot(inFlight: 1, waiting: 1), "it took no place")
+            #expect(client.snapshot() == TransferSnapshot(inFlight: 1, waiting: 1), "it took no slot")
             for holder in holders { holder.cancel() }
             for holder in holders { #expect(await holder.value.failure?.reason == .cancelled) }
             let device = String(excess.url.suffix(64))
@@ -312,7 +312,7 @@ struct TransferBoundsTests {
                     #expect(outcome.response?.status == 200)
                 }
             }
-            // A request that was answered twice would free two places.
+            // A request that was answered twice would free two slots.
             #expect(client.snapshot() == TransferSnapshot())
         }
     }

@@ -202,7 +202,7 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("a name without an address fails, and the request's place is free")
+    @Test("a name without an address fails, and the request's slot is free")
     func unresolved() async throws {
         try await TransferScope.withClient {
             $0.refusesPrivateAddresses = true
@@ -239,7 +239,7 @@ struct TransferFaultTests {
         try await TransferScope.withClient { client, _ in
             let failure = await client.perform(request).failure
             #expect(failure == TransferFailure(.invalidRequest, code: failure?.code ?? 0))
-            #expect(client.snapshot() == TransferSnapshot(), "its place is free")
+            #expect(client.snapshot() == TransferSnapshot(), "its slot is free")
         }
     }
 

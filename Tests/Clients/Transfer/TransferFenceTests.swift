@@ -30,7 +30,7 @@ struct TransferFenceTests {
             #expect(!sandbox.received().contains { $0.token == device })
 
             mayStart.withLock { $0 = true }
-            #expect(await client.perform(push).response?.status == 200, "its place is free")
+            #expect(await client.perform(push).response?.status == 200, "its slot is free")
             #expect(client.snapshot() == TransferSnapshot())
         }
     }

@@ -231,7 +231,7 @@ struct PendingReplies {
 
     /// Fails the calls whose deadline has passed.
     ///
-    /// A call behind others times out alone, and keeps its place until its replies come. They
+    /// A call behind others times out alone, and stays in the queue until its replies come. They
     /// cannot come before those of the calls in front, so the call gets `grace` once it is the
     /// oldest. A call with less time than usual, or that waited for the connection, also times out
     /// alone.

@@ -80,7 +80,7 @@ private final class ReplyBuilder {
     /// arrays for the next.
     ///
     /// A longer reply takes the arrays along.
-    private static let few = 1_024
+    private static let copyLimit = 1_024
 
     // Unchecked is sound: all accesses run on one event loop, and each ends before the next begins,
     // because the methods call nothing that could call back. Checks would run for every element.
@@ -110,14 +110,14 @@ private final class ReplyBuilder {
         case .null: return .null
         case .integer: return .integer(head.value)
         case .status: return .status(String(decoding: self.text, as: UTF8.self))
-        case .bytes where self.text.count <= Self.few:
+        case .bytes where self.text.count <= Self.copyLimit:
             return .bytes(self.text.withUnsafeBufferPointer { Array($0) })
         case .bytes:
             let text = self.text
             self.text = []
             return .bytes(text)
         case .error: return .error(RedisError(reply: String(decoding: self.text, as: UTF8.self)))
-        case .array where self.nodes.count <= Self.few && self.text.count <= Self.few:
+        case .array where self.nodes.count <= Self.copyLimit && self.text.count <= Self.copyLimit:
             // Copies through pointers: an array made of an array shares its memory.
             return .array(
                 RedisArray(

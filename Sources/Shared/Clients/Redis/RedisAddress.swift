@@ -239,5 +239,6 @@ package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
         case .cluster(let servers): "\(scheme)+cluster://\(Self.list(servers))"
         }
     }
+
     private static func list(_ servers: [Server]) -> String { servers.map(\.description).joined(separator: ",") }
 }

@@ -154,10 +154,10 @@ extension ByteBuffer {
         }
     }
 
-    private static func writeLineEnd(to target: UnsafeMutableRawBufferPointer, at place: Int) -> Int {
-        target[place] = UInt8(ascii: "\r")
-        target[place + 1] = UInt8(ascii: "\n")
-        return place + 2
+    private static func writeLineEnd(to target: UnsafeMutableRawBufferPointer, at offset: Int) -> Int {
+        target[offset] = UInt8(ascii: "\r")
+        target[offset + 1] = UInt8(ascii: "\n")
+        return offset + 2
     }
 
     /// Writes a number that is not negative, and returns the count of its digits.
@@ -169,8 +169,8 @@ extension ByteBuffer {
             count += 1
         }
         rest = value
-        for place in (0..<count).reversed() {
-            target[place] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
+        for index in (0..<count).reversed() {
+            target[index] = UInt8(ascii: "0") + UInt8(truncatingIfNeeded: rest % 10)
             rest /= 10
         }
         return count

@@ -22,6 +22,14 @@ actor RedisConnection {
         case loggingIn(any Channel)
         case ready(any Channel)
         case closed
+
+        /// The open channel.
+        var channel: (any Channel)? {
+            switch self {
+            case .loggingIn(let channel), .ready(let channel): channel
+            case .idle, .connecting, .closed: nil
+            }
+        }
     }
 
     /// The shortest interval between two checks of deadlines.
@@ -52,8 +60,6 @@ actor RedisConnection {
     private var lastFailure: String?
     /// Numbers the channels, so that late events of an abandoned channel are ignored.
     private var generation = 0
-    /// The first error on the channel before it closed.
-    private var channelFault: String?
     private var deadlineTimer: Scheduled<Void>?
     private var sentinelTimer: RepeatedTask?
     /// When ``deadlineTimer`` fires.
@@ -90,10 +96,7 @@ actor RedisConnection {
         // No caller can be waiting: a waiting caller retains the connection.
         self.deadlineTimer?.cancel()
         self.sentinelTimer?.cancel()
-        switch self.phase {
-        case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
-        case .idle, .connecting, .closed: break
-        }
+        self.phase.channel?.close(promise: nil)
     }
 
     /// Whether commands reach the server now.
@@ -150,16 +153,36 @@ actor RedisConnection {
             ["CLIENT", "UNBLOCK", .integer(Int64(identifier))], deadline: other.configuration.deadline())
     }
 
+    /// Sends a batch to a server over a new connection, and returns all replies, error replies
+    /// included.
+    ///
+    /// The server has a second to accept the connection, and another to answer. Logs nothing,
+    /// because the caller reports the failure.
+    static func ask(
+        _ server: RedisAddress,
+        _ batch: RedisBatch,
+        _ configuration: RedisConfiguration,
+        on eventLoop: any EventLoop
+    ) async throws(RedisError) -> [RedisReply] {
+        var own = configuration
+        own.address = server
+        own.connectTimeout = .seconds(1)
+        own.commandTimeout = .seconds(1)
+        own.waitsForServer = false
+        let logger = Logger(label: "carillon.redis.ask") { _ in SwiftLogNoOpLogHandler() }
+        let connection = try RedisConnection(own, on: eventLoop, logger: logger)
+        let result: Result<[RedisReply], RedisError> = await connection.send(batch, deadline: own.deadline())
+        await connection.close()
+        return try result.get()
+    }
+
     /// Closes for good; calls that were not sent fail with `closed`.
     func close() {
         let error = RedisError(.closed, "the client was closed")
-        let before = self.phase
+        let channel = self.phase.channel
         // Set first, because closing a channel reports its end at once.
         self.phase = .closed
-        switch before {
-        case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
-        case .idle, .connecting, .closed: break
-        }
+        channel?.close(promise: nil)
         self.deadlineTimer?.cancel()
         self.sentinelTimer?.cancel()
         for call in self.mailbox.close(error) { call.waiter.fail(error) }
@@ -183,7 +206,7 @@ actor RedisConnection {
         self.connect()
         self.scheduleCheck()
         guard self.connector.usesSentinels else { return }
-        let interval = RedisConnector.sentinelInterval
+        let interval = TimeAmount(RedisConnector.sentinelInterval)
         self.sentinelTimer = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) {
             [weak self] _ in
             guard let self else { return }
@@ -203,25 +226,17 @@ actor RedisConnection {
     private func connect() {
         self.phase = .connecting
         self.generation += 1
-        self.channelFault = nil
         let generation = self.generation
-        self.connector.connect(on: self.eventLoop) {
-            RedisChannelHandler { [weak self] event in
-                self?.assumeIsolated { $0.receive(event, from: generation) }
-            }
+        self.connector.connect(on: self.eventLoop) { [weak self] event in
+            self?.assumeIsolated { $0.receive(event, from: generation) }
         }.whenComplete { [weak self] result in
-            guard let self else { return Self.close(result) }
+            guard let self else { return RedisConnector.close(result) }
             self.assumeIsolated { $0.connected(result) }
         }
     }
 
-    /// Closes a channel whose connection is gone.
-    private static func close(_ result: Result<RedisConnector.Opened, any Error>) {
-        if case .success(let opened) = result { opened.channel.close(promise: nil) }
-    }
-
     private func connected(_ result: Result<RedisConnector.Opened, any Error>) {
-        guard case .connecting = self.phase else { return Self.close(result) }
+        guard case .connecting = self.phase else { return RedisConnector.close(result) }
         do {
             let channel = try result.get().channel
             self.server = try result.get().server
@@ -286,10 +301,7 @@ actor RedisConnection {
             } catch {
                 self.disconnect(error)
             }
-        case .failed(let reason):
-            self.channelFault = self.channelFault ?? reason
-        case .closed:
-            self.lost(RedisError(.connectionLost, self.channelFault ?? "the connection was closed"))
+        case .closed(let reason): self.lost(RedisError(.connectionLost, reason))
         }
     }
 
@@ -330,27 +342,21 @@ actor RedisConnection {
     }
 
     private func disconnect(_ error: RedisError) {
-        switch self.phase {
-        case .ready(let channel), .loggingIn(let channel):
-            self.lost(error)
-            channel.close(promise: nil)
-        case .idle, .connecting, .closed: break
-        }
+        guard let channel = self.phase.channel else { return }
+        self.lost(error)
+        channel.close(promise: nil)
     }
 
     private func lost(_ error: RedisError) {
-        switch self.phase {
-        case .ready, .loggingIn:
-            let error = RedisConnector.refusal(self.pending.loginReplies) ?? error
-            // A server that restarts gives the same id to another connection.
-            self.identifier.store(0, ordering: .releasing)
-            self.readiness.store(false, ordering: .releasing)
-            self.failPending(error)
-            self.mailbox.postponeDrain()
-            self.retry(error.message ?? error.code.rawValue)
-            self.scheduleCheck()
-        case .idle, .connecting, .closed: break
-        }
+        guard self.phase.channel != nil else { return }
+        let error = RedisConnector.refusal(self.pending.loginReplies) ?? error
+        // A server that restarts gives the same id to another connection.
+        self.identifier.store(0, ordering: .releasing)
+        self.readiness.store(false, ordering: .releasing)
+        self.failPending(error)
+        self.mailbox.postponeDrain()
+        self.retry(error.message ?? error.code.rawValue)
+        self.scheduleCheck()
     }
 
     private func failPending(_ error: RedisError) {

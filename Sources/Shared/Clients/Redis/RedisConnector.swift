@@ -16,7 +16,7 @@ struct RedisConnector: Sendable {
 
     /// How often a connected process asks Sentinels whether the master is still the same; Sentinels
     /// also announce a switch, but a client can miss that.
-    static let sentinelInterval: TimeAmount = .seconds(5)
+    static let sentinelInterval: Duration = .seconds(5)
     /// Connections that were lost together share an answer of this age.
     private static let sharedAge: Duration = .milliseconds(50)
 
@@ -38,19 +38,21 @@ struct RedisConnector: Sendable {
         if case .sentinels = self.configuration.address.endpoint { true } else { false }
     }
 
-    /// Opens a channel on `eventLoop`; `handler` gets the decrypted bytes.
+    /// Opens a channel on `eventLoop`.
     ///
-    /// - Parameter turn: picks the master if the address is of a cluster; the next number picks the
-    ///   next master.
+    /// - Parameters:
+    ///   - turn: picks the master if the address is of a cluster; the next number picks the next
+    ///     master.
+    ///   - receive: called on `eventLoop` with the channel's events.
     func connect(
         on eventLoop: any EventLoop,
         turn: Int = 0,
-        handler: @escaping @Sendable () -> any ChannelInboundHandler & Sendable
+        receive: @escaping @Sendable (RedisChannelEvent) -> Void
     ) -> EventLoopFuture<Opened> {
         let configuration = self.configuration
         let address: EventLoopFuture<RedisAddress>
         switch configuration.address.endpoint {
-        case .tcp, .unixSocket: return self.connect(to: configuration.address, on: eventLoop, handler)
+        case .tcp, .unixSocket: return self.connect(to: configuration.address, on: eventLoop, receive)
         case .sentinels:
             address = eventLoop.makeFutureWithTask { try await self.master(within: Self.sharedAge, on: eventLoop) }
         case .cluster:
@@ -59,12 +61,17 @@ struct RedisConnector: Sendable {
                 return configuration.of(map.servers[turn % map.servers.count]).address
             }
         }
-        return address.flatMap { self.connect(to: $0, on: eventLoop, handler) }
+        return address.flatMap { self.connect(to: $0, on: eventLoop, receive) }
+    }
+
+    /// Closes a channel that opened too late for its owner.
+    static func close(_ result: Result<Opened, any Error>) {
+        if case .success(let opened) = result { opened.channel.close(promise: nil) }
     }
 
     /// Whether Sentinels still name `server` as the master; true if none answers.
     func isMaster(_ server: RedisAddress, on eventLoop: any EventLoop) async -> Bool {
-        let age = Duration.nanoseconds(Self.sentinelInterval.nanoseconds) / 2
+        let age = Self.sentinelInterval / 2
         guard let master = try? await self.master(within: age, on: eventLoop) else { return true }
         return master == server
     }
@@ -76,7 +83,7 @@ struct RedisConnector: Sendable {
     private func connect(
         to address: RedisAddress,
         on eventLoop: any EventLoop,
-        _ handler: @escaping @Sendable () -> any ChannelInboundHandler & Sendable
+        _ receive: @escaping @Sendable (RedisChannelEvent) -> Void
     ) -> EventLoopFuture<Opened> {
         let tls = self.tls
         let bootstrap = ClientBootstrap(group: eventLoop)
@@ -87,7 +94,7 @@ struct RedisConnector: Sendable {
                     if let tls, case .tcp(let server) = address.endpoint {
                         try channel.pipeline.syncOperations.addHandler(Self.tlsHandler(tls, host: server.host))
                     }
-                    try channel.pipeline.syncOperations.addHandler(handler())
+                    try channel.pipeline.syncOperations.addHandler(RedisChannelHandler(receive: receive))
                 }
             }
         let channel: EventLoopFuture<any Channel> =
@@ -231,16 +238,19 @@ final class RedisTrust: Sendable {
 
 /// An event of a channel, always delivered on the channel's event loop.
 enum RedisChannelEvent: Sendable {
+    /// Bytes arrived, decrypted.
     case bytes(ByteBuffer)
-    case failed(String)
-    case closed
+    /// The channel closed; the text is the reason.
+    case closed(String)
 }
 
 /// Forwards a channel's bytes and its end to its owner on the same event loop.
-final class RedisChannelHandler: ChannelInboundHandler, Sendable {
+private final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 
     private let receive: @Sendable (RedisChannelEvent) -> Void
+    /// The first error on the channel.
+    private var fault: String?
 
     init(receive: @escaping @Sendable (RedisChannelEvent) -> Void) {
         self.receive = receive
@@ -251,12 +261,12 @@ final class RedisChannelHandler: ChannelInboundHandler, Sendable {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        self.receive(.closed)
+        self.receive(.closed(self.fault ?? "the connection was closed"))
         context.fireChannelInactive()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        self.receive(.failed(NetworkFault.words(error)))
+        self.fault = self.fault ?? NetworkFault.words(error)
         context.close(promise: nil)
     }
 }

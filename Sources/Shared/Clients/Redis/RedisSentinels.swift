@@ -1,7 +1,6 @@
 // Carillon · RedisSentinels.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Logging
 import NIOCore
 
 /// Asks Sentinels for the master of their group.
@@ -10,9 +9,6 @@ import NIOCore
 /// connections at once asks once. Source: redis.io, "Guidelines for Redis clients with support for
 /// Redis Sentinel".
 actor RedisSentinels {
-    /// The time limit to connect to a Sentinel, and then for its answer.
-    private static let patience: Duration = .seconds(1)
-
     private var answer: (address: RedisAddress, at: ContinuousClock.Instant)?
     private var asking: Task<RedisAddress, any Error>?
 
@@ -44,28 +40,28 @@ actor RedisSentinels {
             return configuration.address
         }
         let (answers, continuation) = AsyncStream.makeStream(of: (Int, Result<RedisAddress.Server, RedisError>).self)
-        for (place, server) in servers.enumerated() {
+        for (index, server) in servers.enumerated() {
             // Not in a group, which would wait for the Sentinels that do not answer.
             Task {
                 do throws(RedisError) {
                     let master = try await Self.ask(server, for: name, configuration, on: eventLoop)
-                    continuation.yield((place, .success(master)))
+                    continuation.yield((index, .success(master)))
                 } catch {
-                    continuation.yield((place, .failure(error)))
+                    continuation.yield((index, .failure(error)))
                 }
             }
         }
         var masters = [RedisAddress.Server?](repeating: nil, count: servers.count)
         var reasons = [String](repeating: "", count: servers.count)
-        for await (place, answer) in answers.prefix(servers.count) {
+        for await (index, answer) in answers.prefix(servers.count) {
             switch answer {
             case .success(let master):
-                masters[place] = master
+                masters[index] = master
                 if masters.count(where: { $0 == master }) > servers.count / 2 {
                     return configuration.address.server(master)
                 }
             case .failure(let error):
-                reasons[place] = "\(servers[place]): \(error.message ?? error.code.rawValue)"
+                reasons[index] = "\(servers[index]): \(error.message ?? error.code.rawValue)"
             }
         }
         let named = masters.compactMap { $0 }
@@ -82,18 +78,11 @@ actor RedisSentinels {
         _ configuration: RedisConfiguration,
         on eventLoop: any EventLoop
     ) async throws(RedisError) -> RedisAddress.Server {
-        var own = configuration
-        own.address = configuration.address.sentinel(server, password: configuration.sentinelPassword)
-        own.connectTimeout = Self.patience
-        own.commandTimeout = Self.patience
-        own.waitsForServer = false
-        // The connection that asks reports the failure.
-        let logger = Logger(label: "carillon.redis.sentinel") { _ in SwiftLogNoOpLogHandler() }
-        let connection = try RedisConnection(own, on: eventLoop, logger: logger)
-        let reply = await connection.send(
-            ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(name)], deadline: own.deadline())
-        await connection.close()
-        let answer = try reply.get().strings()
+        let address = configuration.address.sentinel(server, password: configuration.sentinelPassword)
+        var batch = RedisBatch()
+        batch.append("SENTINEL", "GET-MASTER-ADDR-BY-NAME", .text(name))
+        let replies = try await RedisConnection.ask(address, batch, configuration, on: eventLoop)
+        let answer = try replies[0].strings()
         guard answer.count == 2, let port = Int(answer[1]) else {
             throw RedisError(.unexpectedReply, "knows no group \(name)")
         }

@@ -29,7 +29,7 @@ package actor RedisSubscription {
     }
 
     /// How often a cluster's map is checked; servers also signal a slot that has moved.
-    private static let checkInterval: TimeAmount = .seconds(15)
+    private static let checkInterval: Duration = .seconds(15)
     /// How often the map is checked while a channel is not subscribed.
     private static let watchInterval: Duration = .milliseconds(250)
 
@@ -96,10 +96,10 @@ package actor RedisSubscription {
 
     private func start() {
         guard self.isCluster else { return self.link(nil, self.channels) }
-        let interval = Self.checkInterval
+        let interval = TimeAmount(Self.checkInterval)
         self.check = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { [weak self] _ in
             guard let self else { return }
-            Task { await self.follow(within: .nanoseconds(interval.nanoseconds) / 2) }
+            Task { await self.follow(within: Self.checkInterval / 2) }
         }
         self.watch()
     }

@@ -48,8 +48,6 @@ actor SubscriptionConnection {
     private var attempt = 0
     /// The number of all attempts to connect so far, which go to a cluster's masters in turn.
     private var turn = 0
-    /// The first error on the channel before it closed.
-    private var fault: String?
     private var lastFailure: String?
     private var probe: RepeatedTask?
     private var heardSinceProbe = true
@@ -87,7 +85,7 @@ actor SubscriptionConnection {
     /// Drops the connection with its unread input, and subscribes again.
     func restart(_ reason: String) {
         guard let channel = self.channel else { return }
-        self.lost(self.fault ?? reason)
+        self.lost(reason)
         // A TLS channel with a silent peer takes seconds to close.
         channel.close(promise: nil)
     }
@@ -118,29 +116,20 @@ actor SubscriptionConnection {
         guard !self.isClosed else { return }
         let generation = self.generation
         defer { self.turn += 1 }
-        self.connector.connect(on: self.eventLoop, turn: self.turn) {
-            RedisChannelHandler { [weak self] event in
-                self?.assumeIsolated { $0.receive(event, from: generation) }
-            }
+        self.connector.connect(on: self.eventLoop, turn: self.turn) { [weak self] event in
+            self?.assumeIsolated { $0.receive(event, from: generation) }
         }.whenComplete { [weak self] result in
-            guard let self else {
-                if case .success(let opened) = result { opened.channel.close(promise: nil) }
-                return
-            }
+            guard let self else { return RedisConnector.close(result) }
             self.assumeIsolated { $0.connected(result) }
         }
     }
 
     private func connected(_ result: Result<RedisConnector.Opened, any Error>) {
+        guard !self.isClosed else { return RedisConnector.close(result) }
         do {
             let channel = try result.get().channel
-            guard !self.isClosed else {
-                channel.close(promise: nil)
-                return
-            }
             self.channel = channel
             self.server = try result.get().server
-            self.fault = nil
             self.reader = try RESPReader()
             self.heardSinceProbe = true
             var batch = self.connector.login(checksRole: self.connector.usesSentinels)
@@ -185,10 +174,7 @@ actor SubscriptionConnection {
             } catch {
                 self.restart("\(error)")
             }
-        case .failed(let reason):
-            self.fault = self.fault ?? reason
-        case .closed:
-            self.lost(self.fault ?? "the connection was closed")
+        case .closed(let reason): self.lost(reason)
         }
     }
 

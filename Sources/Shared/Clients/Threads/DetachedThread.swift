@@ -60,7 +60,8 @@ enum DetachedThread {
 
 /// Wakes one waiting thread; a ring without a waiter is remembered.
 final class Doorbell: Sendable {
-    private let descriptor: CInt
+    /// The eventfd, readable from a ring until ``clear()``.
+    let descriptor: CInt
 
     /// Returns nil if the system has no descriptor left.
     init?() {
@@ -83,9 +84,14 @@ final class Doorbell: Sendable {
         var wanted = pollfd(fd: self.descriptor, events: Int16(POLLIN), revents: 0)
         // A signal may end the wait early, which counts as a timeout.
         guard poll(&wanted, 1, CInt(clamping: milliseconds)) > 0 else { return false }
+        self.clear()
+        return true
+    }
+
+    /// Forgets the rings so far.
+    func clear() {
         var value: UInt64 = 0
         _ = read(self.descriptor, &value, MemoryLayout<UInt64>.size)
-        return true
     }
 }
 

@@ -29,19 +29,19 @@ final class PollingThread: Sendable {
 
     private let inbox = Mutex(Inbox())
     private let epoll: CInt
-    private let wake: CInt
+    private let bell: Doorbell
 
     /// Returns nil if the system has no descriptors left.
     init?() {
+        guard let bell = Doorbell() else { return nil }
+        self.bell = bell
         self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
-        self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
-        guard self.epoll >= 0, self.wake >= 0 else { return nil }
-        self.watch(self.wake)
+        guard self.epoll >= 0 else { return nil }
+        self.watch(bell.descriptor)
     }
 
     deinit {
         Glibc.close(self.epoll)
-        Glibc.close(self.wake)
     }
 
     /// Starts the loop, which retains itself and `owner` until ``stop()``; false if the system has
@@ -60,19 +60,14 @@ final class PollingThread: Sendable {
             return !inbox.isAwake
         }
         guard let mustWake else { return false }
-        if mustWake { self.wakeUp() }
+        if mustWake { self.bell.ring() }
         return true
     }
 
     /// Ends the loop after the work in the inbox.
     func stop() {
         self.inbox.withLock { $0.isStopped = true }
-        self.wakeUp()
-    }
-
-    private func wakeUp() {
-        var one: UInt64 = 1
-        _ = write(self.wake, &one, MemoryLayout<UInt64>.size)
+        self.bell.ring()
     }
 
     // MARK: On the thread
@@ -106,9 +101,8 @@ final class PollingThread: Sendable {
             let count = epoll_wait(self.epoll, &events, CInt(events.count), hasDeadline ? 50 : 1_000)
             for index in 0..<max(0, Int(count)) {
                 let socket = events[index].data.fd
-                if socket == self.wake {
-                    var value: UInt64 = 0
-                    _ = read(self.wake, &value, MemoryLayout<UInt64>.size)
+                if socket == self.bell.descriptor {
+                    self.bell.clear()
                 } else {
                     owner.socketIsReady(socket)
                 }

@@ -3,7 +3,7 @@
 
 import DequeModule
 
-/// A queue that shares a limited number of places fairly between hosts.
+/// A queue that shares a limited number of slots fairly between hosts.
 ///
 /// Higher priorities go first. Within a priority the hosts take turns, each in order of arrival. No
 /// host holds more than its share, so a hanging host delays only its own requests. A host can get a
@@ -77,7 +77,7 @@ struct FairQueue<Element>: ~Copyable {
         return host
     }
 
-    /// Removes the next element whose host has a free place.
+    /// Removes the next element whose host has a free slot.
     ///
     /// Call ``release(origin:)`` when it ends.
     mutating func next() -> Element? {
@@ -123,7 +123,7 @@ struct FairQueue<Element>: ~Copyable {
         self.narrowOrigins.remove(origin)
     }
 
-    /// Frees a place of the host.
+    /// Frees a slot of the host.
     mutating func release(origin: String) {
         guard let host = self.hosts[origin] else { return }
         host.inFlight -= 1

@@ -10,14 +10,14 @@ import Glibc
 /// (tcp(7)), the data of one turn leaves in full packets.
 final class OpenSockets {
     /// With more sockets, each gets so few requests that corking costs more than it saves.
-    private static let most = 16
+    private static let corkLimit = 16
 
     /// Each with its inode, which tells it from a later one with the same descriptor.
     private var sockets: [(descriptor: CInt, inode: ino_t)] = []
 
     /// Runs `body` while the sockets gather the data that it writes.
     func corked<Result>(_ body: () -> Result) -> Result {
-        guard self.sockets.count <= Self.most else { return body() }
+        guard self.sockets.count <= Self.corkLimit else { return body() }
         self.removeClosed()
         self.setCork(1)
         defer { self.setCork(0) }

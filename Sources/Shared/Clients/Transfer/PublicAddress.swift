@@ -39,8 +39,8 @@ enum PublicAddress {
     }
 
     private static func isIn(_ bytes: [UInt8], _ prefix: [UInt8], bits: Int) -> Bool {
-        for (place, (byte, wanted)) in zip(bytes, prefix).enumerated() {
-            let rest = bits - place * 8
+        for (index, (byte, wanted)) in zip(bytes, prefix).enumerated() {
+            let rest = bits - index * 8
             let mask: UInt8 = rest >= 8 ? 0xFF : ~(0xFF >> UInt8(max(rest, 0)))
             guard byte & mask == wanted & mask else { return false }
         }

@@ -251,7 +251,7 @@ final class TransferLoop {
         self.nextExpiry = next
     }
 
-    /// Answers the callers; frees their places first, so that an immediate next request finds room.
+    /// Answers the callers; frees their slots first, so that an immediate next request finds one.
     private func publish() {
         guard !self.results.isEmpty else { return }
         self.mailbox.settle(self.results.count, inFlight: self.inFlight)

@@ -91,7 +91,7 @@ final class TransferMailbox: Sendable {
         }
     }
 
-    /// Takes a place for a request that is not ready to be sent; returns the failure if none is
+    /// Takes a slot for a request that is not ready to be sent; returns the failure if none is
     /// free.
     ///
     /// Call ``submit(_:isReserved:)`` or ``withdraw(_:)`` next.
@@ -99,7 +99,7 @@ final class TransferMailbox: Sendable {
         self.state.withLock { self.reserve(&$0) }
     }
 
-    /// Frees a reserved place; returns the failure to answer with.
+    /// Frees a reserved slot; returns the failure to answer with.
     func withdraw(_ failure: TransferFailure) -> TransferFailure {
         self.state.withLock { self.withdraw(failure, &$0) }
     }
@@ -184,7 +184,7 @@ final class TransferMailbox: Sendable {
         }
     }
 
-    /// Frees the places of `count` tickets that are about to be answered.
+    /// Frees the slots of `count` tickets that are about to be answered.
     func settle(_ count: Int, inFlight: Int) {
         self.state.withLock { state in
             state.unfinished -= count

@@ -79,24 +79,19 @@ struct ClusterExchange {
     }
 
     private func add(_ position: Int, to server: RedisAddress.Server, _ shares: inout [ClusterShare]) {
-        let place: Int
-        if let known = shares.firstIndex(where: { $0.server == server }) {
-            place = known
-        } else {
-            place = shares.count
-            shares.append(ClusterShare(server: server))
-        }
+        let index = shares.firstIndex { $0.server == server } ?? shares.endIndex
+        if index == shares.endIndex { shares.append(ClusterShare(server: server)) }
         if self.askers[position] != nil {
-            shares[place].bytes.writeBytes(Self.asking)
-            shares[place].isWanted.append(false)
+            shares[index].bytes.writeBytes(Self.asking)
+            shares[index].isWanted.append(false)
         }
         let range = self.commands[position].range
         // In bounds: the range comes from the same bytes.
         if let command = self.bytes.getSlice(at: self.bytes.readerIndex + range.lowerBound, length: range.count) {
-            shares[place].bytes.writeImmutableBuffer(command)
+            shares[index].bytes.writeImmutableBuffer(command)
         }
-        shares[place].isWanted.append(true)
-        shares[place].positions.append(position)
+        shares[index].isWanted.append(true)
+        shares[index].positions.append(position)
     }
 
     // MARK: Replies

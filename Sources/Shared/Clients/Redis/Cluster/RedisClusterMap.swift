@@ -4,7 +4,7 @@
 /// The masters of a cluster, and the slots of each.
 struct RedisClusterMap: Sendable, Equatable {
     private(set) var servers: [RedisAddress.Server] = []
-    /// The place of each slot's master among the servers, plus one; 0 for none.
+    /// The index of each slot's master in ``servers``, plus one; 0 for none.
     private var owners = [UInt16](repeating: 0, count: RedisSlot.count)
 
     init() {}
@@ -45,8 +45,8 @@ struct RedisClusterMap: Sendable, Equatable {
 
     /// The master of a slot; nil if none is known.
     func owner(of slot: Int) -> RedisAddress.Server? {
-        let place = Int(self.owners[slot])
-        return place > 0 ? self.servers[place - 1] : nil
+        let number = Int(self.owners[slot])
+        return number > 0 ? self.servers[number - 1] : nil
     }
 
     /// Whether a slot with an owner in `former` no longer belongs to it.
@@ -60,14 +60,9 @@ struct RedisClusterMap: Sendable, Equatable {
 
     /// Records that a slot belongs to `server`.
     mutating func move(_ slot: Int, to server: RedisAddress.Server) {
-        let place: Int
-        if let known = self.servers.firstIndex(of: server) {
-            place = known
-        } else {
-            self.servers.append(server)
-            place = self.servers.count - 1
-        }
-        self.owners[slot] = UInt16(truncatingIfNeeded: place + 1)
+        let index = self.servers.firstIndex(of: server) ?? self.servers.endIndex
+        if index == self.servers.endIndex { self.servers.append(server) }
+        self.owners[slot] = UInt16(truncatingIfNeeded: index + 1)
     }
 }
 

@@ -1,7 +1,6 @@
 // Carillon · RedisTopology.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Logging
 import NIOCore
 import Synchronization
 
@@ -10,9 +9,6 @@ import Synchronization
 /// Clients with copies of one configuration share it, so a process asks once however many
 /// connections it has.
 actor RedisTopology {
-    /// The time limit to connect to a server, and then for its answer.
-    private static let patience: Duration = .seconds(1)
-
     private struct State {
         /// The last map; nil before the first.
         var map: RedisClusterMap?
@@ -95,19 +91,11 @@ actor RedisTopology {
         _ configuration: RedisConfiguration,
         on eventLoop: any EventLoop
     ) async throws(RedisError) -> (map: RedisClusterMap, isHealthy: Bool) {
-        var own = configuration.of(server)
-        own.connectTimeout = Self.patience
-        own.commandTimeout = Self.patience
-        own.waitsForServer = false
-        // The client that asks reports the failure.
-        let logger = Logger(label: "carillon.redis.cluster") { _ in SwiftLogNoOpLogHandler() }
-        let connection = try RedisConnection(own, on: eventLoop, logger: logger)
         var batch = RedisBatch()
         batch.append("CLUSTER", "SLOTS")
         batch.append("CLUSTER", "INFO")
-        let result: Result<[RedisReply], RedisError> = await connection.send(batch, deadline: own.deadline())
-        await connection.close()
-        let replies = try result.get()
+        let replies = try await RedisConnection.ask(
+            configuration.address.server(server), batch, configuration, on: eventLoop)
         let map = try RedisClusterMap(replies[0], from: server)
         guard !map.servers.isEmpty else { throw RedisError(.unexpectedReply, "no master has a slot") }
         return (map, (try replies[1].string() ?? "").contains("cluster_state:ok"))

@@ -14,10 +14,10 @@ struct WireCommand: Sendable {
         case everyServer
     }
 
-    /// The command's place among the batch's bytes, counted from the first.
+    /// The command's range among the batch's bytes, counted from the first.
     let range: Range<Int>
     let route: Route
-    /// The place of its first key among the batch's bytes; nil if it has none.
+    /// The range of its first key among the batch's bytes; nil if it has none.
     let key: Range<Int>?
     /// Whether it only asks a server about itself, so that it may be sent to another server, too.
     let asksServer: Bool
@@ -67,21 +67,21 @@ private struct WireReader {
     ]
 
     private let bytes: ByteBufferView
-    private var place: Int
+    private var index: Int
 
     init(_ bytes: ByteBufferView) {
         self.bytes = bytes
-        self.place = bytes.startIndex
+        self.index = bytes.startIndex
     }
 
     mutating func next() -> WireCommand? {
-        let start = self.place
+        let start = self.index
         guard let count = self.number() else { return nil }
         let name = self.text()
         let (route, key) = self.route(of: name, arguments: count - 1)
         let first = self.bytes.startIndex
         return WireCommand(
-            range: (start - first)..<(self.place - first), route: route,
+            range: (start - first)..<(self.index - first), route: route,
             key: key.map { ($0.startIndex - first)..<($0.endIndex - first) },
             asksServer: route == .first && (name == "INFO" || name == "TIME"))
     }
@@ -116,20 +116,20 @@ private struct WireReader {
 
     private mutating func argument() -> ByteBufferView {
         let length = self.number() ?? 0
-        defer { self.place += length + 2 }
-        return self.bytes[self.place..<self.place + length]
+        defer { self.index += length + 2 }
+        return self.bytes[self.index..<self.index + length]
     }
 
     /// Reads a type's mark, a number and a line's end.
     private mutating func number() -> Int? {
-        guard self.place < self.bytes.endIndex else { return nil }
-        self.place += 1
+        guard self.index < self.bytes.endIndex else { return nil }
+        self.index += 1
         var value = 0
-        while self.bytes[self.place] != UInt8(ascii: "\r") {
-            value = value * 10 + Int(self.bytes[self.place] - UInt8(ascii: "0"))
-            self.place += 1
+        while self.bytes[self.index] != UInt8(ascii: "\r") {
+            value = value * 10 + Int(self.bytes[self.index] - UInt8(ascii: "0"))
+            self.index += 1
         }
-        self.place += 2
+        self.index += 2
         return value
     }
 }

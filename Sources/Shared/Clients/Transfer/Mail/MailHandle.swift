@@ -69,11 +69,7 @@ final class MailHandle {
 
     /// Connects, logs in, sends NOOP and returns the answer.
     func greet(within limit: Duration) -> MailOutcome {
-        self.reply.removeAll(keepingCapacity: true)
-        self.earlierReply.removeAll(keepingCapacity: true)
-        self.isReplyComplete = true
-        self.isContentTaken = false
-        self.errorText[0] = 0
+        self.forgetLastOutcome()
         var isSet = self.set(CURLOPT_UPLOAD, 0) && self.set(CURLOPT_NOBODY, 1)
         isSet = isSet && self.set(CURLOPT_CUSTOMREQUEST, "NOOP")
         isSet = isSet && self.set(CURLOPT_TIMEOUT_MS, max(1, limit.milliseconds))
@@ -95,16 +91,11 @@ final class MailHandle {
         shouldContinue: @escaping () -> Bool,
         isFresh: Bool
     ) -> MailOutcome {
+        self.forgetLastOutcome()
         self.content = request.content
         self.position = 0
-        self.isContentTaken = false
-        self.reply.removeAll(keepingCapacity: true)
-        self.earlierReply.removeAll(keepingCapacity: true)
-        self.isReplyComplete = true
         self.shouldContinue = shouldContinue
         self.mayStart = request.mayStart
-        self.isFenced = false
-        self.errorText[0] = 0
         defer {
             self.content = []
             self.shouldContinue = { true }
@@ -114,6 +105,15 @@ final class MailHandle {
             return .unanswered(TransferFailure(.other))
         }
         return self.outcome(curl_easy_perform(self.pointer))
+    }
+
+    private func forgetLastOutcome() {
+        self.reply.removeAll(keepingCapacity: true)
+        self.earlierReply.removeAll(keepingCapacity: true)
+        self.isReplyComplete = true
+        self.isContentTaken = false
+        self.isFenced = false
+        self.errorText[0] = 0
     }
 
     // MARK: Options

@@ -51,21 +51,21 @@ final class MailPool: Sendable {
 
     // MARK: For callers
 
-    private enum Place {
+    private enum Admission {
         case refused(TransferFailure.Reason)
-        case idle(Worker)
-        case queue
-        case newThread
+        case assigned(Worker)
+        case queued
+        case queuedForNewThread
     }
 
     /// Accepts a ticket or refuses it; either way the ticket is finished.
     func submit(_ ticket: MailTicket) {
-        let place = self.state.withLock { state -> Place in
+        let admission = self.state.withLock { state -> Admission in
             if state.isStopped { return .refused(.shutdown) }
             if ticket.isCancelled { return .refused(.cancelled) }
             if let worker = state.idle.popLast() {
                 state.assigned[ObjectIdentifier(worker)] = ticket
-                return .idle(worker)
+                return .assigned(worker)
             }
             let priority = ticket.request.priority
             guard state.waiting.count(of: priority) < self.configuration.maximumWaiting else {
@@ -73,15 +73,15 @@ final class MailPool: Sendable {
             }
             state.waiting.append(ticket, origin: ticket.origin, priority: priority)
             state.nextExpiry = min(state.nextExpiry ?? ticket.turnDeadline, ticket.turnDeadline)
-            guard state.snapshot.connections < max(1, self.configuration.connections) else { return .queue }
+            guard state.snapshot.connections < max(1, self.configuration.connections) else { return .queued }
             state.snapshot.connections += 1
-            return .newThread
+            return .queuedForNewThread
         }
-        switch place {
+        switch admission {
         case .refused(let reason): ticket.finish(.unanswered(TransferFailure(reason)))
-        case .idle(let worker): worker.bell.ring()
-        case .queue: break
-        case .newThread: self.startThread()
+        case .assigned(let worker): worker.bell.ring()
+        case .queued: break
+        case .queuedForNewThread: self.startThread()
         }
     }
 

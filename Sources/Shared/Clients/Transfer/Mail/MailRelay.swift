@@ -34,14 +34,14 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count).drop { $0 == "/" }
         let login = authority.lastIndex(of: "@").map { authority[..<$0] }
-        let place = login.map { authority[authority.index(after: $0.endIndex)...] } ?? authority
+        let server = login.map { authority[authority.index(after: $0.endIndex)...] } ?? authority
         if let password {
             self.user = try Self.user(login)
             self.password = password
         } else {
             (self.user, self.password) = try Self.login(login)
         }
-        let (host, port) = try Self.place(place, defaultPort: scheme == "smtp" ? 587 : 465)
+        let (host, port) = try Self.hostAndPort(server, defaultPort: scheme == "smtp" ? 587 : 465)
         guard path.utf8.allSatisfy({ Self.isName($0) || $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") }) else {
             throw FieldFault("has a path that is not a host name; the path is sent in EHLO")
         }
@@ -67,7 +67,10 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         return user
     }
 
-    private static func place(_ text: Substring, defaultPort: Int) throws(FieldFault) -> (host: Substring, port: Int) {
+    private static func hostAndPort(
+        _ text: Substring,
+        defaultPort: Int
+    ) throws(FieldFault) -> (host: Substring, port: Int) {
         var host = text
         var port = defaultPort
         let isLiteral = text.first == "["
