@@ -97,10 +97,12 @@ struct ChannelFateTests {
         #expect(mail.isUsed)
         #expect(mail.reason == "unread")
         #expect(mail.at == Facts.now + .seconds(30))
-        let hindered = Simulation(facts, isProven: true, mailObstacle: "no_address")
+        var unreachable = facts
+        unreachable.settings.email = nil
+        let hindered = Simulation(unreachable, isProven: true)
         let events = hindered.run()
         #expect(hindered.fates(events).last == ChannelFate(.email, isUsed: false, reason: "no_address"))
-        #expect(!events.contains { $0.step == .email })
+        #expect(events.map(\.step).last == .postpone(.email, until: Facts.now + .seconds(30), reason: .unread))
         var late = facts
         late.type.emailDelay = .seconds(3_600)
         let expiring = Simulation(late, isProven: true)

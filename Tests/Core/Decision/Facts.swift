@@ -19,7 +19,7 @@ enum Facts {
         return notification
     }
 
-    /// A notification to a user with one device, of a type with default settings.
+    /// A notification to a user with one device and an address, of a type with default settings.
     static func make(
         _ progress: DecisionFacts.Progress,
         of notification: Notification = Facts.notification(),
@@ -31,6 +31,7 @@ enum Facts {
         var facts = DecisionFacts(
             notification: notification, type: NotificationType(name: "greeting"), progress: progress, now: self.now)
         facts.deviceCount = 1
+        facts.settings.email = "u1@example.com"
         facts.presence = .offline
         change(&facts)
         return facts

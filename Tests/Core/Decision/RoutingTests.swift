@@ -9,12 +9,13 @@ import Testing
 struct RoutingTests {
     private static let online = Presence.online([Facts.connection])
     private static let expired = [Step.settle(status: .expired, reason: .expired, via: nil)]
+    private static let mail = [Step.email(isOnlyChannel: false)]
     private static let proof = [Step.publish(isSilent: false), .awaitProof(within: .seconds(5))]
 
     private typealias Row = (channels: Channels, presence: Presence, devices: Int, steps: [Step])
 
     /// The last resort.
-    private static func inbox(_ reason: Reason) -> [Step] { [.settle(status: .sent, reason: reason, via: "inbox")] }
+    private static func inbox(_ reason: Reason) -> [Step] { [.settle(status: .sent, reason: reason, via: .inbox)] }
     private static func failed(_ reason: Reason) -> [Step] { [.settle(status: .failed, reason: reason, via: nil)] }
 
     @Test("stored notifications go to sockets, else to push, else to the inbox")
@@ -25,17 +26,18 @@ struct RoutingTests {
             ([.inApp], Self.online, 1, [.publish(isSilent: false)]),
             ([.push], Self.online, 1, [.push]),
             ([.push], Self.online, 0, Self.failed(.noDevice)),
-            ([.email], Self.online, 1, [.email]),
-            ([.inApp, .email], Self.online, 1, [.publish(isSilent: false), Self.settled(.unproven), .email]),
-            ([.inApp, .email], .offline, 1, Self.inbox(.offline) + [.email]),
+            ([.email], Self.online, 1, [.email(isOnlyChannel: true)]),
+            ([.inApp, .email], Self.online, 1, [.publish(isSilent: false), Self.settled(.unproven)] + Self.mail),
+            ([.inApp, .email], .offline, 1, Self.inbox(.offline) + Self.mail),
             ([.inApp, .push], .offline, 1, [.push]),
             ([.inApp, .push], .offline, 3, [.push]),
             ([.inApp, .push], .offline, 0, Self.inbox(.noDevice)),
             ([.inApp], .offline, 1, Self.inbox(.offline)),
             ([.push], .offline, 1, [.push]),
             ([.push], .offline, 0, Self.failed(.noDevice)),
-            ([.email], .offline, 1, [.email]),
-            ([.push, .email], .offline, 0, [.email]),
+            ([.email], .offline, 1, [.email(isOnlyChannel: true)]),
+            ([.push, .email], .offline, 0, [.email(isOnlyChannel: true)]),
+            ([.push, .email], .offline, 1, [.push] + Self.mail),
             ([.inApp, .push], .unknown, 1, [.push]),
             ([.inApp, .push], .unknown, 0, Self.inbox(.noDevice)),
             ([.push], .unknown, 1, [.push]),
@@ -74,7 +76,7 @@ struct RoutingTests {
     }
 
     private static func settled(_ reason: Reason) -> Step {
-        .settle(status: .sent, reason: reason, via: socketWay)
+        .settle(status: .sent, reason: reason, via: .socket)
     }
 
     @Test("notifications without push settle when no proof can come, none came or they have mail; others wait")
@@ -96,7 +98,7 @@ struct RoutingTests {
                 }
                 let hasMail = channels.contains(.email)
                 let settled = row.isSettled || hasMail ? [Self.settled(.unproven)] : []
-                let mail: [Step] = hasMail ? [.email] : []
+                let mail = hasMail ? Self.mail : []
                 #expect(decide(facts) == [.publish(isSilent: false)] + settled + mail, "\(row) \(channels)")
             }
         }
@@ -107,6 +109,50 @@ struct RoutingTests {
                 $0.isRepeat = true
             }
             #expect(decide(facts) == Self.proof)
+        }
+    }
+
+    @Test("mail that cannot go out and devices that no provider serves are recorded")
+    func obstacles() {
+        func steps(_ change: (inout DecisionFacts) -> Void) -> [Step] {
+            decide(
+                Facts.make(.stored) {
+                    $0.notification.channels = [.push, .email]
+                    $0.deviceCount = 0
+                    change(&$0)
+                })
+        }
+        #expect(
+            steps { $0.hasUnservedDevice = true } == [.email(isOnlyChannel: true), .skipUnserved])
+        #expect(steps { $0.settings.email = nil } == [.skipEmail(reason: .noAddress, isOnlyChannel: true)])
+        #expect(steps { $0.hasMailRelay = false } == [.skipEmail(reason: .noProvider, isOnlyChannel: true)])
+        let pushed = steps {
+            $0.deviceCount = 1
+            $0.hasMailRelay = false
+        }
+        #expect(pushed == [.push, .skipEmail(reason: .noProvider, isOnlyChannel: false)])
+        #expect(
+            steps { $0.type.emailDelay = .seconds(1) }
+                == [.postpone(.email, until: Facts.now + .seconds(1), reason: .unread, isOnlyChannel: true)])
+    }
+
+    @Test("mail that is due is the only channel outside the inbox, unless a push waits for its provider")
+    func dueMail() {
+        let table: [(channels: Channels, status: NotificationStatus, isQueued: Bool, isOnlyChannel: Bool)] = [
+            ([.inApp, .email], .pending, false, false),
+            ([.email], .pending, false, true),
+            ([.email], .pending, true, true),
+            ([.push, .email], .pending, false, true),
+            ([.push, .email], .pending, true, false),
+            ([.push, .email], .sent, false, false),
+        ]
+        for row in table {
+            let facts = Facts.make(.due(.email)) {
+                $0.notification.channels = row.channels
+                $0.notification.status = row.status
+                $0.notification.isQueued = row.isQueued
+            }
+            #expect(decide(facts) == [.email(isOnlyChannel: row.isOnlyChannel)], "\(row)")
         }
     }
 

@@ -81,7 +81,7 @@ package struct FollowUpService: Service {
     /// Returns a follow-up that is still to be handled; nil if nothing is left to do.
     private static func present(_ due: FollowUpStore.Due) -> Present? {
         guard !due.wasHandedOn, let facts = due.facts else { return nil }
-        return Self.isOver(facts.notification, due.item.kind) ? nil : Present(item: due.item, facts: facts)
+        return due.item.kind.isOver(facts.notification) ? nil : Present(item: due.item, facts: facts)
     }
 
     /// Decides about follow-ups.
@@ -102,8 +102,8 @@ package struct FollowUpService: Service {
             let devices = facts.devices(at: index)
             let kind = one.item.kind
             let refusal = self.refusal(one, known)
-            if let refusal, !Self.wasReleased(one.facts.notification, kind) {
-                self.settle(one.facts.notification, refusal, kind, in: &plan)
+            if let refusal, !kind.wasReleased(one.facts.notification) {
+                plan.add(refusal, of: kind, one.facts.notification, at: known.now)
                 continue
             }
             let steps = refusal == nil || devices.served.isEmpty ? decide(known) : [.push]
@@ -137,35 +137,9 @@ package struct FollowUpService: Service {
     /// settings or zone rules do not affect them.
     private func recorded(_ postponed: [Postponement]) async throws -> Set<NotificationID> {
         let again = postponed.filter { $0.reason == Reason.quietHours.rawValue }.map { (item: $0.item, due: $0.due) }
-        return try await self.dispatcher.untilDone("look up postponements") {
+        return try await self.dispatcher.retrying("look up postponements") {
             try await self.dispatcher.database.followUps.recorded(again, now: self.dispatcher.now())
         }
-    }
-
-    /// Whether a dispatcher that died has handled a release, and no push is to follow.
-    ///
-    /// A push that a provider accepted leaves no reason; it still goes to the devices that lack it.
-    private static func isOver(_ notification: Notification, _ kind: FollowUp) -> Bool {
-        guard kind == .release, let reason = notification.statusReason else { return false }
-        switch notification.status {
-        case .sent, .suppressed: return true
-        // With another reason, the notification waits only for its mail.
-        case .pending: return reason != Notification.queued
-        // The push may still wait after the mail has failed.
-        case .failed: return Reason(rawValue: reason).map { Self.failures.contains($0) } ?? false
-        case .deferred, .delivered, .expired, .cancelled: return false
-        }
-    }
-
-    /// The reasons for which a release fails a notification whose only channel is push.
-    private static let failures: [Reason] = [.noDevice, .quietHours, .cappedByUser, .cappedByType, .cappedByCategory]
-
-    /// Whether a dispatcher that died has released a notification, and may have pushed it.
-    ///
-    /// Its push goes into the stream again even if the gate refuses it, because only the sender can
-    /// tell when all devices are done.
-    private static func wasReleased(_ notification: Notification, _ kind: FollowUp) -> Bool {
-        kind == .release && notification.isQueued
     }
 
     /// Returns why the gate would refuse a follow-up's delivery; nil if it would not.
@@ -182,37 +156,6 @@ package struct FollowUpService: Service {
         // For other purposes, the sender checks each device's attempts.
         gateFacts.wasAccepted = isAttention && one.facts.wasAccepted
         return gate(gateFacts, now: facts.now)
-    }
-
-    /// Settles a notification whose follow-up is no longer needed: it stays in the inbox, ends if
-    /// mail was its only channel, or is left to its mail.
-    private func settle(
-        _ notification: Notification,
-        _ refusal: GateRefusal,
-        _ kind: FollowUp,
-        in plan: inout RoutePlan
-    ) {
-        let waitsForRelease = kind == .release && notification.status == .deferred
-        let waitsForMail =
-            kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
-            && !notification.isQueued
-        let rests = notification.channels.contains(.inApp)
-        // Most mail is skipped because the notification was read in the inbox; it ends nothing.
-        let endsNothing = rests && !notification.isQueued && (refusal == .read || refusal == .deleted)
-        if kind == .email, !waitsForMail, !endsNothing {
-            // If the notification keeps its status, only an attempt shows that its mail is skipped.
-            // The mail of a cancelled notification is then no longer in flight.
-            plan.skipMail(notification, reason: refusal.rawValue, hasFailed: false, at: self.dispatcher.now())
-        }
-        guard waitsForRelease || waitsForMail else { return }
-        let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
-        if waitsForRelease, !rests, notification.channels.contains(.email), refusal != .deleted, refusal != .replaced {
-            plan.leaveToMail(notification, reason: refusal.rawValue, otherwise: status)
-            return
-        }
-        plan.end(
-            notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil,
-            at: self.dispatcher.now())
     }
 }
 
@@ -240,7 +183,7 @@ extension Dispatcher {
         guard !postponements.isEmpty else { return }
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
         let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
-        try await self.untilDone("store follow-ups") {
+        try await self.retrying("store follow-ups") {
             try await self.database.followUps.postpone(items, critical: critical, recorded: recorded, now: self.now())
         }
         PipelineMetrics.postponed.increment(by: items.count)
@@ -248,7 +191,7 @@ extension Dispatcher {
         guard !quiet.isEmpty else { return }
         let catalog = self.catalog
         let keys = quiet.map { catalog.preferenceKey(user: $0.notification.user, type: $0.notification.type) }
-        let preferences = try await self.untilDone("look up preferences") {
+        let preferences = try await self.retrying("look up preferences") {
             try await self.database.recipients.preferences(keys)
         }
         let now = self.now()
@@ -257,7 +200,7 @@ extension Dispatcher {
                 ? nil : (postponement.item, postponement.due)
         }
         guard !outdated.isEmpty else { return }
-        try await self.untilDone("make follow-ups due again") {
+        try await self.retrying("make follow-ups due again") {
             try await self.database.followUps.makeDue(outdated, now: now)
         }
     }

@@ -12,6 +12,7 @@ struct RouteFacts: Sendable {
     let items: [RoutedNotification]
     private let dispatcher: Dispatcher
     private let catalog: Catalog
+    private let hasMailRelay: Bool
     private var presence: [ExactText: Presence] = [:]
     private var devices: [ExactText: UserDevices] = [:]
     /// The preferences of each item's user.
@@ -22,6 +23,7 @@ struct RouteFacts: Sendable {
         self.items = items
         self.dispatcher = dispatcher
         self.catalog = catalog
+        self.hasMailRelay = dispatcher.channels.has(.email)
         let stored = items.filter { $0.progress == .stored }
         self.presence = try await Self.presence(of: stored.map(\.notification.user), dispatcher)
         let mayNeedPush = items.filter { item in
@@ -40,7 +42,7 @@ struct RouteFacts: Sendable {
         let distinct = Set(users.lazy.map { ExactText($0) })
         let texts = distinct.map(\.text)
         do {
-            let found = try await dispatcher.untilDone(
+            let found = try await dispatcher.retrying(
                 "look up presence",
                 isFinal: { ($0 as? RedisError)?.code == .server }
             ) {
@@ -56,7 +58,7 @@ struct RouteFacts: Sendable {
     private static func devices(of users: [String], _ dispatcher: Dispatcher) async throws -> [ExactText: UserDevices] {
         guard !users.isEmpty else { return [:] }
         let distinct = ExactText.distinct(users)
-        let found = try await dispatcher.untilDone("look up devices") {
+        let found = try await dispatcher.retrying("look up devices") {
             try await dispatcher.database.recipients.activeDevices(distinct)
         }
         return found.mapValues { UserDevices($0, servedBy: dispatcher.channels) }
@@ -65,7 +67,7 @@ struct RouteFacts: Sendable {
     private func lookUpPreferences() async throws -> [RecipientStore.Preferences] {
         let unknown = self.items.filter { $0.preferences == nil }
         let keys = unknown.map { self.catalog.preferenceKey(user: $0.notification.user, type: $0.notification.type) }
-        let found = try await self.dispatcher.untilDone("look up preferences") {
+        let found = try await self.dispatcher.retrying("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
         var rest = found[...]
@@ -106,7 +108,7 @@ struct RouteFacts: Sendable {
         }
         guard !uses.isEmpty else { return [:] }
         let counted = uses
-        let reached = try await self.dispatcher.untilDone("count against caps") {
+        let reached = try await self.dispatcher.retrying("count against caps") {
             try await self.dispatcher.live.usageCaps
                 .use(counted, now: self.dispatcher.now(), recounts: recounts)
         }
@@ -137,7 +139,10 @@ struct RouteFacts: Sendable {
             now: now)
         facts.isRepeat = item.isRepeat
         facts.presence = self.presence(of: item)
-        facts.deviceCount = self.devices(at: index).served.count
+        let devices = self.devices(at: index)
+        facts.deviceCount = devices.served.count
+        facts.hasUnservedDevice = !devices.unserved.isEmpty
+        facts.hasMailRelay = self.hasMailRelay
         facts.cap = self.caps[item.notification.id]
         return facts
     }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
-import Providers
 import Storage
 
 /// The result of a batch of decisions: one list per kind of action, each done in one step.
@@ -26,7 +25,7 @@ struct RoutePlan {
     private(set) var marks: [NotificationStore.Mark] = []
     /// Marks to write before anything is sent, because the sender may postpone again at once.
     private(set) var releases: [NotificationStore.Mark] = []
-    private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
+    private(set) var notes: [(key: NotificationKey, decision: String)] = []
     private(set) var postponed: [Postponement] = []
     /// Notifications whose postponement the audit and the events already have.
     private(set) var recorded: Set<NotificationID> = []
@@ -36,12 +35,9 @@ struct RoutePlan {
     private(set) var settlement = DeliveryStore.Settlement()
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var messages: NodeMessages
-    /// Whether any app has a mail relay.
-    private let hasRelay: Bool
 
     init(for dispatcher: Dispatcher) {
         self.messages = NodeMessages(dispatcher.keys)
-        self.hasRelay = dispatcher.channels.has(.email)
     }
 
     // MARK: Steps
@@ -56,23 +52,36 @@ struct RoutePlan {
                     notification, unread: item.unread, code: facts.type.code, isSilent: isSilent, now: facts.now,
                     to: facts.presence)
             case .awaitProof(let time): self.awaitProof(notification, within: time)
-            case .push: self.push(item, to: devices.served)
-            case .email: self.mail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps))
-            case .postpone(let kind, let until, let reason):
+            case .push:
+                self.push(item, to: devices.served)
+                self.skipUnserved(notification, devices.unserved, at: facts.now)
+            case .skipUnserved: self.skipUnserved(notification, devices.unserved, at: facts.now)
+            case .email(let isOnlyChannel): self.mail(item, isOnlyChannel: isOnlyChannel)
+            case .skipEmail(let reason, let isOnlyChannel):
+                self.failMail(item, reason: reason.rawValue, isOnlyChannel: isOnlyChannel, at: facts.now)
+            case .postpone(let kind, let until, let reason, let isOnlyChannel):
                 self.postpone(notification, kind, until: until, reason: reason, at: facts.now)
                 // Gives the notification an owner, so that the sweeper leaves it alone.
-                if kind == .email, Self.isLeftToMail(item, steps) {
-                    self.mark(notification, .pending, reason: reason.rawValue, via: nil)
-                }
-            case .note(let reason): self.notes.append((notification.user, notification.id, reason.rawValue))
-            case .settle(_, let reason, Provider.email.rawValue):
-                self.leaveToMail(notification, reason: reason.rawValue)
+                if isOnlyChannel { self.mark(notification, .pending, reason: reason.rawValue, via: nil) }
+            case .note(let reason): self.notes.append((notification.key, reason.rawValue))
+            case .settleWithMail(let reason): self.leaveToMail(notification, reason: reason.rawValue)
             case .settle(let status, let reason, let via):
                 self.end(notification, status, reason: reason.rawValue, via: via, at: facts.now)
             case .wait, .store: break
             }
         }
-        if Self.isPushDue(item, steps) { self.skipUnserved(notification, devices.unserved, at: facts.now) }
+    }
+
+    /// Adds the end of a follow-up that the gate refuses.
+    mutating func add(_ refusal: GateRefusal, of kind: FollowUp, _ notification: Notification, at now: Timestamp) {
+        let reason = refusal.rawValue
+        switch kind.refused(refusal, notification) {
+        case .ignore: break
+        case .skipMail: self.skipMail(notification, reason: reason, hasFailed: false, at: now)
+        case .settle(let status):
+            self.end(notification, status, reason: reason, via: status == .sent ? .inbox : nil, at: now)
+        case .settleWithMail(let status): self.leaveToMail(notification, reason: reason, otherwise: status)
+        }
     }
 
     private mutating func push(_ item: RoutedNotification, to devices: [Device]) {
@@ -86,67 +95,39 @@ struct RoutePlan {
         if callsForAttention { return }
         if notification.status == .deferred {
             // Its follow-up stays until the push is in its stream.
-            self.releases.append((notification.user, notification.id, .pending, Notification.queued, nil))
+            self.releases.append((notification.key, .pending, RecordedReason.queued.rawValue, nil))
         } else {
             self.markQueued(notification)
         }
     }
 
-    /// Adds an e-mail delivery, or records why there is none.
-    ///
-    /// - Parameter isAllThereIs: whether no other channel has the notification.
-    private mutating func mail(_ item: RoutedNotification, _ facts: DecisionFacts, isAllThereIs: Bool) {
+    private mutating func mail(_ item: RoutedNotification, isOnlyChannel: Bool) {
         let notification = item.notification
-        guard let obstacle = facts.mailObstacle(hasRelay: self.hasRelay) else {
-            self.deliver(
-                notification, to: Device.emailAddress, via: .email, isRepeat: item.isRepeat, mayWait: item.mayWait)
-            if isAllThereIs { self.markQueued(notification) }
-            if item.progress == .stored {
-                self.remembered.append(
-                    FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))
-            }
-            return
+        self.deliver(
+            notification, to: Device.emailAddress, via: .email, isRepeat: item.isRepeat, mayWait: item.mayWait)
+        if isOnlyChannel { self.markQueued(notification) }
+        if item.progress == .stored {
+            self.remembered.append(
+                FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))
         }
-        if item.progress == .due(.email), !isAllThereIs {
-            self.skipMail(notification, reason: obstacle, hasFailed: true, at: facts.now)
+    }
+
+    /// Records why no mail can go out, and fails a notification that has no other channel.
+    private mutating func failMail(
+        _ item: RoutedNotification,
+        reason: String,
+        isOnlyChannel: Bool,
+        at now: Timestamp
+    ) {
+        let notification = item.notification
+        if item.progress == .due(.email), !isOnlyChannel {
+            self.skipMail(notification, reason: reason, hasFailed: true, at: now)
         } else {
-            self.skip(notification, device: nil, reason: obstacle, at: facts.now)
+            self.skip(notification, device: nil, reason: reason, at: now)
         }
-        guard isAllThereIs else { return }
-        self.mark(notification, .failed, reason: obstacle, via: nil)
-        self.addEvent(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
-    }
-
-    /// Whether no other channel has the notification or will get it.
-    private static func isLeftToMail(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
-        let notification = item.notification
-        // A queued push that waits for its provider is another channel, even when the mail is due
-        // again.
-        let mayBeQueued = item.progress == .stored || !notification.channels.contains(.push)
-        guard !notification.channels.contains(.inApp), notification.status == .pending,
-            mayBeQueued || !notification.isQueued
-        else { return false }
-        return !steps.contains { step in
-            switch step {
-            case .push, .awaitProof: true
-            case .postpone(let kind, _, _): kind != .email
-            default: false
-            }
-        }
-    }
-
-    /// Whether its push goes out now, or would if a provider served one of its user's devices.
-    private static func isPushDue(_ item: RoutedNotification, _ steps: [Step]) -> Bool {
-        guard item.notification.channels.contains(.push), item.progress != .due(.email) else { return false }
-        if item.progress == .due(.attention), steps.isEmpty { return false }
-        return !steps.contains { step in
-            switch step {
-            case .awaitProof, .note, .wait: true
-            case .postpone(let kind, _, _): kind != .email
-            case .settle(_, let reason, _): reason != .noDevice
-            case .store, .publish, .push, .email: false
-            }
-        }
+        guard isOnlyChannel else { return }
+        self.mark(notification, .failed, reason: reason, via: nil)
+        self.addEvent(.failed, notification, at: now, channel: .email, reason: reason)
     }
 
     /// Records that no provider serves the devices.
@@ -230,16 +211,16 @@ struct RoutePlan {
 
     /// Marks a notification whose delivery goes into its provider's stream.
     mutating func markQueued(_ notification: Notification) {
-        self.mark(notification, .pending, reason: Notification.queued, via: nil)
+        self.mark(notification, .pending, reason: RecordedReason.queued.rawValue, via: nil)
     }
 
     private mutating func mark(
         _ notification: Notification,
         _ status: NotificationStatus,
         reason: String?,
-        via: String?
+        via: SentVia?
     ) {
-        self.marks.append((notification.user, notification.id, status, reason, via))
+        self.marks.append((notification.key, status, reason, via?.rawValue))
     }
 
     /// Ends a notification, and adds the event for upstream apps.
@@ -247,7 +228,7 @@ struct RoutePlan {
         _ notification: Notification,
         _ status: NotificationStatus,
         reason: String,
-        via: String?,
+        via: SentVia?,
         at: Timestamp
     ) {
         self.mark(notification, status, reason: reason, via: via)
@@ -258,12 +239,12 @@ struct RoutePlan {
     /// Ends a deferred notification with its mail, which may have ended before.
     ///
     /// - Parameter status: the status if the mail did not go out.
-    mutating func leaveToMail(
+    private mutating func leaveToMail(
         _ notification: Notification,
         reason: String,
         otherwise status: NotificationStatus = .failed
     ) {
-        self.settlement.leftToMail.append((notification.user, notification.id, reason, status))
+        self.settlement.leftToMail.append((notification.key, reason, status))
     }
 
     /// Adds an event for upstream apps.
@@ -303,10 +284,10 @@ struct RoutePlan {
     /// Records that a follow-up's mail does not go out.
     ///
     /// This ends a notification that waited only for its mail.
-    mutating func skipMail(_ notification: Notification, reason: String, hasFailed: Bool, at: Timestamp) {
+    private mutating func skipMail(_ notification: Notification, reason: String, hasFailed: Bool, at: Timestamp) {
         self.skip(notification, device: nil, reason: reason, at: at)
-        self.settlement.secondary.append((notification.user, notification.id, reason, hasFailed))
-        self.settlement.ended.append((notification.user, notification.id, .email, false))
+        self.settlement.unsentSecondary.append((notification.key, reason, hasFailed))
+        self.settlement.finishedFollowUps.append((notification.key, .email, false))
     }
 
     /// - Parameter device: nil for e-mail.

@@ -26,14 +26,14 @@ struct Router: Sendable {
     var waiting: WaitingRetries?
 
     /// Routes a batch, and acknowledges it once the next stage has all of it.
-    func finish(_ batch: StoredBatch) async throws {
+    func routeAndAcknowledge(_ batch: StoredBatch) async throws {
         try await self.acknowledge(try await self.route(batch))
     }
 
     /// Acknowledges a routed batch, and reports its events.
     func acknowledge(_ batch: StoredBatch) async throws {
-        try await self.dispatcher.acknowledge(batch.finished, batch.group, reporting: batch.lifecycle)
-        PipelineMetrics.jobs.increment(by: batch.finished.count)
+        try await self.dispatcher.acknowledge(batch.toAcknowledge, batch.group, reporting: batch.lifecycle)
+        PipelineMetrics.jobs.increment(by: batch.toAcknowledge.count)
     }
 
     /// Routes a batch, and returns it with its events, ready to be acknowledged.
@@ -45,7 +45,7 @@ struct Router: Sendable {
         batch.lifecycle += try await self.advance(batch.toRoute, batch.catalog, within: batch.fence)
         try await self.redo(batch.toRedo)
         try await self.publish(batch.replaced)
-        try await self.publish(batch.events.map(\.frame))
+        try await self.publish(batch.events.flatMap(\.frames))
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(batch.dead)
         return batch
     }
@@ -53,8 +53,8 @@ struct Router: Sendable {
     /// Drops the entries that other dispatchers have taken over.
     private func owned(_ batch: StoredBatch) async throws -> StoredBatch {
         // Schedules fire without a stream entry.
-        guard !batch.finished.isEmpty, !self.dispatcher.leaseClock.holds(batch.fence.term) else { return batch }
-        return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
+        guard !batch.toAcknowledge.isEmpty, !self.dispatcher.leaseClock.holds(batch.fence.term) else { return batch }
+        return batch.keeping(try await self.dispatcher.keep(batch.toAcknowledge, of: batch.group).ids)
     }
 
     /// Returns the notifications among these that have no owner, as they are stored, in the order
@@ -64,7 +64,7 @@ struct Router: Sendable {
     /// differ, for example after an opt-out. The gate checks for opt-outs before each push.
     func unowned(among notifications: [Notification]) async throws -> [RoutedNotification] {
         guard !notifications.isEmpty else { return [] }
-        let stored = try await self.dispatcher.untilDone("look up notifications without an owner") {
+        let stored = try await self.dispatcher.retrying("look up notifications without an owner") {
             try await self.dispatcher.database.notifications.unowned(among: notifications)
         }
         return stored.sorted { $0.notification.version < $1.notification.version }
@@ -122,7 +122,7 @@ struct Router: Sendable {
         within fence: Fence?
     ) async throws -> Set<NotificationID>? {
         guard let fence, !self.dispatcher.holds(fence) else { return nil }
-        let open = try await self.dispatcher.untilDone("look up notifications after a stall") {
+        let open = try await self.dispatcher.retrying("look up notifications after a stall") {
             try await self.dispatcher.database.notifications.unowned(among: items.map(\.notification))
         }
         return Set(open.map(\.notification.id))
@@ -140,14 +140,14 @@ struct Router: Sendable {
         let remembered = plan.remembered
         let mailDue = self.dispatcher.now() + Self.mailPatience
         if !remembered.isEmpty {
-            try await self.dispatcher.untilDone("store mail") {
+            try await self.dispatcher.retrying("store mail") {
                 try await self.dispatcher.database.followUps.expect(remembered, until: mailDue)
             }
         }
         try await self.dispatcher.postpone(plan.postponed, recorded: plan.recorded)
         let releases = plan.releases
         if !releases.isEmpty {
-            try await self.dispatcher.untilDone("release notifications") {
+            try await self.dispatcher.retrying("release notifications") {
                 try await self.dispatcher.database.notifications.mark(releases, areReleases: true)
             }
         }
@@ -156,7 +156,7 @@ struct Router: Sendable {
         // every device has an attempt by then.
         let settlement = plan.settlement
         if !settlement.attempts.isEmpty || !settlement.leftToMail.isEmpty {
-            let effects = try await self.dispatcher.untilDone("record attempts") {
+            let effects = try await self.dispatcher.retrying("record attempts") {
                 try await self.dispatcher.database.deliveries.settle(settlement)
             }
             await self.dispatcher.report(self.dispatcher.events(of: effects.ended))
@@ -165,7 +165,7 @@ struct Router: Sendable {
         try await self.deliver(plan.deliveries, within: fence)
         let (marks, notes) = (plan.marks, plan.notes)
         if !marks.isEmpty || !notes.isEmpty {
-            try await self.dispatcher.untilDone("mark notifications") {
+            try await self.dispatcher.retrying("mark notifications") {
                 try await self.dispatcher.database.notifications.mark(marks, notes: notes)
             }
         }
@@ -175,7 +175,7 @@ struct Router: Sendable {
             try await self.deliver(plan.deliveries.map { $0.again }, within: nil)
         }
         if !remembered.isEmpty {
-            try await self.dispatcher.untilDone("remember mail") {
+            try await self.dispatcher.retrying("remember mail") {
                 // With a time after the append, so that a repair finds mail that Redis has lost.
                 try await self.dispatcher.database.followUps.remember(
                     remembered, claimedUntil: mailDue, now: self.dispatcher.now())
@@ -193,7 +193,7 @@ struct Router: Sendable {
         guard !plan.awaited.isEmpty || plan.messages.frameCount > 0 else { return }
         let start = self.dispatcher.now()
         var messages = plan.messages.all
-        try await self.dispatcher.untilDone("publish frames") {
+        try await self.dispatcher.retrying("publish frames") {
             var batch = RedisBatch()
             self.dispatcher.live.proofDeadlines.add(plan.deadlines(at: self.dispatcher.now()), in: &batch)
             let firstPublish = batch.count
@@ -210,7 +210,7 @@ struct Router: Sendable {
             let end = self.dispatcher.now()
             let isLate = end - start > Self.promptness
             self.dispatcher.share.visit(plan.awaited.lazy.map(\.0.user))
-            self.dispatcher.alarms.proofs.note((isLate ? end : start) + shortest)
+            self.dispatcher.alarms.proofs.schedule(at: (isLate ? end : start) + shortest)
             if isLate { try await self.extendDeadlines(of: plan, from: end) }
         }
         PipelineMetrics.published.increment(by: plan.messages.frameCount)
@@ -225,7 +225,7 @@ struct Router: Sendable {
         var batch = RedisBatch()
         self.dispatcher.live.proofDeadlines.extend(plan.deadlines(at: end), in: &batch)
         let request = batch
-        try await self.dispatcher.untilDone("extend deadlines of proofs") {
+        try await self.dispatcher.retrying("extend deadlines of proofs") {
             _ = try await self.dispatcher.redis.run(request)
         }
     }
@@ -259,8 +259,8 @@ struct Router: Sendable {
     /// well.
     private func redo(_ repeated: [RoutedNotification]) async throws {
         guard !repeated.isEmpty else { return }
-        let keys = repeated.map { ($0.notification.user, $0.notification.id) }
-        let stored = try await self.dispatcher.untilDone("look up repeated notifications") {
+        let keys = repeated.map { $0.notification.key }
+        let stored = try await self.dispatcher.retrying("look up repeated notifications") {
             try await self.dispatcher.database.notifications.load(keys)
         }
         // Sockets already have the notifications that were read or deleted: their rows have the
@@ -284,7 +284,7 @@ struct Router: Sendable {
             self.waiting
             ?? WaitingRetries(self.dispatcher.live, most: Self.mostWaiting)
         for group in groups.values {
-            let areWaiting = try await self.dispatcher.untilDone("look for retries") {
+            let areWaiting = try await self.dispatcher.retrying("look for retries") {
                 try await waiting.contain(group.map(\.work), provider: group[0].provider, lane: group[0].lane)
             }
             rest += zip(group, areWaiting).compactMap { $1 ? nil : $0 }
@@ -302,9 +302,9 @@ struct Router: Sendable {
         _ repeats: [RoutePlan.Delivery],
         among all: [RoutePlan.Delivery]
     ) async throws -> [RoutePlan.Delivery] {
-        let keys = repeats.map { (user: $0.work.user, notification: $0.work.notification, device: $0.work.device) }
-        let failures = try await self.dispatcher.untilDone("look for failed pushes") {
-            try await self.dispatcher.database.deliveries.failures(of: keys)
+        let pushes = repeats.map { (key: $0.work.key, device: $0.work.device) }
+        let failures = try await self.dispatcher.retrying("look for failed pushes") {
+            try await self.dispatcher.database.deliveries.failures(of: pushes)
         }
         guard failures.contains(where: { $0 != nil }) else { return repeats }
         let open: [RoutePlan.Delivery] = zip(repeats, failures).compactMap { $1 == nil ? $0 : nil }
@@ -313,10 +313,10 @@ struct Router: Sendable {
         for (delivery, reason) in zip(repeats, failures) {
             let work = delivery.work
             guard let reason, !work.callsForAttention, !goingOn.contains(work.notification) else { continue }
-            settlement.failed.append((work.user, work.notification, reason, isPush: true))
+            settlement.failed.append((work.key, reason, isPush: true))
         }
         let failed = settlement
-        _ = try await self.dispatcher.untilDone("end failed notifications") {
+        _ = try await self.dispatcher.retrying("end failed notifications") {
             try await self.dispatcher.database.deliveries.settle(failed)
         }
         return open
@@ -326,7 +326,7 @@ struct Router: Sendable {
         var rest = try await self.stillDue(all)
         guard !rest.isEmpty else { return }
         var isSecondTry = false
-        try await self.dispatcher.untilDone("append deliveries") {
+        try await self.dispatcher.retrying("append deliveries") {
             var batch = RedisBatch()
             for delivery in rest {
                 // After a failed append, some may be in the stream; after the lease has lapsed,
@@ -401,7 +401,7 @@ struct Router: Sendable {
             batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), .bytes(frames.bytes))
         }
         let request = batch
-        try await self.dispatcher.untilDone("publish events") {
+        try await self.dispatcher.retrying("publish events") {
             _ = try await self.dispatcher.redis.run(request)
         }
         PipelineMetrics.published.increment(by: events.count)

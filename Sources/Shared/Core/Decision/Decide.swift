@@ -4,26 +4,32 @@
 /// How long a socket has to prove receipt before the push goes out.
 let proofDeadline: Duration = .seconds(5)
 
-/// The `sent_via` of a notification that went to sockets without a proof of receipt.
-package let socketWay = "socket"
-
 /// One thing to do about a notification.
+///
+/// With `isOnlyChannel`, no other channel has the notification or will get it, so it ends with its
+/// mail.
 package enum Step: Sendable, Equatable {
     case store(Storing)
     /// Send it to the user's sockets; if silent, clients do not alert the user.
     case publish(isSilent: Bool)
     /// Fall back to push unless a socket proves receipt in time.
     case awaitProof(within: Duration)
-    /// Send it to every active device.
+    /// Send it to every active device; record the devices that no provider serves.
     case push
+    /// Record the devices that no provider serves.
+    case skipUnserved
     /// Send it to the user's e-mail address.
-    case email
+    case email(isOnlyChannel: Bool)
+    /// Record why no e-mail can go out.
+    case skipEmail(reason: RecordedReason, isOnlyChannel: Bool)
     /// Decide again at a later moment.
-    case postpone(FollowUp, until: Timestamp, reason: Reason)
+    case postpone(FollowUp, until: Timestamp, reason: Reason, isOnlyChannel: Bool = false)
     /// Record why less is done than was asked for.
     case note(Reason)
     /// Record the final status.
-    case settle(status: NotificationStatus, reason: Reason, via: String?)
+    case settle(status: NotificationStatus, reason: Reason, via: SentVia?)
+    /// Record why a deferred notification is not pushed; the status follows from its mail.
+    case settleWithMail(reason: Reason)
     /// Do nothing now; the sweeper picks it up again.
     case wait(Reason)
 }
@@ -102,7 +108,7 @@ package func decide(_ facts: DecisionFacts) -> [Step] {
     case .stored: routing(facts)
     case .unproven, .due(.release): pushing(facts)
     case .due(.attention): attending(facts)
-    case .due(.email): isExpired(facts) ? [] : [.email]
+    case .due(.email): isExpired(facts) ? [] : [mailing(facts, isOnlyChannel: facts.isLeftToMail)]
     }
 }
 
@@ -187,11 +193,10 @@ package func storing(_ facts: DecisionFacts) -> Storing {
 private func routing(_ facts: DecisionFacts) -> [Step] {
     let channels = facts.notification.channels
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
-    let mail = emailing(facts)
     guard case .online(let connections) = facts.presence, channels.contains(.inApp) else {
         // With unknown presence, push: a duplicate is better than a miss.
         if facts.presence == .unknown, !channels.contains(.push) { return [.wait(.presenceUnknown)] }
-        return pushing(facts) + mail
+        return pushing(facts)
     }
     let quietEnd = facts.quietEnd
     let publish = Step.publish(isSilent: quietEnd != nil)
@@ -199,10 +204,12 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
         // Usually a proof settles it, with one write. Settle it here if no proof can come, as the
         // sweeper would retry it forever, or if it has mail, as the sweeper would repeat the mail.
         let isOver = facts.isRepeat || !facts.mayBeProven || channels.contains(.email)
-        return [publish] + (isOver ? [onSockets(.unproven)] : []) + mail
+        return emailing(facts, after: isOver ? [publish, onSockets(.unproven)] : [publish])
     }
     // Settle now: deciding again later would push it once the cap has room or quiet hours end.
-    if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason), onSockets(reason)] + mail }
+    if let reason = heldBack(facts, quietEnd: quietEnd) {
+        return emailing(facts, after: [publish, .note(reason), onSockets(reason)])
+    }
     var steps = [publish, .awaitProof(within: proofDeadline)]
     // Quiet hours leave an idle user alone, and release an unproven notification when they end.
     let isIdle = connections.allSatisfy { $0.isIdle(at: facts.now) }
@@ -210,30 +217,37 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
         let reason = isIdle ? Reason.idle : .pushWhenOnline
         steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: reason))
     }
-    steps += mail
-    return steps
+    return emailing(facts, after: steps)
 }
 
 /// Settles a notification that went to sockets; a late proof still makes it delivered.
-private func onSockets(_ reason: Reason) -> Step { .settle(status: .sent, reason: reason, via: socketWay) }
+private func onSockets(_ reason: Reason) -> Step { .settle(status: .sent, reason: reason, via: .socket) }
 
 private func pushing(_ facts: DecisionFacts) -> [Step] {
-    let channels = facts.notification.channels
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
-    func rest(_ reason: Reason) -> [Step] {
-        if channels.contains(.inApp) { return [.settle(status: .sent, reason: reason, via: "inbox")] }
-        guard channels.contains(.email) else { return [.settle(status: .failed, reason: reason, via: nil)] }
-        // Sent mail settles a notification that has no other channel, unless it is deferred.
-        return facts.notification.status == .deferred ? [.settle(status: .sent, reason: reason, via: "email")] : []
-    }
-    guard channels.contains(.push) else { return rest(.offline) }
+    guard facts.notification.channels.contains(.push) else { return resting(facts, .offline) }
     let quietEnd = facts.quietEnd
-    if let reason = heldBack(facts, quietEnd: quietEnd) { return [.note(reason)] + rest(reason) }
-    guard facts.deviceCount > 0 else { return rest(.noDevice) }
-    if let quietEnd {
-        return [.postpone(.release, until: facts.release(after: quietEnd), reason: .quietHours)]
+    if let reason = heldBack(facts, quietEnd: quietEnd) { return [.note(reason)] + resting(facts, reason) }
+    guard facts.deviceCount > 0 else {
+        let steps = resting(facts, .noDevice)
+        return facts.hasUnservedDevice ? steps + [.skipUnserved] : steps
     }
-    return [.push]
+    if let quietEnd {
+        let moment = facts.release(after: quietEnd)
+        return emailing(facts, after: [.postpone(.release, until: moment, reason: .quietHours)])
+    }
+    return emailing(facts, after: [.push])
+}
+
+/// Leaves a notification that is not pushed in the inbox, else to its mail, else fails it.
+private func resting(_ facts: DecisionFacts, _ reason: Reason) -> [Step] {
+    let channels = facts.notification.channels
+    if channels.contains(.inApp) {
+        return emailing(facts, after: [.settle(status: .sent, reason: reason, via: .inbox)])
+    }
+    guard channels.contains(.email) else { return [.settle(status: .failed, reason: reason, via: nil)] }
+    if facts.notification.status == .deferred { return [.settleWithMail(reason: reason)] }
+    return emailing(facts, after: [], isOnlyChannel: true)
 }
 
 private func attending(_ facts: DecisionFacts) -> [Step] {
@@ -243,11 +257,29 @@ private func attending(_ facts: DecisionFacts) -> [Step] {
     return [.push]
 }
 
-/// E-mail goes out at once, or after the type's delay if still unread; quiet hours do not apply.
-private func emailing(_ facts: DecisionFacts) -> [Step] {
-    guard facts.notification.channels.contains(.email) else { return [] }
-    guard let delay = facts.type.emailDelay else { return [.email] }
-    return [.postpone(.email, until: facts.now + delay, reason: .unread)]
+/// Adds the e-mail of a notification that was just stored.
+///
+/// It goes out at once, or after the type's delay if still unread; quiet hours do not apply.
+private func emailing(_ facts: DecisionFacts, after steps: [Step], isOnlyChannel: Bool = false) -> [Step] {
+    guard facts.progress == .stored, facts.notification.channels.contains(.email) else { return steps }
+    guard let delay = facts.type.emailDelay else { return steps + [mailing(facts, isOnlyChannel: isOnlyChannel)] }
+    let moment = facts.now + delay
+    return steps + [.postpone(.email, until: moment, reason: .unread, isOnlyChannel: isOnlyChannel)]
+}
+
+private func mailing(_ facts: DecisionFacts, isOnlyChannel: Bool) -> Step {
+    guard let obstacle = facts.mailObstacle else { return .email(isOnlyChannel: isOnlyChannel) }
+    return .skipEmail(reason: obstacle, isOnlyChannel: isOnlyChannel)
+}
+
+extension DecisionFacts {
+    /// Whether a notification whose mail is due has no other channel, not even a push that waits
+    /// for its provider.
+    fileprivate var isLeftToMail: Bool {
+        let notification = self.notification
+        guard notification.status == .pending, !notification.channels.contains(.inApp) else { return false }
+        return !(notification.isQueued && notification.channels.contains(.push))
+    }
 }
 
 /// Why the push channel is not used now; nil if it is.

@@ -25,6 +25,8 @@ package struct DecisionFacts: Sendable {
         var lane: Lane
         var channels: Channels
         var status: NotificationStatus
+        /// Whether its delivery is in a provider's stream.
+        var isQueued: Bool
         /// When it expires or is no longer kept, whichever comes first; nil if never.
         var endsAt: Timestamp?
 
@@ -35,6 +37,7 @@ package struct DecisionFacts: Sendable {
             self.lane = notification.lane
             self.channels = notification.channels
             self.status = notification.status
+            self.isQueued = notification.isQueued
             self.endsAt = notification.endsAt
         }
     }
@@ -47,6 +50,10 @@ package struct DecisionFacts: Sendable {
     package var zone = ZoneRules.utc
     /// The number of the user's devices that a provider serves.
     package var deviceCount = 0
+    /// Whether the user has a device that no provider serves.
+    package var hasUnservedDevice = false
+    /// Whether any app has a mail relay.
+    package var hasMailRelay = true
     package var presence = Presence.unknown
     /// The cap that the user has reached; nil for none.
     package var cap: CapScope?
@@ -97,12 +104,10 @@ package struct DecisionFacts: Sendable {
         return self.deviceCount > 0
     }
 
-    /// Returns why no mail can go out; nil if it can.
-    ///
-    /// - Parameter hasRelay: whether any app has a mail relay.
-    package func mailObstacle(hasRelay: Bool) -> String? {
-        if !hasRelay { return RecordedReason.noProvider.rawValue }
-        return self.settings.email == nil ? RecordedReason.noAddress.rawValue : nil
+    /// Why no mail can go out; nil if it can.
+    var mailObstacle: RecordedReason? {
+        if !self.hasMailRelay { return .noProvider }
+        return self.settings.email == nil ? .noAddress : nil
     }
 
     /// Whether a socket may still prove receipt.

@@ -14,16 +14,13 @@ package struct Simulation: Sendable {
 
     private let facts: DecisionFacts
     private let isProven: Bool
-    private let mailObstacle: String?
 
     /// - Parameters:
     ///   - facts: the facts at the notification's arrival; their progress is ignored.
     ///   - isProven: whether the sockets that can prove receipt do so.
-    ///   - mailObstacle: why no mail can be sent, as routing records it; nil if it can.
-    package init(_ facts: DecisionFacts, isProven: Bool, mailObstacle: String? = nil) {
+    package init(_ facts: DecisionFacts, isProven: Bool) {
         self.facts = facts
         self.isProven = isProven
-        self.mailObstacle = mailObstacle
     }
 
     /// Returns the steps in order of time, assuming that the notification stays unread.
@@ -42,13 +39,14 @@ package struct Simulation: Sendable {
             facts.now = next.at
             facts.progress = next.progress
             for step in decide(facts) {
-                if step == .email, self.mailObstacle != nil { continue }
+                // The fate of e-mail says why it is skipped.
+                if case .skipEmail = step { continue }
                 events.append(Event(at: facts.now, step: step))
                 switch step {
                 case .awaitProof(let deadline) where !(self.isProven && facts.mayBeProven):
                     later.append((facts.now + deadline, .unproven))
                 case .push: isPushed = true
-                case .postpone(let kind, let until, _): later.append((until, .due(kind)))
+                case .postpone(let kind, let until, _, _): later.append((until, .due(kind)))
                 default: break
                 }
             }
@@ -69,7 +67,8 @@ package struct Simulation: Sendable {
             case .inApp: return Self.inApp(events)
             case .push: return self.push(events)
             case .email:
-                return self.mailObstacle.map { ChannelFate(.email, isUsed: false, reason: $0) } ?? Self.email(events)
+                let obstacle = self.facts.mailObstacle
+                return obstacle.map { ChannelFate(.email, isUsed: false, reason: $0.rawValue) } ?? Self.email(events)
             }
         }
     }
@@ -96,10 +95,10 @@ package struct Simulation: Sendable {
             case .awaitProof:
                 let reason = self.facts.deviceCount > 0 ? "proven_by_socket" : Reason.noDevice.rawValue
                 fate = fate ?? ChannelFate(.push, isUsed: false, reason: reason)
-            case .note(let reason), .wait(let reason), .settle(_, let reason, _):
+            case .note(let reason), .wait(let reason), .settle(_, let reason, _), .settleWithMail(let reason):
                 fate = ChannelFate(.push, isUsed: false, reason: reason.rawValue)
-            case .postpone(.email, _, _), .publish, .email, .store: break
-            case .postpone(_, _, let reason): postponed = reason.rawValue
+            case .postpone(.email, _, _, _), .publish, .email, .skipEmail, .skipUnserved, .store: break
+            case .postpone(_, _, let reason, _): postponed = reason.rawValue
             }
         }
         // Only a user without a device gets no step for push.
@@ -111,7 +110,7 @@ package struct Simulation: Sendable {
         for event in events {
             switch event.step {
             case .email: return ChannelFate(.email, isUsed: true, reason: postponed ?? "due", at: event.at)
-            case .postpone(.email, _, let reason): postponed = reason.rawValue
+            case .postpone(.email, _, let reason, _): postponed = reason.rawValue
             default: break
             }
         }

@@ -116,8 +116,8 @@ package struct JobSimulation: Sendable {
         } else if let key = question.content.collapseKey {
             holds.append(SimulatedHold(kind: .replace, at: facts.now, until: nil, what: key))
         }
-        let mailObstacle = facts.mailObstacle(hasRelay: report.serves(.email))
-        let simulation = Simulation(facts, isProven: question.isProven, mailObstacle: mailObstacle)
+        facts.hasMailRelay = report.serves(.email)
+        let simulation = Simulation(facts, isProven: question.isProven)
         let events = simulation.run()
         return try self.answer(
             question, facts, devices, at: arrival, channels: simulation.fates(events), holds: holds, steps: events)

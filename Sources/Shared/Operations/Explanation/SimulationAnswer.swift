@@ -159,7 +159,13 @@ package struct StepDescription: Sendable {
         case .email:
             self.word = "email"
             self.members = []
-        case .postpone(let kind, let until, let reason):
+        case .skipUnserved:
+            self.word = "skip_unserved"
+            self.members = []
+        case .skipEmail(let reason, _):
+            self.word = "skip_email"
+            self.members = [("reason", reason.rawValue)]
+        case .postpone(let kind, let until, let reason, _):
             self.word = "postpone"
             self.members = [("what", kind.rawValue), ("until", until.rfc3339), ("reason", reason.rawValue)]
         case .note(let reason):
@@ -167,7 +173,10 @@ package struct StepDescription: Sendable {
             self.members = [("reason", reason.rawValue)]
         case .settle(let status, let reason, let via):
             self.word = "settle"
-            self.members = [("status", status.rawValue), ("reason", reason.rawValue), ("via", via)]
+            self.members = [("status", status.rawValue), ("reason", reason.rawValue), ("via", via?.rawValue)]
+        case .settleWithMail(let reason):
+            self.word = "settle"
+            self.members = [("status", "sent"), ("reason", reason.rawValue), ("via", "email")]
         case .wait(let reason):
             self.word = "wait"
             self.members = [("reason", reason.rawValue)]
