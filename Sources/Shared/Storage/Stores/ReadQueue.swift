@@ -17,7 +17,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
         let key: Key
         let since: ContinuousClock.Instant
         // An unsafe one is sound here: it is resumed once, by the task that removes it from the
-        // waiting callers, or at once if it finds no place among them.
+        // waiting callers, or at once if too many wait.
         let continuation: UnsafeContinuation<Result<Value, PostgresError>, Never>
     }
 
@@ -68,13 +68,13 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
         }
         let result = await withUnsafeContinuation {
             (continuation: UnsafeContinuation<Result<Value, PostgresError>, Never>) in
-            let (hasPlace, mustServe) = self.state.withLock { state in
+            let (isWaiting, mustServe) = self.state.withLock { state in
                 guard state.waiting.count < self.mostWaiting else { return (false, false) }
                 state.waiting.append(Waiting(key: key, since: .now, continuation: continuation))
                 // A turn may have ended meanwhile.
                 return (true, self.takeTurn(&state))
             }
-            if !hasPlace { continuation.resume(returning: Self.overload) }
+            if !isWaiting { continuation.resume(returning: Self.overload) }
             if mustServe { Task { await self.serve() } }
         }
         return try result.get()
