@@ -18,10 +18,10 @@ struct BookmarksTests {
 
     private static func note(
         _ bookmarks: Bookmarks, _ connection: String, _ version: Int64, left: Bool = true, client: String = "web",
-        at: Timestamp = start
+        heard: Timestamp? = nil, at: Timestamp = start
     ) async throws {
-        try await bookmarks.store(
-            [("ada", connection, Bookmark(client: client, version: version, hasLeft: left))], at: at)
+        let bookmark = Bookmark(client: client, version: version, lastHeard: left ? heard ?? at : nil)
+        try await bookmarks.store([("ada", connection, bookmark)], at: at)
     }
 
     private static func claim(
@@ -68,6 +68,80 @@ struct BookmarksTests {
             #expect(try await Self.claim(bookmarks, "b", alive: ["a", "b"]) == 5)
             try await Self.note(bookmarks, "b", 7)
             #expect(try await Self.claim(bookmarks, "c", alive: ["c"]) == 5, "one of two ended connections may be away")
+        }
+    }
+
+    @Test("repeats nothing to a client that is always back before its loss is noticed")
+    func unnoticed() async throws {
+        try await Self.with { bookmarks in
+            try await Self.note(bookmarks, "c0", 0, left: false)
+            for number in 1...3 {
+                let (lost, new) = ("c\(number - 1)", "c\(number)")
+                let (seen, opened) = (Int64(number - 1) * 10, Self.start + .seconds(Int64(number) * 60))
+                #expect(try await Self.claim(bookmarks, new, alive: [lost], at: opened) == seen)
+                try await Self.note(bookmarks, new, seen + 10, left: false, at: opened + .seconds(5))
+                let end = opened + .seconds(29)
+                try await Self.note(bookmarks, lost, seen, heard: opened + .seconds(-1), at: end)
+            }
+        }
+    }
+
+    @Test("repeats nothing after two losses at once, in whatever order they are noticed", arguments: [false, true])
+    func twoLosses(isReversed: Bool) async throws {
+        try await Self.with { bookmarks in
+            let seconds = (0...40).map { Self.start + .seconds($0) }
+            try await Self.note(bookmarks, "a", 5, left: false)
+            #expect(try await Self.claim(bookmarks, "b", alive: ["a"], at: seconds[1]) == 5)
+            try await Self.note(bookmarks, "b", 7, left: false, at: seconds[2])
+            #expect(try await Self.claim(bookmarks, "c", alive: ["a", "b"], at: seconds[3]) == 5)
+            try await Self.note(bookmarks, "c", 9, left: false, at: seconds[4])
+            let ends = [("a", 5, seconds[0]), ("b", 7, seconds[2])] as [(String, Int64, Timestamp)]
+            for (connection, version, heard) in isReversed ? ends.reversed() : ends {
+                try await Self.note(bookmarks, connection, version, heard: heard, at: seconds[32])
+            }
+            #expect(try await Self.claim(bookmarks, "d", alive: ["c"], at: seconds[40]) == 9)
+        }
+    }
+
+    @Test("two windows of a browser keep their bookmarks when they lose the network together")
+    func twoUnnoticed() async throws {
+        try await Self.with { bookmarks in
+            let seconds = (0...40).map { Self.start + .seconds($0) }
+            for connection in ["a", "b"] { try await Self.note(bookmarks, connection, 5, left: false) }
+            #expect(try await Self.claim(bookmarks, "c", alive: ["a", "b"], at: seconds[1]) == 5)
+            try await Self.note(bookmarks, "c", 9, left: false, at: seconds[2])
+            for connection in ["a", "b"] {
+                try await Self.note(bookmarks, connection, 5, heard: Self.start, at: seconds[30])
+            }
+            #expect(try await Self.claim(bookmarks, "d", alive: ["c"], at: seconds[35]) == 5, "it returns late")
+            try await Self.note(bookmarks, "d", 9, left: false, at: seconds[36])
+            #expect(try await Self.claim(bookmarks, "e", alive: ["c", "d"], at: seconds[40]) == 9)
+        }
+    }
+
+    @Test("a window that was heard after a second one opened keeps its bookmark")
+    func heardSince() async throws {
+        try await Self.with { bookmarks in
+            try await Self.note(bookmarks, "a", 5, left: false)
+            let opened = Self.start + .seconds(1)
+            #expect(try await Self.claim(bookmarks, "b", alive: ["a"], at: opened) == 5)
+            try await Self.note(bookmarks, "b", 9, left: false, at: opened)
+            try await Self.note(bookmarks, "a", 6, heard: opened, at: Self.start + .seconds(30))
+            #expect(try await Self.claim(bookmarks, "c", alive: ["b"], at: Self.start + .seconds(40)) == 6)
+        }
+    }
+
+    @Test("repeats nothing at later reconnects after a gateway was killed")
+    func killedOnce() async throws {
+        try await Self.with { bookmarks in
+            let seconds = (0...40).map { Self.start + .seconds($0) }
+            try await Self.note(bookmarks, "a", 5, left: false)
+            #expect(try await Self.claim(bookmarks, "b", alive: ["a"], at: seconds[1]) == 5)
+            try await Self.note(bookmarks, "b", 7, left: false, at: seconds[2])
+            #expect(try await Self.claim(bookmarks, "c", alive: ["b"], at: seconds[9]) == 5)
+            try await Self.note(bookmarks, "c", 9, left: false, at: seconds[10])
+            try await Self.note(bookmarks, "b", 7, heard: seconds[8], at: seconds[38])
+            #expect(try await Self.claim(bookmarks, "d", alive: ["c"], at: seconds[40]) == 9)
         }
     }
 

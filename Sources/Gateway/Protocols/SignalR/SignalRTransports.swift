@@ -43,6 +43,8 @@ package struct SignalRPollingState: Sendable {
     package private(set) var recordsProven: UInt64 = 0
     /// Whether the last GET was refused or lost; the client may be gone.
     package private(set) var isAbandoned = false
+    /// Whether everything up to the end was put into answers.
+    package var hasAnsweredClose: Bool { self.isClosing && self.waiting.isEmpty }
 
     private let bufferBytes: Int
     private var hasPolled = false

@@ -10,21 +10,27 @@ package struct Bookmark: Sendable, Equatable {
     let client: String
     /// The inbox version up to which the connection has seen everything.
     let version: Int64
-    /// Whether the connection has ended, or waits for a client that may be gone.
-    let hasLeft: Bool
+    /// When the client was last heard, if the connection has ended or waits for a client that may
+    /// be gone; else nil.
+    let lastHeard: Timestamp?
 
-    package init(client: String, version: Int64, hasLeft: Bool) {
+    package init(client: String, version: Int64, lastHeard: Timestamp?) {
         self.client = client
         self.version = version
-        self.hasLeft = hasLeft
+        self.lastHeard = lastHeard
     }
 }
 
 /// Bookmarks of connections, for clients that reconnect without naming a version.
 ///
-/// A user's hash has one field per connection: `1 <client> <version> <left: 0 or 1> <noted at, in
-/// ms>`. A bookmark counts for an hour; connections that stay open note theirs again well within
-/// that time.
+/// A user's hash has one field per connection: `1 <client> <version> <left: 0 or 1> <claim> <noted
+/// at, in ms>`. A bookmark counts for an hour; connections that stay open note theirs again well
+/// within that time.
+///
+/// A client often returns before its gateway notices that the earlier connection is lost, so there
+/// is no ended connection whose bookmark it could use up. The time of its return then stays as the
+/// claim, in ms, else 0. The claim uses up the bookmark of the next connection that ends and was
+/// last heard before it.
 package struct Bookmarks: Sendable {
     /// How long a bookmark counts.
     static let lifetime: Duration = .seconds(3_600)
@@ -37,7 +43,10 @@ package struct Bookmarks: Sendable {
 
     private struct Entry {
         let connection: String
-        let bookmark: Bookmark
+        let client: String
+        let version: Int64
+        let hasLeft: Bool
+        let claim: Int64
         let at: Timestamp
     }
 
@@ -79,17 +88,18 @@ package struct Bookmarks: Sendable {
         _ user: String,
         _ connection: String,
         _ bookmark: Bookmark,
+        claim: Int64? = nil,
         at now: Timestamp,
         in batch: inout RedisBatch
     ) {
         let key = RedisArgument.text(self.live.keys.bookmarks(user))
-        let left = bookmark.hasLeft ? 1 : 0
-        let text = "1 \(bookmark.client) \(bookmark.version) \(left) \(now.milliseconds)"
         batch.append(
             StreamScripts.noteBookmark,
             keys: [key],
             arguments: [
-                .text(connection), .text(text), .integer(Self.lifetime.inMilliseconds),
+                .text(connection), .text(bookmark.client), .integer(bookmark.version),
+                bookmark.lastHeard.map { .integer($0.milliseconds) } ?? "", claim.map { .integer($0) } ?? "",
+                .integer(now.milliseconds), .integer(Self.lifetime.inMilliseconds),
                 .integer(Int64(Self.mostPerUser)),
             ]
         )
@@ -99,8 +109,8 @@ package struct Bookmarks: Sendable {
     /// connection's bookmark.
     ///
     /// A returning connection cannot be matched with its own bookmark. So each resumes from the
-    /// client's oldest bookmark, and removes the newest one of an ended connection. Once all have
-    /// returned, no bookmark is left over and no change was missed.
+    /// client's oldest bookmark, and removes the newest one of an ended connection, now or when the
+    /// next one ends. Once all have returned, no bookmark is left over and no change was missed.
     ///
     /// - Parameter alive: returns the open connections of each user, in order; any other connection
     ///   with a bookmark has ended without notice.
@@ -128,21 +138,24 @@ package struct Bookmarks: Sendable {
             let key = RedisArgument.text(self.live.keys.bookmarks(user))
             let valid = found[index].filter { now - $0.at < Self.lifetime && $0.connection != connection }
             var dropped = found[index].filter { now - $0.at >= Self.lifetime }.map(\.connection)
-            let own = valid.filter { $0.bookmark.client == client }
+            let own = valid.filter { $0.client == client }
             let over = own.filter { entry in
-                (entry.bookmark.hasLeft || !alive.contains(entry.connection)) && !taken.contains(entry.connection)
+                (entry.hasLeft || !alive.contains(entry.connection)) && !taken.contains(entry.connection)
             }
             // Open connections count, too, because their node may just have died. If it has not,
             // their bookmarks are nearly up to date.
-            versions[index] = own.map(\.bookmark.version).min()
-            if let last = over.max(by: { $0.bookmark.version < $1.bookmark.version }) {
+            versions[index] = own.map(\.version).min()
+            var claim = now.milliseconds
+            if let last = over.max(by: { $0.version < $1.version }) {
                 dropped.append(last.connection)
                 taken.insert(last.connection)
+                // A killed gateway notes no end, so an earlier claim may have been for this one.
+                if last.hasLeft { claim = last.claim }
             }
             if !dropped.isEmpty { changes.append(["HDEL", key] + dropped.map { RedisArgument.text($0) }) }
             guard let version = versions[index] else { continue }
-            let bookmark = Bookmark(client: client, version: version, hasLeft: false)
-            self.store(user, connection, bookmark, at: now, in: &changes)
+            let bookmark = Bookmark(client: client, version: version, lastHeard: nil)
+            self.store(user, connection, bookmark, claim: claim, at: now, in: &changes)
         }
         try await self.live.connection.run(changes)
         return versions
@@ -154,11 +167,13 @@ package struct Bookmarks: Sendable {
         for _ in 0..<count / 2 {
             let connection = try cursor.string() ?? ""
             let parts = (try cursor.string() ?? "").split(separator: " ")
-            guard parts.count >= 5, parts[0] == "1", let version = Int64(parts[2]), let at = Int64(parts[4]) else {
-                continue
-            }
-            let bookmark = Bookmark(client: String(parts[1]), version: version, hasLeft: parts[3] == "1")
-            entries.append(Entry(connection: connection, bookmark: bookmark, at: Timestamp(milliseconds: at)))
+            guard parts.count >= 6, parts[0] == "1", let version = Int64(parts[2]), let claim = Int64(parts[4]),
+                let at = Int64(parts[5])
+            else { continue }
+            entries.append(
+                Entry(
+                    connection: connection, client: String(parts[1]), version: version, hasLeft: parts[3] == "1",
+                    claim: claim, at: Timestamp(milliseconds: at)))
         }
         return entries
     }
