@@ -22,7 +22,7 @@ struct SignalRTarget: FuzzTarget {
                 let message = try SignalRDecoder.message(record)
                 kinds.append(message.map { String("\($0)".prefix { $0 != "(" }) } ?? "unknown")
             } catch {
-                kinds.append("\(error.code) \(error.place == nil)")
+                kinds.append("\(error.code) \(error.location == nil)")
             }
         }
         if batch.isTooLong { kinds.append("too long") }

@@ -66,9 +66,10 @@ struct SocketServiceTests {
             let proof = try await Self.store(for: "ada", base)
             let recorded = try await service.confirm([proof])
             #expect(recorded.proofs == [proof] && recorded.events.count == 1)
-            #expect(try await base.database.notifications.load([("ada", proof.id)]).map(\.status) == [.delivered])
+            let key = NotificationKey(user: "ada", id: proof.id)
+            #expect(try await base.database.notifications.load([key]).map(\.status) == [.delivered])
             #expect(lines.all.isEmpty)
-            await service.finish(recorded)
+            await service.settle(recorded)
             #expect(lines.all == ["lost events for upstream apps; check Redis 1"])
             // A proof of what is delivered has no event.
             #expect(try await service.confirm([proof]) == RecordedProofs([proof], events: []))
@@ -88,7 +89,7 @@ struct SocketServiceTests {
                 var batch = RedisBatch()
                 base.live.proofDeadlines.add([(waiting, deadline: Tokens.now)], in: &batch)
                 try await redis.run(batch)
-                await service.finish(try await service.confirm([proof]))
+                await service.settle(try await service.confirm([proof]))
                 #expect(try await base.live.proofDeadlines.remove([waiting]) == 0)
                 let events = try await redis.entries(of: keys.events).compactMap { $0.texts["event"] }
                 #expect(events == ["delivered"])
@@ -128,8 +129,8 @@ struct SocketServiceTests {
                     }
                 }
                 let start = ContinuousClock.now
-                await service.finish(try await service.confirm([proof]))
-                #expect(try await service.markRead(Reading(user: away, ids: nil)) == 0)
+                await service.settle(try await service.confirm([proof]))
+                #expect(try await service.markRead(MarkReadRequest(user: away, ids: nil)) == 0)
                 #expect(lines.all == ["cannot publish inbox change; retrying"])
                 await #expect(throws: RedisError.self) {
                     try await base.live.buckets.takeAvailable(1, kind: "retract", user: away, perSecond: 1, burst: 1)
@@ -157,7 +158,7 @@ struct SocketServiceTests {
                 let service = try Self.service(base)
                 _ = try await Self.store(for: "ada", base)
                 let start = ContinuousClock.now
-                let unread = try await service.markRead(Reading(user: "ada", ids: nil))
+                let unread = try await service.markRead(MarkReadRequest(user: "ada", ids: nil))
                 #expect(unread == 0)
                 #expect(
                     lines.all == [
@@ -176,7 +177,7 @@ struct SocketServiceTests {
                 let service = try Self.service(base)
                 try await Self.store(1...101, base)
                 try await service.store([
-                    SocketBookmark(user: "ada", connection: "a", client: "web", version: 101, hasLeft: true)
+                    SocketBookmark(user: "ada", connection: "a", client: "web", version: 101, lastHeard: Tokens.now)
                 ])
                 _ = try await InboxStore(base.database).markRead(user: "ada", ids: nil, at: Tokens.now)
                 let opening = SocketOpening(user: "ada", connection: "b", dialect: .signalr, since: nil, client: "web")
@@ -197,7 +198,7 @@ struct SocketServiceTests {
                 let service = try Self.service(base)
                 try await Self.store(1...60, base)
                 try await service.store([
-                    SocketBookmark(user: "ada", connection: "a", client: "web", version: 60, hasLeft: true)
+                    SocketBookmark(user: "ada", connection: "a", client: "web", version: 60, lastHeard: Tokens.now)
                 ])
                 // More changes than a return replays, but few new unread notifications.
                 try await Self.store(61...165, base)
@@ -213,7 +214,7 @@ struct SocketServiceTests {
                     try await service.store([
                         SocketBookmark(
                             user: "ada", connection: connection, client: "web", version: snapshot.seenBefore,
-                            hasLeft: true)
+                            lastHeard: Tokens.now)
                     ])
                 }
             }
@@ -240,7 +241,7 @@ struct SocketServiceTests {
                 ("ada", .native, 2, [3]), ("ada", .native, 1, [2, 3]),
             ]
             let snapshots = try await service.changes(
-                cases.map { InboxQuestion(user: $0.0, dialect: $0.1, since: $0.2) })
+                cases.map { CatchUpRequest(user: $0.0, dialect: $0.1, since: $0.2) })
             let versions = snapshots.map { $0?.items.map(\.version) ?? [] }
             #expect(versions == cases.map { $0.3 })
             #expect(snapshots[0]?.items.map(\.json) == snapshots[4]?.items.map(\.json))
@@ -259,7 +260,7 @@ struct SocketServiceTests {
             _ = try await InboxStore(base.database).markRead(user: "ada", ids: nil, at: Tokens.now)
             let snapshots = try await database.pool.transaction { transaction in
                 try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
-                return try await service.changes([InboxQuestion(user: "ada", dialect: .native, since: 1)])
+                return try await service.changes([CatchUpRequest(user: "ada", dialect: .native, since: 1)])
             }
             #expect(snapshots.map { $0?.isReset } == [true] && snapshots.map { $0?.version } == [2])
             await redis.close()
@@ -289,7 +290,7 @@ struct SocketServiceTests {
                 WHERE CASE WHEN user_id = 'eve' THEN pg_sleep(60) IS NOT NULL ELSE true END
                 """)
             let snapshots = try await service.changes(
-                users.map { InboxQuestion(user: $0, dialect: .native, since: 1) })
+                users.map { CatchUpRequest(user: $0, dialect: .native, since: 1) })
             #expect(snapshots.map { $0?.isReset } == [false, true])
             #expect(snapshots.map { $0?.items.count } == [1, 0])
             await redis.close()
@@ -298,8 +299,8 @@ struct SocketServiceTests {
 
     @Test("sends only the counts of inboxes whose unread notifications cannot be read in time")
     func slowUnread() async throws {
-        try await Self.withSlowUnread(of: ["ada", "ben"]) { service, questions in
-            let snapshots = try await service.changes(questions)
+        try await Self.withSlowUnread(of: ["ada", "ben"]) { service, requests in
+            let snapshots = try await service.changes(requests)
             #expect(snapshots.map { $0?.items.count } == [0, 0, 1, 1])
             #expect(snapshots.map { $0?.unread } == [1, 1, 1, 1] && snapshots.map { $0?.version } == [1, 1, 1, 1])
             #expect(snapshots.map { $0?.hasMore } == [true, true, false, false])
@@ -308,18 +309,18 @@ struct SocketServiceTests {
 
     @Test("a PostgreSQL that is slow for all users empties no inbox that was not read alone")
     func slowForAll() async throws {
-        try await Self.withSlowUnread(of: ["ada", "ben", "cyd", "eve"]) { service, questions in
-            let error = await #expect(throws: PostgresError.self) { try await service.changes(questions) }
+        try await Self.withSlowUnread(of: ["ada", "ben", "cyd", "eve"]) { service, requests in
+            let error = await #expect(throws: PostgresError.self) { try await service.changes(requests) }
             #expect(error?.sqlState == "57014")
         }
     }
 
-    /// Runs a test with a service and the questions of ada, ben, cyd and eve, who start over.
+    /// Runs a test with a service and the requests of ada, ben, cyd and eve, who start over.
     ///
     /// - Parameter users: those of the four whose notifications cannot be read in time.
     private static func withSlowUnread(
         of users: [String],
-        _ body: (SocketService, [InboxQuestion]) async throws -> Void
+        _ body: (SocketService, [CatchUpRequest]) async throws -> Void
     ) async throws {
         try await TestDatabase.with(isMigrated: true, { $0.timeout = .seconds(5) }) { database in
             let redis = try await TestRedis.connect()
@@ -342,7 +343,7 @@ struct SocketServiceTests {
                 """)
             // An unknown version, so all clients start over.
             try await body(
-                try Self.service(base), everyone.map { InboxQuestion(user: $0, dialect: .native, since: 99) })
+                try Self.service(base), everyone.map { CatchUpRequest(user: $0, dialect: .native, since: 99) })
             await redis.close()
         }
     }
@@ -389,9 +390,9 @@ struct SocketServiceTests {
                     _ = try await store.store([notification], areRepeats: false)
                     let isHeldBack = reason == "capped_by_user"
                     try await store.mark(
-                        [(user, id, status, reason, nil)],
-                        notes: isHeldBack ? [(user: user, id: id, decision: reason)] : [])
-                    let changes = try await service.changes([InboxQuestion(user: user, dialect: dialect, since: 0)])
+                        [(notification.key, status, reason, nil)],
+                        notes: isHeldBack ? [(notification.key, reason)] : [])
+                    let changes = try await service.changes([CatchUpRequest(user: user, dialect: dialect, since: 0)])
                     #expect(changes.map { $0?.items.map(\.awaitsProof) } == [[isAwaited]])
                     let opening = SocketOpening(user: user, connection: "c", dialect: dialect, since: nil)
                     let start = try await service.open([opening])

@@ -107,10 +107,10 @@ struct MessageTests {
             (#"{"type":8}"#, "sequenceId"), (#"{"type":9,"sequenceId":"1"}"#, "sequenceId"),
         ]
     )
-    func broken(_ text: String, _ place: String) {
+    func broken(_ text: String, _ location: String) {
         let fault = #expect(throws: SignalRFault.self) { try Self.decode(text) }
         #expect(fault?.code == .invalidMessage)
-        #expect(fault?.place == place)
+        #expect(fault?.location == location)
     }
 
     @Test(

@@ -36,7 +36,7 @@ final class RecordingWire: SocketWire {
         self.unread.append(snapshot.unread)
         self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
     }
-    func change(_ change: LoopFrame) {
+    func change(_ change: LoopChange) {
         self.versions.append(change.frame.version)
         self.onChange()
     }

@@ -54,9 +54,9 @@ struct HubTests {
         #expect(wire.versions.isEmpty)
         #expect(session.isHolding)
         // The inbox had nothing new: the change stays held and is requested again later.
-        session.filled(nil, answering: nil)
+        session.caughtUp(nil, answering: nil)
         #expect(wire.versions.isEmpty && session.isHolding)
-        session.filled(InboxSnapshot(version: 5, unread: 1, total: 1), answering: nil)
+        session.caughtUp(InboxSnapshot(version: 5, unread: 1, total: 1), answering: nil)
         #expect(wire.syncs == [4, 5])
         #expect(wire.versions == [6])
         #expect(!session.isHolding)
@@ -84,25 +84,25 @@ struct HubTests {
         #expect(wire.versions == [5, 6])
         for version in Int64(5)...6 {
             let items = (5...version).map { HubHarness.item($0) }
-            session.filled(
+            session.caughtUp(
                 InboxSnapshot(version: version, unread: 9, total: 9, items: items), answering: nil)
         }
         #expect(wire.syncs == [4] && wire.unread == [0])
         let deleted = [Int64(6), 8].map { InboxSnapshot.Deletion(id: HubHarness.item($0).id, version: $0) }
         let later = InboxSnapshot(
             version: 8, unread: 2, total: 2, items: [5, 7].map { HubHarness.item($0) }, deleted: deleted)
-        session.filled(later, answering: nil)
+        session.caughtUp(later, answering: nil)
         #expect(wire.syncs == [4, 8] && wire.rows == [7, 8] && wire.unread == [0, 2])
         harness.deliver([HubHarness.notification("a", 8, camelCase: "{}")])
         harness.deliver([HubHarness.notification("a", 9, camelCase: "{}")])
         #expect(wire.versions == [5, 6, 9])
         // A client that resumes says what it has.
-        session.filled(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
+        session.caughtUp(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
         #expect(wire.syncs == [4, 8, 8] && wire.rows == [7, 8, 5, 7, 6, 8])
         // The answer is older than what it has, and replaces it.
         #expect(session.lastVersion == 8)
         let newest = InboxSnapshot(version: 9, unread: 3, total: 3, items: [HubHarness.item(9)])
-        session.filled(newest, answering: nil)
+        session.caughtUp(newest, answering: nil)
         #expect(wire.syncs == [4, 8, 8, 9] && wire.rows.last == 9)
         #expect(session.lastVersion == 9)
     }
@@ -131,11 +131,11 @@ struct HubTests {
         harness.deliver((5...6).map { HubHarness.notification("a", $0) })
         var reset = InboxSnapshot(version: 5, unread: 1, total: 1)
         reset.isReset = true
-        session.filled(reset, answering: nil)
+        session.caughtUp(reset, answering: nil)
         #expect(session.lastVersion == 5)
-        #expect(harness.hub.gaps.count == 1)
+        #expect(harness.hub.catchUps.count == 1)
         let items = [6, 7].map { HubHarness.item($0) }
-        session.filled(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), answering: nil)
+        session.caughtUp(InboxSnapshot(version: 7, unread: 3, total: 3, items: items), answering: nil)
         #expect(wire.syncs == [4, 5, 7] && wire.rows == [6, 7])
     }
 
@@ -172,9 +172,9 @@ struct HubTests {
         let harness = try HubHarness()
         let (session, _) = harness.open("a", .native)
         session.missedChanges()
-        #expect(harness.hub.gaps.count == 0)
+        #expect(harness.hub.catchUps.count == 0)
         session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
-        #expect(harness.hub.gaps.count == 1)
+        #expect(harness.hub.catchUps.count == 1)
     }
 
     @Test("withholds changes from a loop that is too far behind until it has caught up")
@@ -204,7 +204,7 @@ struct HubTests {
         #expect(wire.versions == [1, 2])
         harness.deliver([HubHarness.notification("a", 5)])
         #expect(wire.versions == [1, 2] && session.isHolding)
-        session.filled(InboxSnapshot(version: 4, unread: 4, total: 4), answering: nil)
+        session.caughtUp(InboxSnapshot(version: 4, unread: 4, total: 4), answering: nil)
         #expect(wire.versions == [1, 2, 5])
     }
 }
@@ -276,7 +276,7 @@ struct EventForEveryoneTests {
 }
 
 @Suite("Registering sockets again", .timeLimit(.minutes(10)))
-struct RepairTests {
+struct ReregistrationTests {
     @Test("closes only the sockets whose presence cannot be registered")
     func partlyAway() async throws {
         let gate = Gate()
@@ -308,7 +308,7 @@ struct RepairTests {
         backend.onSetStates = { changes in states.note(changes.map(\.state)) }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("it is registered again") { registered.all == ["c"] }
             try await socket.say(.focus(isActive: false))
             try await eventually("its focus is noted") { states.all == [.idle] }
@@ -326,13 +326,13 @@ struct RepairTests {
         var backend = ScriptedBackend()
         backend.onRegistration = { registered.note($0) }
         backend.onSetStates = { states.note($0) }
-        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        backend.onChanges = { requests in asked.note(requests.map(\.since)) }
         try await RunningHub.with(backend, now: { clock.now }) { running in
             let socket = try await running.open("a").synced()
             let since = clock.now
             try await socket.say(.focus(isActive: false))
             clock.set(1_795_000_100)
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("it is registered again and brought up to date") { !asked.all.isEmpty }
             let registration = try #require(registered.all.first)
             #expect(registration.state == .idle && registration.stateSince == since)
@@ -354,7 +354,7 @@ struct RepairTests {
         backend.onClose = { closed.note($0) }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("it is registered again") { registered.all == ["c"] }
             try await socket.on { session, _ in session.end() }
             try await eventually("its departure is recorded") { closed.all == ["c"] }
@@ -368,8 +368,8 @@ struct RepairTests {
         let gate = Gate()
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onChanges = { questions in
-            asked.note(questions.map(\.since))
+        backend.onChanges = { requests in
+            asked.note(requests.map(\.since))
             await gate.wait()
         }
         backend.changed = { _ in
@@ -377,7 +377,7 @@ struct RepairTests {
         }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("its inbox is read") { asked.all == [4] }
             running.hub.deliver([HubHarness.notification("a", 5)])
             try await eventually("the frame is sent") { try await socket.on { $1.versions == [5] } }
@@ -387,7 +387,7 @@ struct RepairTests {
         }
     }
 
-    @Test("reads the inbox of a socket that opened during a repair again")
+    @Test("reads the inbox of a socket that opened during a catch-up again")
     func opening() async throws {
         let gate = Gate()
         let registered = Notes<String>()
@@ -399,11 +399,11 @@ struct RepairTests {
             await gate.wait()
         }
         backend.onRegister = { registered.note($0) }
-        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        backend.onChanges = { requests in asked.note(requests.map(\.since)) }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a")
             try await eventually("it is being opened") { !opening.all.isEmpty }
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("it is registered again") { registered.all == ["c"] }
             await gate.open()
             _ = try await socket.synced()
@@ -417,7 +417,7 @@ struct RepairTests {
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
         backend.onOpen = { await gate.wait() }
-        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        backend.onChanges = { requests in asked.note(requests.map(\.since)) }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a")
             let first = ScriptedBackend.version + 1
@@ -438,7 +438,7 @@ struct RepairTests {
             connections.map { $0 != "lost" || registered.all.contains("lost") }
         }
         backend.onRegister = { registered.note($0) }
-        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        backend.onChanges = { requests in asked.note(requests.map(\.since)) }
         try await RunningHub.with(backend, { $0.audit = .milliseconds(20) }) { running in
             _ = try await running.open("a", connection: "here").synced()
             _ = try await running.open("b", connection: "lost").synced()
@@ -448,21 +448,21 @@ struct RepairTests {
         }
     }
 
-    @Test("a repair leaves out the sockets whose server is away until it is back")
+    @Test("leaves out the sockets whose server is away until it is back")
     func absentServer() async throws {
         let absent = Notes<String>()
         let asked = Notes<String>()
         var backend = ScriptedBackend()
         backend.isAway = { absent.all.last == $0 }
-        backend.onChanges = { questions in asked.note(questions.map(\.user)) }
+        backend.onChanges = { requests in asked.note(requests.map(\.user)) }
         try await RunningHub.with(backend) { running in
             _ = try await running.open("away", connection: "c1").synced()
             _ = try await running.open("here", connection: "c2").synced()
             absent.note(["away"])
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("the other is brought up to date") { asked.all == ["here"] }
-            // The next repair does not wait for it, either.
-            running.hub.repair()
+            // The next round does not wait for it, either.
+            running.hub.catchUpAll()
             try await eventually("the other is brought up to date again") { asked.all == ["here", "here"] }
             absent.note(["none"])
             try await eventually("it is brought up to date once its server is back") { asked.all.contains("away") }
@@ -483,7 +483,7 @@ struct RepairTests {
             for number in 0..<300 {
                 sockets["c\(number)"] = try await running.open("user-\(number)", connection: "c\(number)").synced()
             }
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("the first are registered") { !registered.all.isEmpty }
             let first = Set(registered.all)
             let later = sockets.first { !first.contains($0.key) }
@@ -717,14 +717,14 @@ struct HubProofTests {
         let finished = Notes<UInt64>()
         var backend = ScriptedBackend()
         backend.onConfirm = { proofs in recorded.note(proofs.map(\.id.low)) }
-        backend.onFinish = { batch in
+        backend.onSettle = { batch in
             finished.note(batch.proofs.map(\.id.low))
             await gate.wait()
         }
         try await RunningHub.with(backend, gate: gate) { running in
-            running.hub.prove([Self.proof(1)])
+            running.hub.enqueueProofs([Self.proof(1)])
             try await eventually("the first waits for Redis") { finished.all == [1] }
-            running.hub.prove([Self.proof(2), Self.proof(3)])
+            running.hub.enqueueProofs([Self.proof(2), Self.proof(3)])
             try await eventually("the others are recorded") { recorded.all == [1, 2, 3] }
             #expect(finished.all == [1])
             await gate.open()
@@ -742,7 +742,7 @@ struct HubProofTests {
             recorded.note(proofs.map(\.id.low))
             await gate.wait()
         }
-        backend.onFinish = { batch in finished.note(batch.proofs.map(\.id.low)) }
+        backend.onSettle = { batch in finished.note(batch.proofs.map(\.id.low)) }
         let hub = SocketHub(
             eventLoopGroup: MultiThreadedEventLoopGroup.singleton.next(),
             configuration: SocketConfiguration(),
@@ -754,9 +754,9 @@ struct HubProofTests {
             configuration: ServiceGroupConfiguration(services: [.init(service: hub)], logger: TestLog.logger))
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask { try await group.run() }
-            hub.prove([Self.proof(1)])
+            hub.enqueueProofs([Self.proof(1)])
             try await eventually("the first is being recorded") { recorded.all == [1] }
-            hub.prove([Self.proof(2)])
+            hub.enqueueProofs([Self.proof(2)])
             await group.triggerGracefulShutdown()
             try await eventually("the hub takes no more") { !hub.presence.ghosts.offer("a") }
             await gate.open()

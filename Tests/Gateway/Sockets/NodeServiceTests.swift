@@ -80,15 +80,15 @@ struct NodeServiceTests {
     }
 
     @Test("registers sockets and brings them up to date once more after it has subscribed again")
-    func secondRepair() async throws {
+    func secondCatchUp() async throws {
         let server = try await RedisServer.start()
         let configuration = try server.configuration()
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        // A change was published to the former master until after the repair.
-        backend.changed = { question in
-            asked.note([question.since])
-            return InboxSnapshot(version: asked.all.count > 2 ? 8 : question.since, unread: 0, total: 0)
+        // A change was published to the former master until after the catch-up.
+        backend.changed = { request in
+            asked.note([request.since])
+            return InboxSnapshot(version: asked.all.count > 2 ? 8 : request.since, unread: 0, total: 0)
         }
         try await TestRedis.with(configuration) { redis in
             try await TestDatabase.with { database in
@@ -101,11 +101,11 @@ struct NodeServiceTests {
                         revocations: RevocationRegister(
                             store: Database(database.pool).revocations, live: live,
                             logger: TestLog.logger),
-                        eventLoop: running.eventLoop, secondRepair: .seconds(1), logger: TestLog.logger)
+                        eventLoop: running.eventLoop, secondCatchUp: .seconds(1), logger: TestLog.logger)
                     let socket = try await running.open("a").synced()
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask { try? await service.run() }
-                        try await eventually("it has subscribed and repaired") { !asked.all.isEmpty }
+                        try await eventually("it has subscribed and caught up") { !asked.all.isEmpty }
                         try await redis.send("CLIENT", "KILL", "TYPE", "pubsub")
                         try await eventually("the socket has the change") {
                             try await socket.on { _, wire in wire.syncs.contains(8) }
@@ -226,7 +226,7 @@ struct NodeServiceTests {
                         try await eventually("the socket has what they did not publish") {
                             try await socket.on { _, wire in wire.syncs.contains(8) }
                         }
-                        // A repair before the minute is over would delay the one at its end.
+                        // A catch-up before the minute is over would delay the one at its end.
                         clock.advance(by: .seconds(59))
                         let begun = renewals.all.count
                         try await eventually("another renewal fails") { renewals.all.count >= begun + 2 }
@@ -250,9 +250,9 @@ struct NodeServiceTests {
         let gone = [Int64(5), 6].map { number in
             InboxSnapshot.Deletion(id: NotificationID(high: 1, low: UInt64(number)), version: number + 2)
         }
-        backend.changed = { question in
-            guard clock.wasSet, question.since < 8 else {
-                return InboxSnapshot(version: question.since, unread: 0, total: 0)
+        backend.changed = { request in
+            guard clock.wasSet, request.since < 8 else {
+                return InboxSnapshot(version: request.since, unread: 0, total: 0)
             }
             return InboxSnapshot(version: 8, unread: 0, total: 0, deleted: gone)
         }

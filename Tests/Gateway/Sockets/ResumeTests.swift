@@ -32,8 +32,8 @@ struct ResumeTests {
         let gate = Gate()
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onChanges = { questions in
-            asked.note(questions.map(\.since))
+        backend.onChanges = { requests in
+            asked.note(requests.map(\.since))
             await gate.wait()
         }
         try await RunningHub.with(backend, gate: gate, { $0.holdTime = .zero }) { running in
@@ -55,8 +55,8 @@ struct ResumeTests {
         struct Outage: Error {}
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onChanges = { questions in
-            asked.note(questions.map(\.since))
+        backend.onChanges = { requests in
+            asked.note(requests.map(\.since))
             if asked.all.count == 1 { throw Outage() }
         }
         try await RunningHub.with(backend) { running in
@@ -67,47 +67,47 @@ struct ResumeTests {
         }
     }
 
-    @Test("a repair whose read fails is repeated until the socket has what it missed")
-    func repairs() async throws {
+    @Test("a catch-up whose read fails is repeated until the socket has what it missed")
+    func catchUpFails() async throws {
         struct Outage: Error {}
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onChanges = { questions in
-            asked.note(questions.map(\.since))
+        backend.onChanges = { requests in
+            asked.note(requests.map(\.since))
             if asked.all.count < 3 { throw Outage() }
         }
         try await RunningHub.with(backend) { running in
             _ = try await running.open("a").synced()
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("the third read succeeds") { asked.all.count >= 3 }
             #expect(asked.all.allSatisfy { $0 == ScriptedBackend.version })
         }
     }
 
-    @Test("a repair during a reset that fails does not read a second reset")
-    func repairDuringReset() async throws {
+    @Test("a catch-up during a reset that fails does not read a second reset")
+    func catchUpDuringReset() async throws {
         struct Outage: Error {}
         let gate = Gate()
         let asked = Notes<Int64>()
         let registered = Notes<String>()
         var backend = ScriptedBackend()
         backend.onRegister = { registered.note($0) }
-        backend.onChanges = { questions in
-            asked.note(questions.map(\.since))
+        backend.onChanges = { requests in
+            asked.note(requests.map(\.since))
             let isFirst = asked.all.count == 1
             await gate.wait()
             if isFirst { throw Outage() }
         }
-        backend.changed = { question in
+        backend.changed = { request in
             var snapshot = InboxSnapshot(version: ScriptedBackend.version, unread: 0, total: 0)
-            snapshot.isReset = question.since < 0
+            snapshot.isReset = request.since < 0
             return snapshot
         }
         try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
             try await socket.say(.resync)
             try await eventually("the reset is read") { asked.all == [-1] }
-            running.hub.repair()
+            running.hub.catchUpAll()
             try await eventually("it is registered again") { registered.all == ["c"] }
             await gate.open()
             try await eventually("the reset and the changes are read") { asked.all.count >= 3 }
@@ -120,12 +120,12 @@ struct ResumeTests {
         let gate = Gate()
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onChanges = { questions in
-            asked.note(questions.map(\.since))
+        backend.onChanges = { requests in
+            asked.note(requests.map(\.since))
             await gate.wait()
         }
-        backend.changed = { question in
-            let versions: [Int64] = question.since == 2 ? [3, 4] : [5]
+        backend.changed = { request in
+            let versions: [Int64] = request.since == 2 ? [3, 4] : [5]
             return InboxSnapshot(
                 version: versions.last ?? 0, unread: 1, total: 1, items: versions.map { HubHarness.item($0) })
         }
@@ -149,9 +149,9 @@ struct ResumeTests {
         var backend = ScriptedBackend()
         backend.onOpen = { await gate.wait() }
         backend.onChanges = { asked.note($0.map(\.since)) }
-        backend.changed = { question in
+        backend.changed = { request in
             var snapshot = InboxSnapshot(version: ScriptedBackend.version, unread: 0, total: 0)
-            snapshot.isReset = question.since < 0
+            snapshot.isReset = request.since < 0
             return snapshot
         }
         try await RunningHub.with(backend, gate: gate) { running in
@@ -172,8 +172,8 @@ struct ResumeTests {
         let gate = Gate()
         let asked = Notes<[Int64]>()
         var backend = ScriptedBackend()
-        backend.onChanges = { questions in
-            asked.note([questions.map(\.since)])
+        backend.onChanges = { requests in
+            asked.note([requests.map(\.since)])
             await gate.wait()
         }
         try await RunningHub.with(backend, gate: gate) { running in
@@ -266,12 +266,12 @@ struct BookmarkTests {
         #expect(session.bookmark(hasLeft: true) == nil, "the inbox was not read yet")
         session.opened(Self.snapshot(4))
         #expect(session.bookmark(hasLeft: true)?.version == 4)
-        session.deliver(LoopFrame(HubHarness.notification("ada", 5, camelCase: "{}")))
+        session.deliver(LoopChange(HubHarness.notification("ada", 5, camelCase: "{}")))
         session.flush()
         #expect(session.bookmark(hasLeft: true)?.version == 4)
         session.proven(99)
         #expect(session.bookmark(hasLeft: true)?.version == 4, "it was never asked for")
-        session.deliver(LoopFrame(HubHarness.notification("ada", 6, camelCase: "{}")))
+        session.deliver(LoopChange(HubHarness.notification("ada", 6, camelCase: "{}")))
         session.flush()
         session.proven(2)
         #expect(session.bookmark(hasLeft: true)?.version == 5)
@@ -333,7 +333,7 @@ struct BookmarkTests {
         let (session, wire) = harness.open(by: Self.ada, .signalr, client: "web")
         wire.provesReceipt = false
         session.opened(Self.snapshot(4))
-        session.deliver(LoopFrame(HubHarness.notification("ada", 5, camelCase: "{}")))
+        session.deliver(LoopChange(HubHarness.notification("ada", 5, camelCase: "{}")))
         #expect(session.bookmark(hasLeft: true)?.version == 5)
         let sequence = session.proofs.nextSequence()
         #expect(session.proofs.confirm(sequence).isEmpty)
@@ -433,7 +433,7 @@ struct BookmarkTests {
             for isAway in [false, true, false, true] {
                 try await socket.on { session, wire in
                     wire.isAway = isAway
-                    session.noteBookmark(now: .now())
+                    session.recordBookmark(now: .now())
                 }
             }
             // No tick comes between the return and the end.

@@ -119,6 +119,10 @@ struct LiveSocket: Sendable {
     }
 }
 
+extension SocketBookmark {
+    var hasLeft: Bool { self.lastHeard != nil }
+}
+
 /// A backend that follows a test's script; by default, inboxes stay at version 4.
 struct ScriptedBackend: SocketBackend {
     static let version: Int64 = 4
@@ -129,11 +133,11 @@ struct ScriptedBackend: SocketBackend {
     var onOpen: @Sendable () async throws -> Void = {}
     /// Whether the server with a user's presence is away.
     var isAway: @Sendable (String) -> Bool = { _ in false }
-    var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
+    var onChanges: @Sendable ([CatchUpRequest]) async throws -> Void = { _ in }
     /// The inbox of a new connection, if it is not empty.
     var opened: (@Sendable (SocketOpening) -> InboxSnapshot)?
     /// The changes of an inbox, if there are any.
-    var changed: (@Sendable (InboxQuestion) -> InboxSnapshot)?
+    var changed: (@Sendable (CatchUpRequest) -> InboxSnapshot)?
     var onRegistration: @Sendable ([SocketRegistration]) -> Void = { _ in }
     /// Called with the connections' ids, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
@@ -144,7 +148,7 @@ struct ScriptedBackend: SocketBackend {
     var onNote: @Sendable ([SocketBookmark]) -> Void = { _ in }
     var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
     var onConfirm: @Sendable ([ReceiptProof]) async -> Void = { _ in }
-    var onFinish: @Sendable (RecordedProofs) async -> Void = { _ in }
+    var onSettle: @Sendable (RecordedProofs) async -> Void = { _ in }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
     var onMarkRead: @Sendable () async throws -> Void = {}
     var onUnread: @Sendable () async throws -> Void = {}
@@ -186,11 +190,11 @@ struct ScriptedBackend: SocketBackend {
         return connections.map { !self.isAway($0.user) }
     }
 
-    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
-        try await self.onChanges(questions)
-        return questions.map { question in
-            if let changed { return changed(question) }
-            let isUnchanged = question.since == Self.version && !question.wantsAnswer
+    func changes(_ requests: [CatchUpRequest]) async throws -> [InboxSnapshot?] {
+        try await self.onChanges(requests)
+        return requests.map { request in
+            if let changed { return changed(request) }
+            let isUnchanged = request.since == Self.version && !request.wantsAnswer
             return isUnchanged ? nil : InboxSnapshot(version: Self.version, unread: 0, total: 0)
         }
     }
@@ -200,11 +204,11 @@ struct ScriptedBackend: SocketBackend {
         return RecordedProofs(proofs, events: [])
     }
 
-    func finish(_ recorded: RecordedProofs) async { await self.onFinish(recorded) }
+    func settle(_ recorded: RecordedProofs) async { await self.onSettle(recorded) }
     func setStates(_ changes: [PresenceChange]) async throws { try await self.onSetStates(changes) }
     func admits(messages: Int, of user: String) -> Bool { self.onAdmits(user) }
     func admitsOpening(of user: String) -> Bool { self.onAdmitsOpening(user) }
-    func markRead(_ reading: Reading) async throws -> Int32 {
+    func markRead(_ request: MarkReadRequest) async throws -> Int32 {
         try await self.onMarkRead()
         return 0
     }

@@ -288,13 +288,13 @@ struct MissingChangeTests {
         var reset = InboxSnapshot(version: 10, unread: 4, total: 4)
         reset.isReset = true
         reset.items = [10, 9, 8, 7].map { HubHarness.item($0, awaitsProof: true) }
-        session.filled(reset, answering: nil)
+        session.caughtUp(reset, answering: nil)
         #expect(wire.rows == [7, 9, 10])
         #expect(Self.awaited(session) == [9, 10])
         // An inbox that was reset starts its versions again.
         reset.version = 3
         reset.items = [3, 2].map { HubHarness.item($0, awaitsProof: true) }
-        session.filled(reset, answering: nil)
+        session.caughtUp(reset, answering: nil)
         #expect(wire.rows == [7, 9, 10, 2, 3])
         #expect(Self.awaited(session) == [2, 3])
     }

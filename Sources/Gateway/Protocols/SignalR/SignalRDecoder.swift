@@ -134,16 +134,16 @@ package struct SignalRFault: Error, Sendable, Equatable, CustomStringConvertible
     /// A text that the client may see; never quotes its input.
     let message: String
     /// The property at fault, or the byte of the record.
-    package let place: String?
+    package let location: String?
 
-    init(_ code: Code, _ message: String, at place: String? = nil) {
+    init(_ code: Code, _ message: String, at location: String? = nil) {
         self.code = code
         self.message = message
-        self.place = place
+        self.location = location
     }
 
     package var description: String {
-        "\(self.code): \(self.message)" + (self.place.map { ", at \($0)" } ?? "")
+        "\(self.code): \(self.message)" + (self.location.map { ", at \($0)" } ?? "")
     }
 
     static func missing(_ property: String) -> SignalRFault {

@@ -64,7 +64,7 @@ final class EventStreamWire: SocketWire {
         self.send("sync", NativeDialect.sync(snapshot), version: snapshot.version)
     }
 
-    func change(_ change: LoopFrame) {
+    func change(_ change: LoopChange) {
         let frame = change.encoded(for: .sse) { change in
             let json = NativeDialect.change(change)
             let version = change.version > 0 ? change.version : nil

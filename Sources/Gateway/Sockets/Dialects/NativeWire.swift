@@ -63,7 +63,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
         self.send(NativeDialect.sync(snapshot, reference: reference))
     }
 
-    func change(_ change: LoopFrame) {
+    func change(_ change: LoopChange) {
         let frame = change.encoded(for: .native) { WebSocketFraming.text(NativeDialect.change($0)) }
         self.socket?.send(frame: frame, joins: change.joins)
     }

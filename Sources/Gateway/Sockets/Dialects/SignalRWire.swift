@@ -54,10 +54,14 @@ final class SignalRWire: SocketWire, SignalRApplication {
         }
     }
 
-    func signalRHeard() { _ = self.session.admitMessage() }
+    func signalRHeard() {
+        self.session.heard()
+        _ = self.session.admitMessage()
+    }
+    func signalRPolled() { self.session.heard() }
     func signalRReadComplete() { if self.transport != nil { self.session.flush() } }
     func signalRProven(_ sequence: UInt64) { self.session.proven(sequence) }
-    func signalRLost() { self.session.noteBookmark(now: .now()) }
+    func signalRLost() { self.session.recordBookmark(now: .now()) }
     func signalRReturned() { self.session.returned() }
     func signalRStopped() { self.session.clientStopped() }
 
@@ -79,7 +83,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
         for record in SignalRDialect.sync(snapshot) { self.transport?.send(record) }
     }
 
-    func change(_ change: LoopFrame) {
+    func change(_ change: LoopChange) {
         self.transport?.send(change.bundle { SignalRBundle(SignalRDialect.change($0)) })
     }
 

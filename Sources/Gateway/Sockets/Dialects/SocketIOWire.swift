@@ -135,7 +135,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.ticket = nil
         if let recovery, !snapshot.isReset {
             self.offset = recovery.version
-            let missed = self.placed(SocketIODialect.changes(snapshot), version: snapshot.version).map {
+            let missed = self.withOffsets(SocketIODialect.changes(snapshot), version: snapshot.version).map {
                 event, offset in
                 SocketIOMissedEvent(.text(event.name), [.encoded(event.arguments)], offset: offset)
             }
@@ -158,13 +158,13 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     /// Sends only the changes: a whole list would repeat what the client has.
     private func update(_ snapshot: InboxSnapshot) {
         guard !snapshot.isReset else { return self.begin(snapshot) }
-        for (event, offset) in self.placed(SocketIODialect.changes(snapshot), version: snapshot.version) {
+        for (event, offset) in self.withOffsets(SocketIODialect.changes(snapshot), version: snapshot.version) {
             self.emit(event, offset: offset)
         }
     }
 
     /// Pairs events with offsets; only the last event carries the new version.
-    private func placed(_ events: [SocketIODialect.Event], version: Int64) -> [(SocketIODialect.Event, String)] {
+    private func withOffsets(_ events: [SocketIODialect.Event], version: Int64) -> [(SocketIODialect.Event, String)] {
         let before = self.offset
         self.offset = max(self.offset, version)
         return events.enumerated().map { index, event in
@@ -179,7 +179,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.connection?.emit(frame: WebSocketFraming.text(packet))
     }
 
-    func change(_ change: LoopFrame) {
+    func change(_ change: LoopChange) {
         let version = change.frame.version
         if self.offersRecovery, version == 0 {
             // The offset is the last argument of every event, and each client has its own here.

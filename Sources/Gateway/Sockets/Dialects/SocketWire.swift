@@ -19,7 +19,7 @@ protocol SocketWire: AnyObject {
     /// Brings the client up to date; `reference` is that of the client's message, if it asked.
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?)
     /// Sends a change of the inbox or an event.
-    func change(_ change: LoopFrame)
+    func change(_ change: LoopChange)
     /// Answers a client's message, if the client asked for an answer.
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?)
     /// Whether the client ever answers ``requestProof(_:)``.

@@ -32,7 +32,7 @@ final class HubPresence: Sendable {
     private let states = BatchQueue<PresenceChange>(capacity: 50_000)
     /// States that Redis did not accept, by connection.
     private let lateStates = Mutex<[String: PresenceChange]>([:])
-    private let repairs = BatchQueue<Void>(capacity: 1)
+    private let reregistrations = BatchQueue<Void>(capacity: 1)
     /// Users who got frames but have no socket here; when it is full, the next frame reports them
     /// again.
     let ghosts = BatchQueue<String>(capacity: 10_000)
@@ -65,11 +65,11 @@ final class HubPresence: Sendable {
         if !self.states.offer(change) { SocketMetrics.overflows.increment() }
     }
 
-    /// Notes that a frame came for a user who has no socket here.
-    func noteGhost(_ user: String) { _ = self.ghosts.offer(user) }
+    /// Records that a frame came for a user who has no socket here.
+    func recordGhost(_ user: String) { _ = self.ghosts.offer(user) }
 
     /// Registers every socket again.
-    func repair() { _ = self.repairs.offer(()) }
+    func reregisterAll() { _ = self.reregistrations.offer(()) }
 
     // MARK: Tasks
 
@@ -84,14 +84,14 @@ final class HubPresence: Sendable {
             group.addTask { await self.serveVisits() }
             group.addTask { await self.serveStates() }
             group.addTask { await self.serveGhosts() }
-            group.addTask { await self.serveRepairs() }
+            group.addTask { await self.serveReregistrations() }
             group.addTask { await self.auditPresence() }
         }
     }
 
     /// Takes nothing more; what waits is still served.
     func finish() {
-        self.repairs.finish()
+        self.reregistrations.finish()
         self.ghosts.finish()
         self.states.finish()
         self.departures.finish()
@@ -212,18 +212,18 @@ final class HubPresence: Sendable {
 
     // MARK: Lost presence
 
-    private func serveRepairs() async {
-        // Repeats failed registrations; other sockets and the next repair do not wait for them.
+    private func serveReregistrations() async {
+        // Repeats failed registrations; other sockets and the next round do not wait for them.
         var retries: Task<Void, Never>?
-        while await self.repairs.next(limit: 1) != nil {
+        while await self.reregistrations.next(limit: 1) != nil {
             retries?.cancel()
             let batches = await self.batches()
             let count = batches.reduce(0) { $0 + $1.sockets.count }
             self.logger.info("registering all sockets again", metadata: ["sockets.open": "\(count)"])
             var failed: [LoopSockets] = []
-            for batch in batches { failed.append(await self.repair(batch)) }
+            for batch in batches { failed.append(await self.reregister(batch)) }
             let rest = failed
-            retries = Task { await self.repairLater(rest) }
+            retries = Task { await self.reregisterLater(rest) }
         }
         retries?.cancel()
     }
@@ -247,15 +247,15 @@ final class HubPresence: Sendable {
         return batches
     }
 
-    /// Repairs sockets until all are registered or have left.
-    private func repairLater(_ sockets: [LoopSockets]) async {
+    /// Tries again until all sockets are registered or have left.
+    private func reregisterLater(_ sockets: [LoopSockets]) async {
         let backoff = Backoff(base: .milliseconds(200), limit: .seconds(2))
         var (rest, attempt) = (sockets.filter { !$0.sockets.isEmpty }, 0)
         while !rest.isEmpty {
             // Redis does not signal that a server is back, so try again.
             guard (try? await Task.sleep(for: backoff.ceiling(attempt: attempt))) != nil else { return }
             attempt += 1
-            for index in rest.indices where !Task.isCancelled { rest[index] = await self.repair(rest[index]) }
+            for index in rest.indices where !Task.isCancelled { rest[index] = await self.reregister(rest[index]) }
             rest.removeAll { $0.sockets.isEmpty }
         }
     }
@@ -263,7 +263,7 @@ final class HubPresence: Sendable {
     /// Registers a batch of sockets again in their current state; they read what they missed.
     ///
     /// - Returns: those whose registration failed.
-    private func repair(_ batch: LoopSockets) async -> LoopSockets {
+    private func reregister(_ batch: LoopSockets) async -> LoopSockets {
         let entries = await self.loops.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
         var failed = LoopSockets(eventLoop: batch.eventLoop, sockets: entries.map(\.socket))
         guard !entries.isEmpty, let areRegistered = try? await self.backend.register(entries.map(\.registration)) else {
@@ -311,6 +311,6 @@ final class HubPresence: Sendable {
             "open sockets had lost their registration; registering them again",
             metadata: ["sockets.lost": "\(lost.count)"]
         )
-        _ = await self.repair(LoopSockets(eventLoop: batch.eventLoop, sockets: lost.map(\.socket)))
+        _ = await self.reregister(LoopSockets(eventLoop: batch.eventLoop, sockets: lost.map(\.socket)))
     }
 }

@@ -12,7 +12,7 @@ import NIOCore
 final class HubShard {
     /// A batch of events for everyone, and the sockets that have yet to get it.
     private struct EventRound {
-        let events: [(frame: LoopFrame, at: NIODeadline)]
+        let events: [(change: LoopChange, at: NIODeadline)]
         var sockets: ArraySlice<SocketSession>
     }
 
@@ -53,7 +53,7 @@ final class HubShard {
                 bound.value.tick()
             },
             self.eventLoop.scheduleRepeatedTask(initialDelay: .milliseconds(50), delay: .milliseconds(50)) { _ in
-                bound.value.fillGaps()
+                bound.value.catchUpOverdue()
             },
         ]
     }
@@ -87,9 +87,11 @@ final class HubShard {
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
         self.hub.left(key)
         if socket.isRegistered { self.departed(socket, user: user) }
-        // The bookmark that was noted when the client went away may be used up already, so do not
-        // store it again.
-        if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.noted?.bookmark { self.enqueue(bookmark) }
+        // The bookmark that was recorded when the client went away may be used up already, so do
+        // not store it again.
+        if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.recorded?.bookmark {
+            self.enqueue(bookmark)
+        }
     }
 
     func enqueue(_ bookmark: SocketBookmark) { self.hub.offer(bookmark, to: self.hub.bookmarks) }
@@ -130,15 +132,15 @@ final class HubShard {
     ///
     /// - Parameter resumption: The client's request that this answers, if there is one.
     /// - Returns: False if the queue is full; a caller that does not try again counts the overflow.
-    func requestChanges(
+    func requestCatchUp(
         _ socket: SocketSession,
         user: String,
         since: Int64,
         answering resumption: Resumption? = nil
     ) -> Bool {
-        var question = InboxQuestion(user: user, dialect: socket.dialect, since: since)
-        question.wantsAnswer = resumption != nil
-        return self.hub.gaps.offer((question: question, reference: self.reference(socket), resumption: resumption))
+        var request = CatchUpRequest(user: user, dialect: socket.dialect, since: since)
+        request.wantsAnswer = resumption != nil
+        return self.hub.catchUps.offer((request: request, socket: self.reference(socket), resumption: resumption))
     }
 
     /// Queues the state of a socket for presence.
@@ -171,7 +173,7 @@ final class HubShard {
     }
 
     /// Hands proofs to the hub together with all others of this turn of the loop.
-    func prove(_ proven: [ProofLedger.Awaited], of user: String) {
+    func enqueueProofs(_ proven: [ProofLedger.Awaited], of user: String) {
         guard !proven.isEmpty else { return }
         if self.proofs.isEmpty {
             let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
@@ -184,30 +186,30 @@ final class HubShard {
     }
 
     private func handOverProofs() {
-        self.hub.prove(self.proofs)
+        self.hub.enqueueProofs(self.proofs)
         self.proofs.removeAll(keepingCapacity: true)
     }
 
     // MARK: Frames
 
-    /// Delivers the changes at the given places of a batch in order, and flushes each socket that
+    /// Delivers the frames at the given indices of a batch in order, and flushes each socket that
     /// got one.
     ///
     /// Events for everyone follow.
-    func deliver(_ changes: [NodeFrame], at places: [Int]) {
+    func deliver(_ frames: [NodeFrame], at indices: [Int]) {
         // Lists, because retaining a list is cheaper than retaining each of its sockets.
         var touched: [[SocketSession]] = []
-        for place in places {
-            let change = changes[place]
-            guard change.everyoneBut == nil else {
-                self.enqueue(change)
+        for index in indices {
+            let frame = frames[index]
+            guard frame.everyoneBut == nil else {
+                self.enqueue(frame)
                 continue
             }
             // The user's sockets may have left, or be on other loops.
-            guard let sockets = self.byUser[change.user] else { continue }
-            let frame = LoopFrame(change, joins: sockets.count > 1 ? self.joins : nil)
+            guard let sockets = self.byUser[frame.user] else { continue }
+            let change = LoopChange(frame, joins: sockets.count > 1 ? self.joins : nil)
             for socket in sockets {
-                socket.deliver(frame)
+                socket.deliver(change)
                 if socket.isHolding { self.holding[ObjectIdentifier(socket)] = socket }
             }
             touched.append(sockets)
@@ -250,7 +252,7 @@ final class HubShard {
     }
 
     /// Delivers events to the sockets that were open when they came, then flushes each socket once.
-    private func deliver(_ events: [(frame: LoopFrame, at: NIODeadline)], to sockets: ArraySlice<SocketSession>) {
+    private func deliver(_ events: [(change: LoopChange, at: NIODeadline)], to sockets: ArraySlice<SocketSession>) {
         for (event, at) in events {
             let excepted = event.frame.everyoneBut ?? []
             for socket in sockets where socket.openedAt <= at {
@@ -265,7 +267,7 @@ final class HubShard {
     private func nextRound() -> EventRound? {
         guard !self.events.isEmpty else { return nil }
         let events = self.events.prefix(Self.eventsPerRound).map { waiting in
-            (frame: LoopFrame(waiting.frame, joins: self.joins), at: waiting.at)
+            (change: LoopChange(waiting.frame, joins: self.joins), at: waiting.at)
         }
         self.events.removeFirst(events.count)
         return EventRound(events: events, sockets: Array(self.sockets.values)[...])
@@ -287,11 +289,11 @@ final class HubShard {
         for socket in self.sockets.values { socket.tick(now: now, wallClock: wallClock) }
     }
 
-    private func fillGaps() {
+    private func catchUpOverdue() {
         guard !self.holding.isEmpty else { return }
         let now = NIODeadline.now()
         for (key, socket) in self.holding {
-            if socket.isHolding { socket.fillGap(now: now) } else { self.holding[key] = nil }
+            if socket.isHolding { socket.catchUpIfOverdue(now: now) } else { self.holding[key] = nil }
         }
     }
 

@@ -26,7 +26,7 @@ package struct RecordedProofs: Sendable, Equatable {
 }
 
 /// A request to mark notifications read.
-package struct Reading: Sendable {
+package struct MarkReadRequest: Sendable {
     package let user: String
     /// Nil means all.
     package let ids: [NotificationID]?
@@ -67,12 +67,13 @@ package struct SocketBookmark: Sendable, Equatable {
     package let client: String
     /// Nil once the client has ended the connection on purpose; its bookmark is then removed.
     package let version: Int64?
-    /// Whether the connection has closed, or waits for a client that may be gone.
-    package let hasLeft: Bool
+    /// When the client was last heard, if the connection has closed or waits for a client that may
+    /// be gone; else nil.
+    package let lastHeard: Timestamp?
 }
 
 /// A query for the changes of an inbox since a version.
-package struct InboxQuestion: Sendable {
+package struct CatchUpRequest: Sendable {
     package let user: String
     /// Decides the shape of the notifications.
     package let dialect: Dialect
@@ -130,16 +131,16 @@ package protocol SocketBackend: Sendable {
 
     /// Reads the changes of each inbox since a version; nil where nothing changed, unless an answer
     /// is wanted.
-    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?]
+    func changes(_ requests: [CatchUpRequest]) async throws -> [InboxSnapshot?]
 
     /// Records proofs of receipt in PostgreSQL, without Redis.
     ///
-    /// - Returns: what ``finish(_:)`` needs.
+    /// - Returns: what ``settle(_:)`` needs.
     func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs
 
     /// Drops the deadlines of recorded proofs and publishes their events; counts the events that
     /// Redis does not accept.
-    func finish(_ recorded: RecordedProofs) async
+    func settle(_ recorded: RecordedProofs) async
 
     /// Changes the state of connections; does not restore those that have left.
     ///
@@ -156,7 +157,7 @@ package protocol SocketBackend: Sendable {
     /// Marks notifications read and sends the change to every socket of the user.
     ///
     /// - Returns: The unread count after it.
-    func markRead(_ reading: Reading) async throws -> Int32
+    func markRead(_ request: MarkReadRequest) async throws -> Int32
 
     /// Returns the unread count.
     func unreadCount(user: String) async throws -> Int32

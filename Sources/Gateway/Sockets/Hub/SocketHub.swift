@@ -12,7 +12,7 @@ import Synchronization
 struct SocketRequest: Sendable {
     enum Kind: Sendable {
         case authenticate(token: String)
-        case markRead(Reading)
+        case markRead(MarkReadRequest)
         case unread(user: String)
     }
 
@@ -76,8 +76,8 @@ package final class SocketHub: Service {
     let requests = BatchQueue<SocketRequest>(capacity: 10_000)
     /// Apart from other requests, so that a stalled database does not block authentication.
     let logins = BatchQueue<SocketRequest>(capacity: 10_000)
-    let gaps = BatchQueue<
-        (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
+    let catchUps = BatchQueue<
+        (request: CatchUpRequest, socket: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     /// When it is full, a returning client gets some changes twice.
     let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
@@ -156,7 +156,7 @@ package final class SocketHub: Service {
     }
 
     /// Queues proofs of receipt; if one is lost, its deadline passes and the push goes out.
-    func prove(_ proofs: [ReceiptProof]) {
+    func enqueueProofs(_ proofs: [ReceiptProof]) {
         SocketMetrics.proofs.increment(by: proofs.count)
         let lost = proofs.count - self.proofs.offer(contentsOf: proofs)
         if lost > 0 { SocketMetrics.overflows.increment(by: lost) }
@@ -164,44 +164,44 @@ package final class SocketHub: Service {
 
     // MARK: From the node's subscription
 
-    /// Delivers changes to this node's sockets, on the loops of their users.
+    /// Delivers frames to this node's sockets, on the loops of their users.
     ///
-    /// A loop that falls too far behind gets no changes until it has caught up; then all sockets
+    /// A loop that falls too far behind gets no frames until it has caught up; then all sockets
     /// catch up from their inboxes.
-    package func deliver(_ changes: [NodeFrame]) {
-        SocketMetrics.frames.increment(by: changes.count)
-        for (loop, places) in self.route(changes).enumerated() where !places.isEmpty {
+    package func deliver(_ frames: [NodeFrame]) {
+        SocketMetrics.frames.increment(by: frames.count)
+        for (loop, indices) in self.route(frames).enumerated() where !indices.isEmpty {
             let (eventLoop, backlog) = (self.loops.eventLoops[loop], self.backlogs[loop])
-            guard backlog.admit(places.count) else {
-                SocketMetrics.shed.increment(by: places.count)
+            guard backlog.admit(indices.count) else {
+                SocketMetrics.shed.increment(by: indices.count)
                 continue
             }
             eventLoop.execute {
-                self.shard(on: eventLoop)?.deliver(changes, at: places)
-                if backlog.release(places.count) { self.repair() }
+                self.shard(on: eventLoop)?.deliver(frames, at: indices)
+                if backlog.release(indices.count) { self.catchUpAll() }
             }
         }
     }
 
-    /// Finds the places of each loop's changes, and notes the users who have no socket here.
+    /// Finds the indices of each loop's frames, and records the users who have no socket here.
     ///
     /// A socket that is counted after this reads its inbox later, so it gets the change from there.
-    private func route(_ changes: [NodeFrame]) -> [[Int]] {
-        var places = [[Int]](repeating: [], count: self.loops.eventLoops.count)
+    private func route(_ frames: [NodeFrame]) -> [[Int]] {
+        var indices = [[Int]](repeating: [], count: self.loops.eventLoops.count)
         self.socketsOfUsers.withLock { users in
-            for place in changes.indices {
-                let sockets = changes[place].everyoneBut == nil ? users[changes[place].user] : UserSockets.everyone
+            for index in frames.indices {
+                let sockets = frames[index].everyoneBut == nil ? users[frames[index].user] : UserSockets.everyone
                 guard let sockets else {
-                    self.presence.noteGhost(changes[place].user.text)
+                    self.presence.recordGhost(frames[index].user.text)
                     continue
                 }
-                for loop in places.indices where sockets.mayBe(on: loop) { places[loop].append(place) }
+                for loop in indices.indices where sockets.mayBe(on: loop) { indices[loop].append(index) }
             }
         }
-        return places
+        return indices
     }
 
-    /// Counts changes that came too late to be shown; the next repair sends them.
+    /// Counts frames that came too late to be shown; the next ``catchUpAll()`` sends them.
     package func skip(_ count: Int) {
         SocketMetrics.frames.increment(by: count)
         SocketMetrics.shed.increment(by: count)
@@ -214,7 +214,7 @@ package final class SocketHub: Service {
     }
 
     /// Registers every socket again and sends what each has missed, after the node was cut off.
-    package func repair() { self.presence.repair() }
+    package func catchUpAll() { self.presence.reregisterAll() }
 
     // MARK: Tasks
 
@@ -224,7 +224,7 @@ package final class SocketHub: Service {
                 for _ in 0..<2 { group.addTask { await self.serveOpenings() } }
                 for _ in 0..<Self.requestWorkers { group.addTask { await self.serve(self.requests) } }
                 for _ in 0..<Self.loginWorkers { group.addTask { await self.serve(self.logins) } }
-                group.addTask { await self.serveGaps() }
+                group.addTask { await self.serveCatchUps() }
                 group.addTask { await self.serveProofs() }
                 group.addTask { await self.serveRecordedProofs() }
                 group.addTask { await self.presence.run() }
@@ -258,7 +258,7 @@ package final class SocketHub: Service {
         self.openings.finish()
         self.requests.finish()
         self.logins.finish()
-        self.gaps.finish()
+        self.catchUps.finish()
         self.proofs.finish()
         self.excessSockets.finish()
         self.presence.finish()
@@ -313,9 +313,9 @@ package final class SocketHub: Service {
             } catch {
                 socket.call { $0.failed() }
             }
-        case .markRead(let reading):
+        case .markRead(let request):
             do {
-                let count = try await self.backend.markRead(reading)
+                let count = try await self.backend.markRead(request)
                 socket.call { $0.answer(.read(unread: count), reference: reference) }
             } catch {
                 socket.call { $0.answer(.busy("the change could not be made, try again"), reference: reference) }
@@ -330,26 +330,26 @@ package final class SocketHub: Service {
         }
     }
 
-    private func serveGaps() async {
-        while let waiting = await self.gaps.next(limit: Self.batchSize) {
+    private func serveCatchUps() async {
+        while let waiting = await self.catchUps.next(limit: Self.batchSize) {
             // A resumption may read hundreds of rows, so a batch has one of each user.
             var resuming: Set<ExactText> = []
-            let batch = waiting.filter { gap in
-                gap.resumption == nil || resuming.insert(ExactText(gap.question.user)).inserted
-                    || !self.gaps.offer(gap)
+            let batch = waiting.filter { catchUp in
+                catchUp.resumption == nil || resuming.insert(ExactText(catchUp.request.user)).inserted
+                    || !self.catchUps.offer(catchUp)
             }
             do {
-                let snapshots = try await self.backend.changes(batch.map(\.question))
-                for (gap, snapshot) in zip(batch, snapshots) {
+                let snapshots = try await self.backend.changes(batch.map(\.request))
+                for (catchUp, snapshot) in zip(batch, snapshots) {
                     if snapshot != nil { SocketMetrics.filled.increment() }
-                    let resumption = gap.resumption
-                    gap.reference.call { $0.filled(snapshot, answering: resumption) }
+                    let resumption = catchUp.resumption
+                    catchUp.socket.call { $0.caughtUp(snapshot, answering: resumption) }
                 }
             } catch {
                 self.logger.warning("cannot fill inbox gaps; sockets will retry", metadata: ["error": "\(error)"])
-                for gap in batch {
-                    let resumption = gap.resumption
-                    gap.reference.call { $0.fillFailed(resumption) }
+                for catchUp in batch {
+                    let resumption = catchUp.resumption
+                    catchUp.socket.call { $0.catchUpFailed(resumption) }
                 }
                 // The sockets retry at once, so pause before the next read.
                 try? await Task.sleep(for: .milliseconds(200))
@@ -376,7 +376,7 @@ package final class SocketHub: Service {
             if Task.isCancelled {
                 SocketMetrics.overflows.increment(by: recorded.proofs.count)
             } else {
-                await self.backend.finish(recorded)
+                await self.backend.settle(recorded)
             }
         }
     }
@@ -438,7 +438,7 @@ package final class SocketHub: Service {
     }
 }
 
-/// Counts the changes queued on an event loop and sheds load above a limit.
+/// Counts the frames queued on an event loop and sheds load above a limit.
 ///
 /// Once the limit is reached, nothing passes until the loop has drained its queue: the sockets read
 /// the shed changes from their inboxes, and would only hold later ones.
@@ -455,7 +455,7 @@ final class LoopBacklog: Sendable {
         self.limit = limit
     }
 
-    /// Admits changes; false if the queue is full or still draining after it was.
+    /// Admits frames; false if the queue is full or still draining after it was.
     func admit(_ count: Int) -> Bool {
         self.state.withLock { state in
             if state.waiting > 0, state.isShedding || state.waiting + count > self.limit {
@@ -467,9 +467,9 @@ final class LoopBacklog: Sendable {
         }
     }
 
-    /// Notes that the loop handled changes.
+    /// Releases frames that the loop has handled.
     ///
-    /// - Returns: True if the queue is now empty and changes were shed before.
+    /// - Returns: True if the queue is now empty and frames were shed before.
     func release(_ count: Int) -> Bool {
         self.state.withLock { state in
             state.waiting -= count

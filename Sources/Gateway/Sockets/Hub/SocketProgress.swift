@@ -10,7 +10,8 @@ struct InboxSequence {
         case send
         /// The client already has it.
         case known
-        /// An earlier change is missing; judge again once it has arrived or the gap was filled.
+        /// An earlier change is missing; judge again once it has arrived or the client has caught
+        /// up.
         case hold
     }
 

@@ -34,6 +34,8 @@ final class SocketSession {
     /// Tells the user's clients apart; nil in dialects whose clients say which version they have.
     let client: String?
     let openedAt: NIODeadline
+    /// When the client last sent a message or polled; counts for ``client`` only.
+    private var lastHeard: Timestamp
     let shard: HubShard
     /// Nil once the connection has closed.
     private(set) var wire: (any SocketWire)?
@@ -49,15 +51,15 @@ final class SocketSession {
     private var cutVersion: Int64 = 0
     var proofs = ProofLedger()
     /// Changes that wait for the sync or for an earlier change.
-    private var held: [LoopFrame] = []
+    private var held: [LoopChange] = []
     private var heldSince: NIODeadline?
     private var catchUp = CatchUp()
     /// Calls that came before the inbox was read, in order.
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
     private var seen = SeenVersion()
-    /// The last bookmark that was noted; nil if the client has returned since.
-    private(set) var noted: (bookmark: SocketBookmark, at: NIODeadline)?
+    /// The last bookmark that was recorded; nil if the client has returned since.
+    private(set) var recorded: (bookmark: SocketBookmark, at: NIODeadline)?
     /// Whether the client has ended the connection on purpose.
     private var hasStopped = false
     var since: Int64?
@@ -85,6 +87,7 @@ final class SocketSession {
         self.shard = shard
         self.phase = identity == nil ? .anonymous : .opening
         self.openedAt = .now()
+        self.lastHeard = shard.now()
         self.allowance = shard.configuration.messageBurst
     }
 
@@ -99,6 +102,9 @@ final class SocketSession {
         // A draining shard has closed the session.
         if self.phase == .opening, let identity { self.shard.open(self, identity: identity, since: self.since) }
     }
+
+    /// Records that the client is there.
+    func heard() { self.lastHeard = self.shard.now() }
 
     /// Records that the client ended the connection on purpose; its next one does not continue it.
     func clientStopped() { self.hasStopped = true }
@@ -153,7 +159,7 @@ final class SocketSession {
     }
 
     /// Applies the requested changes; nil if there were none.
-    func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption?) {
+    func caughtUp(_ snapshot: InboxSnapshot?, answering resumption: Resumption?) {
         self.catchUp.ended(isReset: snapshot?.isReset ?? false)
         guard self.phase == .open else { return }
         if let snapshot, let news = self.news(snapshot, answering: resumption) {
@@ -166,7 +172,7 @@ final class SocketSession {
     }
 
     /// Retries a read of changes that failed.
-    func fillFailed(_ resumption: Resumption?) {
+    func catchUpFailed(_ resumption: Resumption?) {
         self.catchUp.failed(resumption)
         self.readNext()
         self.flush()
@@ -216,7 +222,7 @@ final class SocketSession {
                 case .resumption(let resumption): (resumption.version, resumption)
                 case .changes: (last, nil)
                 }
-            guard !self.shard.requestChanges(self, user: user, since: since, answering: resumption) else { return }
+            guard !self.shard.requestCatchUp(self, user: user, since: since, answering: resumption) else { return }
             self.catchUp.refused(read)
             // The next tick reads the changes, so this is no overflow.
             if case .changes = read { return }
@@ -261,16 +267,16 @@ final class SocketSession {
     // MARK: Changes
 
     /// Delivers a change of the inbox or an event; the shard's next flush writes it.
-    func deliver(_ change: LoopFrame) {
+    func deliver(_ change: LoopChange) {
         switch self.phase {
         case .anonymous, .closing: return
         case .opening: self.hold(change)
-        case .open: self.place(change, isNew: true)
+        case .open: self.sendInOrder(change, isNew: true)
         }
     }
 
     /// Sends a change if it is next in order.
-    private func place(_ change: LoopFrame, isNew: Bool) {
+    private func sendInOrder(_ change: LoopChange, isNew: Bool) {
         let isComplete = change.frame.isComplete(for: self.dialect)
         let version = change.frame.version
         guard version > 0 else {
@@ -298,7 +304,7 @@ final class SocketSession {
         }
     }
 
-    private func hold(_ change: LoopFrame) {
+    private func hold(_ change: LoopChange) {
         guard self.held.count < Self.longestWait else {
             SocketMetrics.dropped.increment()
             // The read that is under way may be older than this change.
@@ -313,10 +319,10 @@ final class SocketSession {
         let held = self.held.sorted { $0.frame.version < $1.frame.version }
         self.held = []
         self.heldSince = nil
-        for change in held { self.place(change, isNew: false) }
+        for change in held { self.sendInOrder(change, isNew: false) }
     }
 
-    private func transmit(_ change: LoopFrame) {
+    private func transmit(_ change: LoopChange) {
         self.wire?.change(change)
         if change.frame.isNotification { self.awaitProof(change.frame.id, lane: change.frame.awaitingLane) }
     }
@@ -353,28 +359,29 @@ final class SocketSession {
             connection: self.connection,
             client: client,
             version: version,
-            hasLeft: hasLeft
+            lastHeard: hasLeft ? self.lastHeard : nil
         )
     }
 
-    /// Notes the bookmark if it has changed or would expire.
+    /// Records the bookmark if it has changed or would expire.
     ///
     /// A client that is away counts as gone: its next connection may come before this one ends.
-    func noteBookmark(now: NIODeadline) {
+    func recordBookmark(now: NIODeadline) {
         guard self.phase == .open, let bookmark = self.bookmark(hasLeft: self.wire?.isAway ?? false) else { return }
-        if let noted, noted.bookmark == bookmark, now - noted.at < Self.bookmarkRefresh { return }
-        self.noted = (bookmark, now)
+        if let recorded, recorded.bookmark == bookmark, now - recorded.at < Self.bookmarkRefresh { return }
+        self.recorded = (bookmark, now)
         self.shard.enqueue(bookmark)
     }
 
     /// Handles the return of a client that was away.
     ///
-    /// Another connection may have used up the bookmark meanwhile, so the next one is always noted.
-    func returned() { self.noted = nil }
+    /// Another connection may have used up the bookmark meanwhile, so the next one is always
+    /// recorded.
+    func returned() { self.recorded = nil }
 
     func report(_ proven: [ProofLedger.Awaited]) {
         guard let identity else { return }
-        self.shard.prove(proven, of: identity.user)
+        self.shard.enqueueProofs(proven, of: identity.user)
     }
 
     // MARK: Writing
@@ -434,14 +441,14 @@ final class SocketSession {
                 self.close(self.checks > 0 ? .tryAgainLater : .unauthorized("no credential came in time"))
             }
         }
-        self.noteBookmark(now: now)
+        self.recordBookmark(now: now)
         self.readNext()
         self.wire?.tick(now: now)
         self.flush()
     }
 
-    /// Requests the missing changes if a change has waited too long for them.
-    func fillGap(now: NIODeadline) {
+    /// Reads the missing changes if a change has waited too long for them.
+    func catchUpIfOverdue(now: NIODeadline) {
         guard self.phase == .open, let heldSince, now - heldSince > TimeAmount(self.shard.configuration.holdTime) else {
             return
         }
@@ -508,8 +515,8 @@ extension SocketSession {
         case (.read, .some) where self.phase == .opening, (.unread, .some) where self.phase == .opening:
             if !self.deferCall(message, reference: reference) { self.sayBusy(reference) }
         case (.read(let ids, let isBulk), .some(let identity)):
-            let reading = Reading(user: identity.user, ids: ids, isBulk: isBulk)
-            self.request(.markRead(reading), reference)
+            let request = MarkReadRequest(user: identity.user, ids: ids, isBulk: isBulk)
+            self.request(.markRead(request), reference)
         case (.unread, .some(let identity)):
             self.request(.unread(user: identity.user), reference)
         }

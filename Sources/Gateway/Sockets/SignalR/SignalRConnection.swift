@@ -210,7 +210,7 @@ package final class SignalRConnection {
     package func drop() {
         if !self.state.isClosed { self.close() }
         self.cut()
-        self.finish()
+        self.tearDown()
     }
 
     // MARK: From the transport
@@ -294,7 +294,7 @@ package final class SignalRConnection {
 
     func transportLost() {
         self.link = .none
-        guard !self.isEnding else { return self.finish() }
+        guard !self.isEnding else { return self.tearDown() }
         self.perform(self.state.transportLost(now: self.now))
         if self.isAway { self.application?.signalRLost() }
     }
@@ -410,9 +410,13 @@ package final class SignalRConnection {
         // The application counts it and sets the close code.
         if end == .tooSlow { self.application?.signalRIsTooSlow() }
         self.isEnding = true
-        if end == .client { self.application?.signalRStopped() }
+        if end == .client {
+            self.application?.signalRStopped()
+            // Its DELETE may overtake the last answer, so it proves nothing.
+            self.proofs.removeAll()
+        }
         // Held records can no longer be written, so they stay held and count as missed.
-        if case .none = self.link { return self.finish() }
+        if case .none = self.link { return self.tearDown() }
         self.releaseRecords()
         switch self.link {
         case .none: break
@@ -423,13 +427,13 @@ package final class SignalRConnection {
             self.flush()
             exchange.onAbort = nil
             exchange.end()
-            self.finish()
+            self.tearDown()
         case .longPolling: self.performPolling { $0.close(now: self.now) }
         }
     }
 
     /// Releases everything that the connection holds.
-    func finish() {
+    func tearDown() {
         guard let application else { return }
         self.isEnding = true
         self.release = nil
@@ -482,7 +486,11 @@ extension SignalRConnection {
             return .sent
         case .delete:
             // After our close message, clients also send DELETE before they reconnect.
-            if !self.isEnding { self.application?.signalRStopped() }
+            if !self.isEnding {
+                self.application?.signalRStopped()
+            } else if let polling, polling.hasAnsweredClose {
+                self.settle(polling.recordsAnswered)
+            }
             self.performPolling { $0.delete() }
             return .deleted
         case .create, .attach, .reattach, .replace: return .refusal(409)
@@ -492,10 +500,19 @@ extension SignalRConnection {
     /// Handles a long-polling GET.
     func poll(_ number: UInt64, mark: PollMark?, _ reply: LoopReference<HTTPExchange>) {
         if self.isAway { self.application?.signalRReturned() }
+        self.application?.signalRPolled()
         self.polls[number] = reply
-        self.performPolling { $0.poll(number, mark: mark, now: self.now) }
-        guard let records = self.polling?.recordsProven, let proven = self.proofs.settle(records) else { return }
-        self.proven(proven)
+        self.performPolling { polling in
+            let actions = polling.poll(number, mark: mark, now: self.now)
+            // Before the actions, because they may end the connection.
+            self.settle(polling.recordsProven)
+            return actions
+        }
+    }
+
+    /// Reports the proofs that the client gives by having this many records.
+    private func settle(_ records: UInt64) {
+        if let proven = self.proofs.settle(records) { self.proven(proven) }
     }
 
     /// Handles a client that left before its GET was answered.
@@ -516,7 +533,7 @@ extension SignalRConnection {
             case .end(let end):
                 if end == .overflow { self.tooSlow() }
                 self.transportLost()
-                self.finish()
+                self.tearDown()
             }
         }
     }

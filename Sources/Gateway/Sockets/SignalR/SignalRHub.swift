@@ -46,6 +46,8 @@ package protocol SignalRApplication: AnyObject {
     /// The client sent a message of any kind, part of one, or a ping of its WebSocket; calls follow
     /// with ``signalRInvoked(_:)``.
     func signalRHeard()
+    /// The client polled.
+    func signalRPolled()
     /// A batch of input was delivered; flush what it produced.
     func signalRReadComplete()
     /// The client has everything sent before ``SignalRConnection/requestProof(_:)`` with this
@@ -65,6 +67,7 @@ package protocol SignalRApplication: AnyObject {
 
 extension SignalRApplication {
     package func signalRHeard() {}
+    package func signalRPolled() {}
     package func signalRReadComplete() {}
     package func signalRProven(_ sequence: UInt64) {}
     package func signalRLost() {}

@@ -78,7 +78,7 @@ final class SignalRNode: Sendable {
         // Remember a fresh id, or it would pass for one that another node has just issued.
         let wallClock = self.configuration.wallClock().milliseconds
         if SignalRIssueTime.isStamped(id), SignalRIssueTime.isFresh(id, at: wallClock) {
-            self.directory.noteEnd(id, until: self.now() + SignalRNegotiation.unusedLimit)
+            self.directory.recordEnd(id, until: self.now() + SignalRNegotiation.unusedLimit)
         }
         self.directory.remove(id)
         self.loop(eventLoop).remove(connection)
@@ -148,7 +148,7 @@ final class SignalRDirectory: Sendable {
         var openings: [ExactText: Int] = [:]
         /// The ids of connections that have ended, until they can no longer pass for new ones.
         var ended: Set<String> = []
-        /// When offers end and ended ids are forgotten, in the order in which they were noted.
+        /// When offers end and ended ids are forgotten, in the order in which they were recorded.
         var ends: Deque<(id: String, at: Milliseconds)> = []
 
         func openings(of owner: String) -> Int { self.openings[ExactText(owner)] ?? 0 }
@@ -243,7 +243,7 @@ final class SignalRDirectory: Sendable {
     }
 
     /// Remembers the id of a connection that ends, until `end`.
-    func noteEnd(_ id: String, until end: Milliseconds) {
+    func recordEnd(_ id: String, until end: Milliseconds) {
         self.state.withLock { state in
             guard state.ended.count < self.limit else { return }
             state.ended.insert(id)

@@ -66,7 +66,7 @@ package final class HTTPExchange {
     /// never read it.
     func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
         guard !self.isAnswered else { return }
-        self.finish()
+        self.markAnswered()
         var headers = headers
         headers.addRetryAfter(status)
         guard self.isWhole else {
@@ -108,14 +108,14 @@ package final class HTTPExchange {
     /// Ends an answer in pieces.
     func end() {
         guard !self.isAnswered else { return }
-        self.finish()
+        self.markAnswered()
         self.connection?.endStream()
     }
 
     /// Bytes that wait for a slow reader.
     var backlog: Int { self.connection?.backlog ?? 0 }
 
-    private func finish() {
+    private func markAnswered() {
         self.isAnswered = true
         self.onAbort = nil
     }

@@ -1,4 +1,4 @@
-// Carillon · LoopFrame.swift
+// Carillon · LoopChange.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
@@ -16,12 +16,12 @@ extension NodeFrame {
     var isNotification: Bool { self.kind == .notification }
 }
 
-/// A frame for the sockets of one event loop.
+/// A change of the inbox or an event, for the sockets of one event loop.
 ///
 /// The first socket that needs a dialect's bytes encodes them; the others share them.
-final class LoopFrame {
+final class LoopChange {
     let frame: NodeFrame
-    /// Joins the frame with earlier output, once for all sockets; nil if the frame has one socket.
+    /// Joins the encoded change with earlier output, once for all sockets; nil for one socket.
     let joins: FrameJoins?
     private var encodings: [(dialect: Dialect, bytes: ByteBuffer)] = []
     private var bundle: SignalRBundle?
