@@ -3,6 +3,7 @@
 
 import Clients
 import Core
+import Support
 import Synchronization
 import Testing
 
@@ -46,6 +47,50 @@ struct InboxReadsTests {
         let user: String
         let filter: InboxStore.Filter
         let known: InboxStore.State?
+    }
+
+    @Test("reads of one user that may look at a whole inbox leave connections to the others")
+    func scans() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { test in
+            let database = Database(test.pool)
+            try await Self.fill(database)
+            let pool = try PostgresPool(test.configuration(applicationName: "inboxes"), logger: TestLog.logger)
+            defer { pool.close() }
+            func connections() async throws -> Int {
+                try await database.pool.query(
+                    "SELECT FROM pg_stat_activity WHERE application_name = 'inboxes' AND datname = current_database()"
+                ).count
+            }
+            try await pool.query("SELECT 1")
+            try await eventually("the pool has an idle connection") { try await connections() == 2 }
+            let inbox = InboxStore(Database(pool))
+            let (user, other) = (Self.users[8], Self.users[1])
+            let counts = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                let counts = (0..<16).map { _ in Task { try await inbox.unreadByCategory(user: user).map(\.count) } }
+                try await eventually("two wait for the table, and a connection is idle") {
+                    guard try await Samples.areWaiting(2, database) else { return false }
+                    return try await connections() == 3
+                }
+                #expect(try await inbox.state(of: other).unread == 2)
+                return counts
+            }
+            for count in counts { #expect(try await count.value == [8]) }
+        }
+    }
+
+    @Test("a read of changes looks at no notification if the inbox has not changed")
+    func unchanged() async throws {
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let state = try await InboxStore(database).state(of: Self.users[8])
+            for (since, isRead) in [(state.version, false), (state.version - 1, true)] {
+                let plan = try await Samples.plan(
+                    of: InboxSQL.changes, "text, int8, int4", "'\(Self.users[8])', \(since), 20",
+                    explain: "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF)", database)
+                #expect(plan.contains("never executed") != isRead, "\(plan)")
+            }
+        }
     }
 
     @Test("reads pages together as it would read each alone")
@@ -142,116 +187,6 @@ struct InboxReadsTests {
                 try await group.waitForAll()
             }
         }
-    }
-
-    /// A read that waits until the test ends it, and a count of its calls.
-    private struct StalledRead: Sendable {
-        private let end: AsyncStream<Void>
-        private let ending: AsyncStream<Void>.Continuation
-        private let calls: AsyncStream<Void>
-        private let calling: AsyncStream<Void>.Continuation
-
-        init() {
-            (self.end, self.ending) = AsyncStream.makeStream(of: Void.self)
-            (self.calls, self.calling) = AsyncStream.makeStream(of: Void.self)
-        }
-
-        func stall() async {
-            self.calling.yield()
-            for await _ in self.end {}
-        }
-
-        /// Sends a caller that takes the only turn, and others until one finds no place.
-        ///
-        /// - Returns: the errors of all, and the number of calls of the read.
-        func outcomes(of queue: ReadQueue<Int, Int>, others: Int) async -> (errors: [PostgresError.Code?], calls: Int) {
-            let errors = await withTaskGroup(of: PostgresError.Code?.self) { group in
-                var calls = self.calls.makeAsyncIterator()
-                for number in 0...others {
-                    group.addTask {
-                        do throws(PostgresError) {
-                            _ = try await queue.value(number)
-                            return nil
-                        } catch {
-                            return error.code
-                        }
-                    }
-                    if number == 0 { _ = await calls.next() }
-                }
-                var errors: [PostgresError.Code?] = []
-                // The one without a place answers first, so the others wait.
-                if let first = await group.next() { errors.append(first) }
-                self.ending.finish()
-                for await error in group { errors.append(error) }
-                return errors
-            }
-            self.calling.finish()
-            // The first call was counted above.
-            let more = await self.calls.reduce(0) { count, _ in count + 1 }
-            return (errors, 1 + more)
-        }
-    }
-
-    @Test("fails all waiting callers once PostgreSQL does not answer, and further ones at once")
-    func outage() async throws {
-        let stalled = StalledRead()
-        let queue = ReadQueue<Int, Int>(turns: 1, mostWaiting: 3, mayJoin: { _, _, _ in false }) {
-            (_: [Int]) async throws(PostgresError) -> [Int] in
-            await stalled.stall()
-            throw PostgresError(.unavailable)
-        }
-        let (errors, calls) = await stalled.outcomes(of: queue, others: 4)
-        #expect(errors == [.overloaded, .unavailable, .unavailable, .unavailable, .unavailable])
-        #expect(calls == 1)
-    }
-
-    @Test("fails a caller whose turn comes too late")
-    func late() async throws {
-        let stalled = StalledRead()
-        let queue = ReadQueue<Int, Int>(turns: 1, patience: .zero, mostWaiting: 1, mayJoin: { _, _, _ in false }) {
-            (keys: [Int]) async throws(PostgresError) -> [Int] in
-            await stalled.stall()
-            return keys
-        }
-        let (errors, calls) = await stalled.outcomes(of: queue, others: 2)
-        #expect(errors.count == 3 && errors.contains(nil))
-        #expect(errors.compactMap(\.self) == [.overloaded, .overloaded])
-        #expect(calls == 1)
-    }
-
-    /// Runs a caller that takes the only turn, and three that share a statement after it.
-    ///
-    /// - Parameters:
-    ///   - shared: the error of their statement.
-    ///   - alone: the error of a further statement with one key.
-    /// - Returns: the errors of the three, and the number of statements.
-    private static func outcomes(
-        shared: PostgresError,
-        alone: PostgresError
-    ) async -> (errors: [PostgresError.Code?], calls: Int) {
-        let stalled = StalledRead()
-        let queue = ReadQueue<Int, Int>(turns: 1, mostWaiting: 3, mayJoin: { _, _, _ in true }) {
-            (keys: [Int]) async throws(PostgresError) -> [Int] in
-            await stalled.stall()
-            guard keys != [0] else { return keys }
-            throw keys.count > 1 ? shared : alone
-        }
-        return await stalled.outcomes(of: queue, others: 4)
-    }
-
-    @Test("reads no keys alone after a failure of the server, and stops once it does not answer")
-    func serverFailure() async {
-        let refused = PostgresError(.server, sqlState: "22021")
-        let down = PostgresError(.server, sqlState: "57P01")
-        let closing = await Self.outcomes(shared: down, alone: PostgresError(.unavailable))
-        #expect(closing.errors.filter { $0 == .server }.count == 3)
-        #expect(closing.calls == 2)
-        let silent = await Self.outcomes(shared: refused, alone: PostgresError(.unavailable))
-        #expect(silent.errors.filter { $0 == .unavailable }.count == 3)
-        #expect(silent.calls == 3)
-        let rejected = await Self.outcomes(shared: refused, alone: refused)
-        #expect(rejected.errors.filter { $0 == .server }.count == 3)
-        #expect(rejected.calls == 5)
     }
 
     @Test("fails only the request that PostgreSQL rejects")

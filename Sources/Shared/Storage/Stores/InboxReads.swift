@@ -20,8 +20,9 @@ struct InboxReads: Sendable {
 
     let states: ReadQueue<String, InboxStore.State>
     let pages: ReadQueue<PageRequest, InboxStore.Page>
-    /// Pages of feeds, each by a statement of its own.
-    let feeds: ReadQueue<PageRequest, InboxStore.Page>
+    /// Statements that may look at a whole inbox, so that those of one user leave connections to
+    /// the proofs and pages of the others.
+    let scans: ReadQueue<PostgresStatement, PostgresResult>
 
     init(pool: PostgresPool) {
         self.states = ReadQueue(
@@ -30,14 +31,13 @@ struct InboxReads: Sendable {
             read: { (users) throws(PostgresError) in try await Self.states(users, pool) }
         )
         self.pages = Self.pageQueue { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
-        self.feeds = ReadQueue(
+        self.scans = ReadQueue(
             turns: Self.turns,
-            // It may look at a whole inbox, for which no other user's page should wait.
             mayJoin: { _, _, _ in false },
-            read: { (requests) throws(PostgresError) in
-                var pages: [InboxStore.Page] = []
-                for request in requests { pages.append(try await Self.feed(request, pool)) }
-                return pages
+            read: { (statements) throws(PostgresError) in
+                var results: [PostgresResult] = []
+                for statement in statements { results.append(try await pool.query(statement)) }
+                return results
             }
         )
     }
@@ -90,16 +90,9 @@ struct InboxReads: Sendable {
                 .text(request.user), .id(filter.end), .int4(clamping: filter.limit)))
     }
 
-    private static func feed(
-        _ request: PageRequest,
-        _ pool: PostgresPool
-    ) async throws(PostgresError) -> InboxStore.Page {
-        let filter = request.filter
-        return try InboxStore.Page(
-            try await pool.query(
-                filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
-                .text(request.user), .id(filter.end), .int4(clamping: filter.limit), .text(filter.type),
-                .text(filter.category), .text(filter.org)))
+    /// Reads rows with a statement that may look at a whole inbox.
+    func scan(_ sql: String, _ parameters: PostgresValue...) async throws(PostgresError) -> PostgresResult {
+        try await self.scans.value(PostgresStatement(sql, parameters))
     }
 }
 

@@ -85,7 +85,7 @@ enum InboxSQL {
         """
         x.version > $2 AND EXISTS (
             SELECT FROM carillon.inboxes s WHERE s.user_id = $1
-                AND $2 BETWEEN \(EpochSQL.floor(of: "s")) AND \(EpochSQL.version(of: "s"))
+                AND $2 >= \(EpochSQL.floor(of: "s")) AND $2 < \(EpochSQL.version(of: "s"))
         )
         """, order: "x.version, x.id", limit: "$3")
 

@@ -192,10 +192,10 @@ package struct InboxStore: Sendable {
             .texts(requests.map(\.user)), .int8s(requests.map(\.since)), .int4(clamping: limit)
         )
         for row in result {
-            let place = try row.position(in: changes.count)
-            changes[place].state = try State(row, at: 2)
+            let index = try row.position(in: changes.count)
+            changes[index].state = try State(row, at: 2)
             guard try row.bool(1) else { continue }
-            changes[place].changed.append(try NotificationColumns.all.read(row, at: 2 + InboxSQL.stateColumns))
+            changes[index].changed.append(try NotificationColumns.all.read(row, at: 2 + InboxSQL.stateColumns))
         }
         return changes
     }
@@ -207,11 +207,15 @@ package struct InboxStore: Sendable {
     /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
     ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
-        let request = InboxReads.PageRequest(user: user, filter: filter)
         if filter.isOfFeed {
             if let page = try await self.unchanged(user, since: known) { return page }
-            return try await self.reads.feeds.value(request)
+            return try Page(
+                try await self.reads.scan(
+                    filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
+                    .text(user), .id(filter.end), .int4(clamping: filter.limit), .text(filter.type),
+                    .text(filter.category), .text(filter.org)))
         }
+        let request = InboxReads.PageRequest(user: user, filter: filter)
         if known != nil || self.standby != nil {
             let state = try await self.state(of: user)
             if let known, state.showsSame(as: known) { return Page(state: state) }
@@ -232,7 +236,7 @@ package struct InboxStore: Sendable {
     ) async throws(PostgresError) -> Page {
         if let page = try await self.unchanged(user, since: known) { return page }
         return try Page(
-            try await self.pool.query(
+            try await self.reads.scan(
                 InboxSQL.changes, .text(user), .int8(version), .int4(clamping: limit)))
     }
 
@@ -244,7 +248,7 @@ package struct InboxStore: Sendable {
         user: String,
         org: String? = nil
     ) async throws(PostgresError) -> [(category: String, count: Int32)] {
-        let result = try await self.pool.query(InboxSQL.unreadByCategory, .text(user), .text(org))
+        let result = try await self.reads.scan(InboxSQL.unreadByCategory, .text(user), .text(org))
         return try result.map { (row) throws(PostgresError) in (try row.text(0), try row.int4(1)) }
     }
 
@@ -346,7 +350,7 @@ extension InboxStore {
         let unread = filter.unreadOnly ? "AND x.read_at IS NULL" : ""
         let total = filter.unreadOnly ? "unread" : "total"
         let before = filter.before ?? .greatest
-        let result = try await self.pool.query(
+        let result = try await self.reads.scan(
             """
             WITH tally AS MATERIALIZED (
                 SELECT coalesce(b.unread, 0) AS unread, CASE
