@@ -298,9 +298,9 @@ struct BroadcastStoreTests {
             let batch = ["a", "b", "c"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
             let page = Broadcast.Page(until: "c", selected: 4, stored: 3, counted: ["opted_out": 1], isLast: false)
             func storePage() async throws {
-                _ = try await notifications.store(
+                _ = try await notifications.storeBroadcastPage(
                     batch,
-                    withPage: BroadcastStore.statements(page, of: chain),
+                    page: BroadcastStore.statements(page, of: chain),
                     recount: BroadcastStore.recount(chain, batch)
                 )
             }
@@ -376,8 +376,8 @@ struct BroadcastStoreTests {
             try await database.cancellations.record(.init(org: "", id: "j"), at: Samples.start)
             let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
             let page = Broadcast.Page(until: "b", selected: 2, stored: 2, counted: [:], isLast: false)
-            let stored = try await database.notifications.store(
-                batch, withPage: BroadcastStore.statements(page, of: chain),
+            let stored = try await database.notifications.storeBroadcastPage(
+                batch, page: BroadcastStore.statements(page, of: chain),
                 recount: BroadcastStore.recount(chain, batch))
             #expect(stored.outcomes.count { if case .cancelled = $0 { true } else { false } } == 2)
             let tally = try await database.cancellations.tally(.init(org: "", id: "j"))
@@ -413,8 +413,8 @@ struct BroadcastStoreTests {
             let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
             let page = Broadcast.Page(until: "b", selected: 2, stored: 2, counted: [:], isLast: false)
             func storePage() async throws -> NotificationStore.Batch {
-                try await database.notifications.store(
-                    batch, withPage: BroadcastStore.statements(page, of: chain),
+                try await database.notifications.storeBroadcastPage(
+                    batch, page: BroadcastStore.statements(page, of: chain),
                     recount: BroadcastStore.recount(chain, batch))
             }
             let name = CancellationStore.Name(org: "", id: "j")

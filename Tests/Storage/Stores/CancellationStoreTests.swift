@@ -101,17 +101,18 @@ struct CancellationStoreTests {
             _ = try await store.store(batch, areRepeats: false)
             let ids = Dictionary(uniqueKeysWithValues: zip(users, batch.map(\.id)))
             func id(_ user: String) -> NotificationID { ids[user] ?? NotificationID(high: 0, low: 0) }
+            func key(_ user: String) -> NotificationKey { NotificationKey(user: user, id: id(user)) }
             try await store.mark([
-                ("queued", id("queued"), .pending, "queued", nil), ("sent", id("sent"), .sent, nil, "fcm"),
-                ("delivered", id("delivered"), .delivered, nil, "socket"),
-                ("away", id("away"), .sent, "offline", "inbox"),
-                ("mailed", id("mailed"), .sent, "offline", "inbox"),
-                ("bounced", id("bounced"), .sent, "offline", "inbox"),
-                ("written", id("written"), .sent, "offline", "inbox"),
-                ("tried", id("tried"), .failed, "x", nil), ("failed", id("failed"), .failed, "x", nil),
-                ("late", id("late"), .expired, "expired", nil), ("seen", id("seen"), .failed, "x", nil),
-                ("pushless", id("pushless"), .failed, "no_device", nil),
-                ("summed", id("summed"), .sent, "summarised", "summary"),
+                (key("queued"), .pending, "queued", nil), (key("sent"), .sent, nil, "fcm"),
+                (key("delivered"), .delivered, nil, "socket"),
+                (key("away"), .sent, "offline", "inbox"),
+                (key("mailed"), .sent, "offline", "inbox"),
+                (key("bounced"), .sent, "offline", "inbox"),
+                (key("written"), .sent, "offline", "inbox"),
+                (key("tried"), .failed, "x", nil), (key("failed"), .failed, "x", nil),
+                (key("late"), .expired, "expired", nil), (key("seen"), .failed, "x", nil),
+                (key("pushless"), .failed, "no_device", nil),
+                (key("summed"), .sent, "summarised", "summary"),
             ])
             try await database.pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'seen'")
             // For `failed` one device failed for good; for `tried` another device waits for its
@@ -150,8 +151,8 @@ struct CancellationStoreTests {
                 ])
             for withdrawal in withdrawn {
                 let isListed = withdrawal.user != "unlisted"
-                #expect(withdrawal.place?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
-                #expect(withdrawal.place?.unread == (isListed ? 0 : nil), "\(withdrawal.user)")
+                #expect(withdrawal.inbox?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
+                #expect(withdrawal.inbox?.unread == (isListed ? 0 : nil), "\(withdrawal.user)")
             }
             let states = try await InboxStore(database).states(["open", "sent", "unlisted"])
             #expect(states.map(\.version) == [2, 1, 0])
@@ -182,12 +183,12 @@ struct CancellationStoreTests {
                 Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push] }
             }
             _ = try await store.store(batch, areRepeats: false)
-            try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
+            try await store.mark(batch.map { ($0.key, .pending, "queued", nil) })
             try await database.pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'read'")
             try await database.pool.query(
                 "UPDATE carillon.notifications SET opened_at = now() WHERE user_id = 'opened'")
             let cancellations = database.cancellations
-            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let keys = batch.map { $0.key }
             let withdrawn = try await cancellations.cancel(keys, at: Self.later)
             #expect(withdrawn.map(\.user) == ["unread"])
             let ended = try await cancellations.endSeen(keys)
@@ -206,8 +207,8 @@ struct CancellationStoreTests {
         try await Samples.withStores { database in
             let notification = Samples.notification(1, user: "a", job: "j") { $0.channels = [.inApp, .push, .email] }
             _ = try await database.notifications.store([notification], areRepeats: false)
-            try await database.notifications.mark([("a", notification.id, .pending, "queued", nil)])
-            let keys = [(user: "a", id: notification.id)]
+            try await database.notifications.mark([(notification.key, .pending, "queued", nil)])
+            let keys = [notification.key]
             #expect(try await database.cancellations.endSeen(keys).isEmpty)
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
@@ -234,7 +235,7 @@ struct CancellationStoreTests {
                 Samples.notification(number, user: user, job: "j") { $0.channels = [.inApp, .email] }
             }
             _ = try await database.notifications.store(batch, areRepeats: false)
-            try await database.notifications.mark(batch.map { ($0.user, $0.id, .sent, "offline", "inbox") })
+            try await database.notifications.mark(batch.map { ($0.key, .sent, "offline", "inbox") })
             try await database.pool.query(
                 """
                 INSERT INTO carillon.user_settings (user_id, email)
@@ -268,7 +269,7 @@ struct CancellationStoreTests {
             let firstKept = try await database.clock() - .seconds(90 * 86_400)
             let dropped = try await database.retention.dropAttemptPartition(firstKept: firstKept)
             #expect(dropped == "delivery_attempts_20200101")
-            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let keys = batch.map { $0.key }
             let withdrawn = try await database.cancellations.cancel(keys, at: Self.later)
             #expect(Set(withdrawn.map(\.user)) == ["nowhere", "waiting", "recent"])
             let tally = try await database.cancellations.tally(.init(org: "", id: "j"), countsOpen: true)
@@ -297,7 +298,7 @@ struct CancellationStoreTests {
                 return schedule
             }
             _ = try await database.schedules.add(schedules)
-            _ = try await database.cancellations.cancel([("a", first.id)], at: Self.later)
+            _ = try await database.cancellations.cancel([first.key], at: Self.later)
             let left = try await database.pool.query("SELECT source FROM carillon.schedules").texts()
             #expect(left == ["snooze//other"])
         }
@@ -311,7 +312,7 @@ struct CancellationStoreTests {
             let tablet = try await devices.register(Samples.device(user: "u", token: "tablet", name: "tablet")).device
             let notification = try await Self.queued(database)
             let cancellations = database.cancellations
-            _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            _ = try await cancellations.cancel([notification.key], at: Self.later)
             // It was not enqueued for a device that comes later.
             _ = try await devices.register(Samples.device(user: "u", token: "late", name: "late"))
             var left: [Int64] = []
@@ -330,7 +331,7 @@ struct CancellationStoreTests {
             let notification = try await Self.queued(database)
             try await Self.refuse(notification, on: phone, database)
             let cancellations = database.cancellations
-            let withdrawn = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            let withdrawn = try await cancellations.cancel([notification.key], at: Self.later)
             #expect(withdrawn.map(\.id) == [notification.id])
             #expect(try await cancellations.tally(.init(org: "", id: "j")).inFlight == 0)
         }
@@ -349,10 +350,10 @@ struct CancellationStoreTests {
             for device in [phone, tablet] {
                 try await Self.refuse(notification, on: device, as: reason, at: now + .seconds(-3_600), database)
             }
-            try await database.notifications.mark([("u", notification.id, .pending, "queued", nil)])
+            try await database.notifications.mark([(notification.key, .pending, "queued", nil)])
             let cancellations = database.cancellations
             let name = CancellationStore.Name(org: "", id: "j")
-            _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            _ = try await cancellations.cancel([notification.key], at: Self.later)
             #expect(try await cancellations.tally(name).inFlight == 1)
             try await Self.refuse(notification, on: tablet, database)
             #expect(try await cancellations.tally(name).inFlight == 1, "the phone's call is under way")
@@ -368,7 +369,7 @@ struct CancellationStoreTests {
     private static func queued(_ database: Database) async throws -> Notification {
         let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
         _ = try await database.notifications.store([notification], areRepeats: false)
-        try await database.notifications.mark([("u", notification.id, .pending, "queued", nil)])
+        try await database.notifications.mark([(notification.key, .pending, "queued", nil)])
         return notification
     }
 
@@ -387,7 +388,7 @@ struct CancellationStoreTests {
                 at: moment, user: "u", notification: notification.id, device: device.id, provider: .fcm,
                 kind: "push", attempt: 1, outcome: .skipped, reason: reason)
         ]
-        if reason == "cancelled" { settlement.dropped = [("u", notification.id, reason)] }
+        if reason == "cancelled" { settlement.obsolete = [(notification.key, reason)] }
         try await database.deliveries.settle(settlement)
     }
 
@@ -400,13 +401,13 @@ struct CancellationStoreTests {
                 Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push, .email] }
             }
             _ = try await store.store(batch, areRepeats: false)
-            try await store.mark(batch[..<2].map { ($0.user, $0.id, .sent, nil, "fcm") })
+            try await store.mark(batch[..<2].map { ($0.key, .sent, nil, "fcm") })
             let items = batch.map { FollowUpStore.Item(user: $0.user, notification: $0.id, kind: .email) }
             // Later than any cancellation is kept.
             let due = Self.later + .seconds(10 * 86_400)
             try await followUps.postpone([(items[0], due, "unread"), (items[2], due, "unread")], now: Samples.start)
             try await followUps.expect([items[1]], until: due)
-            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let keys = batch.map { $0.key }
             let withdrawn = try await database.cancellations.cancel(keys, at: Self.later)
             #expect(withdrawn.map(\.user) == ["open"])
             let waiting = try await database.pool.query("SELECT user_id FROM carillon.follow_ups ORDER BY 1")

@@ -24,7 +24,7 @@ struct DeliveryStoreTests {
             _ = try await database.notifications.store([notification, waiting], areRepeats: false)
             let unknown = NotificationID(high: 1, low: 2)
             let found = try await deliveries.facts([
-                ("a", notification.id, device.id, true), ("a", unknown, device.id, false),
+                (notification.key, device.id, true), (NotificationKey(user: "a", id: unknown), device.id, false),
             ])
             #expect(found[0]?.device.token == "t")
             #expect(found[0]?.notification.extras.badge == 7)
@@ -47,11 +47,11 @@ struct DeliveryStoreTests {
                     outcome: .accepted
                 )
             ]
-            settlement.accepted = [("a", notification.id, "fcm", device.id)]
+            settlement.accepted = [(notification.key, "fcm", device.id)]
             try await deliveries.settle(settlement)
             let again = try await deliveries.facts([
-                ("a", waiting.id, device.id, false), ("a", waiting.id, device.id, true),
-                ("a", notification.id, device.id, true), ("a", notification.id, device.id, false),
+                (waiting.key, device.id, false), (waiting.key, device.id, true),
+                (notification.key, device.id, true), (notification.key, device.id, false),
             ])
             // A first delivery may come late, when a repeat of it was sent.
             #expect(again.map { $0?.wasAccepted } == [false, false, true, true])
@@ -92,17 +92,17 @@ struct DeliveryStoreTests {
         try await Samples.withStores { database in
             let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .email] }
             _ = try await database.notifications.store([notification], areRepeats: false)
-            let key = [(user: "a", notification: notification.id, device: Device.emailAddress, isRepeat: false)]
-            #expect(try await database.deliveries.facts(key)[0]?.wasAccepted == false)
+            let mail = [(key: notification.key, device: Device.emailAddress, isRepeat: false)]
+            #expect(try await database.deliveries.facts(mail)[0]?.wasAccepted == false)
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
                 DeliveryStore.Attempt(
                     at: try await database.clock(), user: "a", notification: notification.id,
                     device: Device.emailAddress, provider: .email, kind: "email", attempt: 1, outcome: .accepted)
             ]
-            settlement.accepted = [("a", notification.id, "email", Device.emailAddress)]
+            settlement.accepted = [(notification.key, "email", Device.emailAddress)]
             try await database.deliveries.settle(settlement)
-            let found = try await database.deliveries.facts(key)
+            let found = try await database.deliveries.facts(mail)
             #expect(found[0]?.notification.status == .pending)
             #expect(found[0]?.wasAccepted == true)
         }
@@ -172,7 +172,9 @@ struct DeliveryStoreTests {
                 """,
                 .uuid(notification.halves))
             var calls = DeliveryStore.Settlement()
-            calls.ended = ["b", "a"].map { (user: $0, id: notification, kind: FollowUp.attention, isAccepted: true) }
+            calls.finishedFollowUps = ["b", "a"].map {
+                (NotificationKey(user: $0, id: notification), FollowUp.attention, true)
+            }
             for (settlement, rows, changes) in [
                 (mail, ["user_settings WHERE user_id = 'a'", "user_settings WHERE user_id = 'b'"], 2),
                 (push, phones.map { "devices WHERE id = '\($0.id)'" }, 2),
@@ -221,15 +223,15 @@ struct DeliveryStoreTests {
                 _ outcome: DeliveryStore.Outcome,
                 _ reason: String? = nil
             ) async throws {
-                let id = batch[number - 1].id
+                let key = batch[number - 1].key
                 var settlement = DeliveryStore.Settlement()
                 settlement.attempts = [
                     DeliveryStore.Attempt(
-                        at: Samples.start + .seconds(61), user: "a", notification: id, device: device.id,
+                        at: Samples.start + .seconds(61), user: "a", notification: key.id, device: device.id,
                         provider: .fcm, kind: "push", attempt: 1, outcome: outcome, reason: reason)
                 ]
-                if outcome == .accepted { settlement.accepted = [("a", id, "fcm", device.id)] }
-                if outcome == .failed { settlement.failed = [("a", id, "SMTP_550", false)] }
+                if outcome == .accepted { settlement.accepted = [(key, "fcm", device.id)] }
+                if outcome == .failed { settlement.failed = [(key, "SMTP_550", false)] }
                 try await deliveries.settle(settlement)
             }
             // 1: retry pending; 2: not tried; 4: failed with its mail, with a retry pending; 3:
@@ -242,7 +244,7 @@ struct DeliveryStoreTests {
             // 5: ended; 6: expired; 7: read; 8: by socket; 9: postponed; 10: itself pending; 11:
             // refused.
             for number in [5, 6, 7, 9, 11] { try await settle(number, phone, .accepted) }
-            try await store.mark([("a", batch[7].id, .sent, nil, "socket")])
+            try await store.mark([(batch[7].key, .sent, nil, "socket")])
             for number in [5, 6, 7, 8, 10] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
             try await settle(5, tablet, .accepted)
             try await database.pool.query(
@@ -254,17 +256,17 @@ struct DeliveryStoreTests {
 
             func found(until: Duration) async throws -> [String] {
                 var found: [String] = []
-                var place = RepairPlace(Samples.start)
+                var cursor = RepairCursor(Samples.start)
                 while true {
                     let page = try await deliveries.lost(
-                        handedOnSince: Samples.start, until: Samples.start + until, after: place,
+                        handedOnSince: Samples.start, until: Samples.start + until, after: cursor,
                         now: Samples.start + .seconds(200), limit: 2)
                     for one in page.lost {
                         let number = batch.firstIndex { $0.id == one.notification }.map { $0 + 1 } ?? 0
                         found.append("\(number) \(one.device.token)")
                     }
                     guard let last = page.last else { return found.sorted() }
-                    place = last
+                    cursor = last
                 }
             }
             #expect(try await found(until: .seconds(60)) == ["1 tablet", "2 tablet", "3 late", "4 tablet"])
@@ -288,7 +290,7 @@ struct DeliveryStoreTests {
             // One after the other, so that the pushed one is the last.
             for notification in batch { _ = try await store.store([notification], areRepeats: false) }
             let pushed = batch[4].id
-            try await store.mark(batch.prefix(4).map { ("a", $0.id, .sent, nil, "socket") })
+            try await store.mark(batch.prefix(4).map { ($0.key, .sent, nil, "socket") })
             try await database.pool.query("UPDATE carillon.devices SET pushed_since = now() - interval '1 day'")
             let now = try await database.clock()
             var settlement = DeliveryStore.Settlement()
@@ -297,11 +299,11 @@ struct DeliveryStoreTests {
                     at: now, user: "a", notification: pushed, device: phone.id, provider: .fcm, kind: "push",
                     attempt: 1, outcome: .accepted)
             ]
-            settlement.accepted = [("a", pushed, "fcm", phone.id)]
+            settlement.accepted = [(NotificationKey(user: "a", id: pushed), "fcm", phone.id)]
             try await deliveries.settle(settlement)
             let start = now + .seconds(-3_600)
             let page = try await deliveries.lost(
-                handedOnSince: start, until: now, after: RepairPlace(start), now: now, limit: 1)
+                handedOnSince: start, until: now, after: RepairCursor(start), now: now, limit: 1)
             #expect(page.lost.map(\.notification) == [pushed])
             #expect(page.lost.map(\.device.id) == [tablet.id])
         }
@@ -315,20 +317,20 @@ struct DeliveryStoreTests {
             let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
             _ = try await store.store(batch, areRepeats: false)
             var accepted = DeliveryStore.Settlement()
-            accepted.accepted = batch.map { ("a", $0.id, "fcm", NotificationID(high: 1, low: 2)) }
+            accepted.accepted = batch.map { ($0.key, "fcm", NotificationID(high: 1, low: 2)) }
             var failed = DeliveryStore.Settlement()
-            failed.failed = batch.map { ("a", $0.id, "UNREGISTERED", true) }
+            failed.failed = batch.map { ($0.key, "UNREGISTERED", true) }
             try await deliveries.settle(accepted)
             try await deliveries.settle(failed)
-            #expect(try await store.load([("a", batch[0].id)]).first?.status == .sent)
+            #expect(try await store.load([batch[0].key]).first?.status == .sent)
             let late = [Samples.notification(3, user: "b")]
             _ = try await store.store(late, areRepeats: false)
-            failed.failed = [("b", late[0].id, "UNREGISTERED", true)]
+            failed.failed = [(late[0].key, "UNREGISTERED", true)]
             try await deliveries.settle(failed)
-            #expect(try await store.load([("b", late[0].id)]).first?.status == .failed)
-            accepted.accepted = [("b", late[0].id, "apns", NotificationID(high: 1, low: 2))]
+            #expect(try await store.load([late[0].key]).first?.status == .failed)
+            accepted.accepted = [(late[0].key, "apns", NotificationID(high: 1, low: 2))]
             try await deliveries.settle(accepted)
-            #expect(try await store.load([("b", late[0].id)]).first?.status == .sent)
+            #expect(try await store.load([late[0].key]).first?.status == .sent)
         }
     }
 
@@ -346,7 +348,7 @@ struct DeliveryStoreTests {
             }
             let notification = Samples.notification(1, user: "a", job: "j") { $0.channels = [.inApp, .push] }
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             func settle(
                 _ device: Device,
                 _ outcome: DeliveryStore.Outcome,
@@ -362,24 +364,24 @@ struct DeliveryStoreTests {
                 try await deliveries.settle(settlement)
             }
             try await settle(devices[0], .failed) {
-                $0.failed = [("a", notification.id, "UNREGISTERED", true)]
+                $0.failed = [(notification.key, "UNREGISTERED", true)]
             }
             let name = CancellationStore.Name(org: notification.org, id: "j")
             #expect(try await database.cancellations.tally(name).counts == [.pending: 1])
             switch what {
             case "failed":
                 try await settle(devices[1], .failed) {
-                    $0.failed = [("a", notification.id, "BadToken", true)]
+                    $0.failed = [(notification.key, "BadToken", true)]
                 }
             case "read":
                 try await database.pool.query("UPDATE carillon.notifications SET read_at = now()")
-                try await settle(devices[1], .skipped) { $0.dropped = [("a", notification.id, "read")] }
+                try await settle(devices[1], .skipped) { $0.obsolete = [(notification.key, "read")] }
             default:
                 try await settle(devices[1], .accepted) {
-                    $0.accepted = [("a", notification.id, "fcm", devices[1].id)]
+                    $0.accepted = [(notification.key, "fcm", devices[1].id)]
                 }
             }
-            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            let stored = try #require(try await store.load([notification.key]).first)
             #expect(stored.status.rawValue == status)
             #expect(stored.statusReason == reason)
         }
@@ -395,7 +397,7 @@ struct DeliveryStoreTests {
             let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
             let store = database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             try await database.pool.query(
                 """
                 UPDATE carillon.notifications n
@@ -409,9 +411,9 @@ struct DeliveryStoreTests {
                     at: Samples.start, user: "a", notification: notification.id, device: phone.id, provider: .fcm,
                     kind: "push", attempt: 1, outcome: .failed, reason: "UNREGISTERED")
             ]
-            settlement.failed = [("a", notification.id, "UNREGISTERED", true)]
+            settlement.failed = [(notification.key, "UNREGISTERED", true)]
             try await database.deliveries.settle(settlement)
-            #expect(try await store.load([("a", notification.id)]).first?.status.rawValue == status)
+            #expect(try await store.load([notification.key]).first?.status.rawValue == status)
         }
     }
 
@@ -432,7 +434,7 @@ struct DeliveryStoreTests {
             }
             let store = database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             // A device that registered later has no delivery; one that registers again does.
             _ = try await devices.register(Samples.device(user: "a", token: "late", name: "late"))
             _ = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet", at: 60))
@@ -448,16 +450,16 @@ struct DeliveryStoreTests {
                         at: Samples.start, user: "a", notification: notification.id, device: device.id,
                         provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
                 ]
-                settlement.dropped = [("a", notification.id, Reason.noDevice.rawValue)]
+                settlement.obsolete = [(notification.key, Reason.noDevice.rawValue)]
                 return try await deliveries.settle(settlement).ended
             }
             #expect(try await drop(phone).isEmpty, "the tablet waits for its retry")
-            #expect(try await store.load([("a", notification.id)]).first?.status == .pending)
+            #expect(try await store.load([notification.key]).first?.status == .pending)
             let ended = try await drop(tablet)
             #expect(ended.map(\.label.id) == [notification.id])
             #expect(ended.map(\.status.rawValue) == [status])
             #expect(ended.map(\.reason) == [reason])
-            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            let stored = try #require(try await store.load([notification.key]).first)
             #expect(stored.status.rawValue == status)
             #expect(stored.statusReason == reason)
             #expect(try await drop(tablet).isEmpty)
@@ -476,7 +478,7 @@ struct DeliveryStoreTests {
             }
             _ = try await store.store(batch, areRepeats: false)
             // The second still waits for proof of receipt.
-            try await store.mark([("a", batch[0].id, .pending, "queued", nil)])
+            try await store.mark([(batch[0].key, .pending, "queued", nil)])
             func attempt(_ notification: Notification, _ kind: String) -> DeliveryStore.Attempt {
                 DeliveryStore.Attempt(
                     at: Samples.start, user: "a", notification: notification.id,
@@ -485,14 +487,14 @@ struct DeliveryStoreTests {
             }
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [attempt(batch[0], "push")]
-            settlement.dropped = [("a", batch[0].id, Reason.noDevice.rawValue)]
+            settlement.obsolete = [(batch[0].key, Reason.noDevice.rawValue)]
             #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
             settlement = DeliveryStore.Settlement()
             settlement.attempts = batch.map { attempt($0, "email") }
-            settlement.secondary = batch.map { ("a", $0.id, "SMTP_550", true) }
+            settlement.unsentSecondary = batch.map { ($0.key, "SMTP_550", true) }
             let ended = try await deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [batch[0].id])
-            let stored = try await store.load(batch.map { ("a", $0.id) }).sorted { $0.id < $1.id }
+            let stored = try await store.load(batch.map { $0.key }).sorted { $0.id < $1.id }
             #expect(stored.map(\.status) == [.sent, .pending])
             #expect(stored.map(\.statusReason) == ["SMTP_550", nil])
         }
@@ -514,8 +516,8 @@ struct DeliveryStoreTests {
             }
             _ = try await store.store(batch, areRepeats: false)
             try await store.mark([
-                ("a", batch[1].id, .pending, "queued", nil), ("a", batch[2].id, .failed, "UNREGISTERED", nil),
-                ("a", batch[3].id, .pending, "queued", nil), ("a", batch[4].id, .cancelled, "in_flight", nil),
+                (batch[1].key, .pending, "queued", nil), (batch[2].key, .failed, "UNREGISTERED", nil),
+                (batch[3].key, .pending, "queued", nil), (batch[4].key, .cancelled, "in_flight", nil),
             ])
             func attempt(_ notification: Notification, _ kind: String) -> DeliveryStore.Attempt {
                 DeliveryStore.Attempt(
@@ -526,11 +528,11 @@ struct DeliveryStoreTests {
             }
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [attempt(batch[3], "push")]
-            settlement.dropped = [("a", batch[3].id, Reason.noDevice.rawValue)]
+            settlement.obsolete = [(batch[3].key, Reason.noDevice.rawValue)]
             #expect(try await deliveries.settle(settlement).ended.isEmpty, "the mail may still go out")
             settlement = DeliveryStore.Settlement()
             settlement.attempts = batch.map { attempt($0, "email") }
-            settlement.accepted = batch.map { ("a", $0.id, "email", Device.emailAddress) }
+            settlement.accepted = batch.map { ($0.key, "email", Device.emailAddress) }
             try await deliveries.settle(settlement)
             let rows = try await database.pool.query(
                 """
@@ -554,9 +556,9 @@ struct DeliveryStoreTests {
             let store = database.notifications
             let notification = Samples.notification(1, user: "a") { $0.channels = [.push, .email] }
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             var settlement = DeliveryStore.Settlement()
-            settlement.secondary = [("a", notification.id, reason, hasFailed)]
+            settlement.unsentSecondary = [(notification.key, reason, hasFailed)]
             let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.status.rawValue) == [status])
             #expect(ended.map(\.reason) == [reason])
@@ -572,10 +574,10 @@ struct DeliveryStoreTests {
                 $0.keepUntil = Samples.start
             }
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             try await database.pool.query("UPDATE carillon.notifications SET deleted_at = keep_until")
             var settlement = DeliveryStore.Settlement()
-            settlement.secondary = [("a", notification.id, "expired", true)]
+            settlement.unsentSecondary = [(notification.key, "expired", true)]
             let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.status.rawValue) == ["expired"])
             #expect(ended.map(\.reason) == ["expired"])
@@ -592,11 +594,11 @@ struct DeliveryStoreTests {
             let store = database.notifications
             let notification = Samples.notification(1, user: "a") { $0.channels = channels }
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, status, "x", nil)])
+            try await store.mark([(notification.key, status, "x", nil)])
             var settlement = DeliveryStore.Settlement()
-            settlement.accepted = [("a", notification.id, provider.rawValue, Device.emailAddress)]
+            settlement.accepted = [(notification.key, provider.rawValue, Device.emailAddress)]
             try await database.deliveries.settle(settlement)
-            #expect(try await store.load([("a", notification.id)]).map(\.status) == [.sent])
+            #expect(try await store.load([notification.key]).map(\.status) == [.sent])
         }
     }
 
@@ -622,11 +624,11 @@ struct DeliveryStoreTests {
                         provider: .email, kind: "email", attempt: 1, outcome: isAccepted ? .accepted : .failed)
                 ]
                 if isAccepted {
-                    settlement.accepted = [("a", notification.id, "email", Device.emailAddress)]
+                    settlement.accepted = [(notification.key, "email", Device.emailAddress)]
                 } else {
-                    settlement.failed = [("a", notification.id, "SMTP_550", false)]
+                    settlement.failed = [(notification.key, "SMTP_550", false)]
                 }
-                settlement.ended = [("a", notification.id, .email, isAccepted)]
+                settlement.finishedFollowUps = [(notification.key, .email, isAccepted)]
                 try await deliveries.settle(settlement)
             }
             func state() async throws -> [String] {
@@ -639,7 +641,7 @@ struct DeliveryStoreTests {
                 #expect(try await state() == ["deferred"])
             }
             var settlement = DeliveryStore.Settlement()
-            settlement.leftToMail = [("a", notification.id, "no_device", .failed)]
+            settlement.leftToMail = [(notification.key, "no_device", .failed)]
             let ended = try await deliveries.settle(settlement).ended
             // The relay's answer has had its event.
             #expect(ended.compactMap { $0.event(at: now) }.count == (hasEnded && !isAccepted ? 1 : 0))
@@ -673,13 +675,13 @@ struct DeliveryStoreTests {
             }
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [skip("push", phone.id, "quiet_hours")]
-            settlement.leftToMail = [("a", notification.id, "capped_by_user", .failed)]
+            settlement.leftToMail = [(notification.key, "capped_by_user", .failed)]
             try await deliveries.settle(settlement)
-            #expect(try await database.notifications.load([("a", notification.id)]).first?.status == .pending)
+            #expect(try await database.notifications.load([notification.key]).first?.status == .pending)
             settlement = DeliveryStore.Settlement()
             settlement.attempts = [skip("email", Device.emailAddress, "type_disabled")]
-            settlement.dropped = [("a", notification.id, "type_disabled")]
-            settlement.ended = [("a", notification.id, .email, false)]
+            settlement.obsolete = [(notification.key, "type_disabled")]
+            settlement.finishedFollowUps = [(notification.key, .email, false)]
             let ended = try await deliveries.settle(settlement).ended
             #expect(ended.map(\.status) == [.suppressed])
             #expect(ended.map(\.reason) == ["type_disabled"])
@@ -693,10 +695,10 @@ struct DeliveryStoreTests {
             _ = try await database.devices.register(Samples.device(user: "a", token: "phone"))
             let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push, .email] }
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             _ = try await database.devices.register(Samples.device(user: "a", token: "phone", at: 60))
             var settlement = DeliveryStore.Settlement()
-            settlement.secondary = [("a", notification.id, "SMTP_550", true)]
+            settlement.unsentSecondary = [(notification.key, "SMTP_550", true)]
             #expect(try await database.deliveries.settle(settlement).ended.isEmpty)
         }
     }
@@ -722,7 +724,7 @@ struct DeliveryStoreTests {
             _ = try await devices.setSilenced(true, user: "a", id: tablet.id)
             let notification = Samples.notification(1, user: "a") { $0.channels = [.inApp, .push] }
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             _ = try await devices.setSilenced(false, user: "a", id: tablet.id)
             var settlement = DeliveryStore.Settlement()
             settlement.attempts = [
@@ -730,7 +732,7 @@ struct DeliveryStoreTests {
                     at: Samples.start, user: "a", notification: notification.id, device: phone.id,
                     provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
             ]
-            settlement.dropped = [("a", notification.id, Reason.noDevice.rawValue)]
+            settlement.obsolete = [(notification.key, Reason.noDevice.rawValue)]
             #expect(try await database.deliveries.settle(settlement).ended.map(\.label.id) == [notification.id])
         }
     }
@@ -749,11 +751,11 @@ struct DeliveryStoreTests {
                     at: Samples.start, user: "a", notification: notification.id, device: phone.id,
                     provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "read")
             ]
-            settlement.dropped = [("a", notification.id, "read")]
+            settlement.obsolete = [(notification.key, "read")]
             let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [notification.id])
-            try await store.mark([("a", notification.id, .pending, "queued", nil)])
-            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            try await store.mark([(notification.key, .pending, "queued", nil)])
+            let stored = try #require(try await store.load([notification.key]).first)
             #expect(stored.status == .sent)
             #expect(stored.statusReason == "read")
         }
@@ -767,14 +769,14 @@ struct DeliveryStoreTests {
                 Samples.notification(number, user: "a") { $0.channels = [.inApp, .push] }
             }
             _ = try await store.store(batch, areRepeats: false)
-            try await store.mark(batch.map { ("a", $0.id, .pending, "queued", nil) })
+            try await store.mark(batch.map { ($0.key, .pending, "queued", nil) })
             try await database.pool.query(
                 "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[0].id.halves))
             var settlement = DeliveryStore.Settlement()
-            settlement.dropped = batch.map { ("a", $0.id, "cancelled") }
+            settlement.obsolete = batch.map { ($0.key, "cancelled") }
             let ended = try await database.deliveries.settle(settlement).ended
             #expect(ended.map(\.label.id) == [batch[0].id])
-            #expect(try await store.load([("a", batch[1].id)]).first?.status == .pending)
+            #expect(try await store.load([batch[1].key]).first?.status == .pending)
         }
     }
 }

@@ -27,7 +27,7 @@ struct DigestClaimTests {
     ) async throws -> NotificationStore.Batch? {
         var summary = Notification(id: window.summary, user: window.user, type: window.type, createdAt: Self.now)
         summary.channels = [.inApp]
-        return try await database.notifications.store([summary], ofWindows: [window.id], claimedUntil: until)
+        return try await database.notifications.storeDigests([summary], windows: [window.id], claimedUntil: until)
     }
 
     @Test("decides about the items again when a claim ends before the summary is stored")
@@ -116,7 +116,8 @@ struct DigestClaimTests {
                 }
                 let empty = try #require(try await store.claim(now: ends[0], until: ends[1], limit: 10).first)
                 #expect(empty.count == 0)
-                let stored = try await database.notifications.store([], ofWindows: [empty.id], claimedUntil: ends[1])
+                let stored = try await database.notifications.storeDigests(
+                    [], windows: [empty.id], claimedUntil: ends[1])
                 #expect(stored != nil)
                 try await store.remove([empty.id])
             }
@@ -143,7 +144,8 @@ struct DigestClaimTests {
                 try #require(try await store.claim(now: ends[round], until: ends[round + 1], limit: 10).first)
             }
             func end(_ window: DigestStore.Due, _ round: Int) async throws -> Bool {
-                try await database.notifications.store([], ofWindows: [window.id], claimedUntil: ends[round + 1]) != nil
+                try await database.notifications.storeDigests(
+                    [], windows: [window.id], claimedUntil: ends[round + 1]) != nil
             }
             func setRead(_ moment: Timestamp?) async throws {
                 try await database.pool.query("UPDATE carillon.notifications SET read_at = $1", .timestamp(moment))
@@ -185,8 +187,8 @@ struct DigestClaimTests {
             notification.channels = [.inApp]
             notification.jobID = alone.job
             notification.jobEntry = alone.entry
-            let stored = try await database.notifications.store(
-                [notification], ofWindows: [window.id], claimedUntil: Self.until)
+            let stored = try await database.notifications.storeDigests(
+                [notification], windows: [window.id], claimedUntil: Self.until)
             #expect(stored?.outcomes == [.stored(version: 1, unread: 1)])
             #expect(try await cancellations.tally(name).counts == [.pending: 1])
             #expect(try await cancellations.isHeld(entry) == false)

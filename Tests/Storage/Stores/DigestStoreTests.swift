@@ -319,9 +319,9 @@ struct DigestStoreTests {
             _ = try await notifications.store(gone, areRepeats: false)
 
             _ = try await InboxStore(database).delete(user: "a", id: gone[0].id, at: now)
-            for one in gone[1...2] { _ = try await database.cancellations.cancel([("a", one.id)], at: now) }
+            for one in gone[1...2] { _ = try await database.cancellations.cancel([one.key], at: now) }
             var settlement = DeliveryStore.Settlement()
-            settlement.accepted = [("a", gone[2].id, "fcm", NotificationID(high: 1, low: 2))]
+            settlement.accepted = [(gone[2].key, "fcm", NotificationID(high: 1, low: 2))]
             try await database.deliveries.settle(settlement)
             let newer = Samples.notification(20, user: "a") { $0.collapseKey = "c" }
             _ = try await notifications.store([newer], areRepeats: false)
@@ -512,8 +512,8 @@ struct DigestStoreTests {
             #expect(itself == [.known(version: 0, unread: 0, status: .deferred, isOwned: true)])
             // A page of a broadcast finds it as well; another user has none.
             let bob = Samples.notification(2, user: "b", job: "j") { $0.title = "same" }
-            let page = try await notifications.store(
-                [same, bob], withPage: [], recount: PostgresStatement("SELECT 1"))
+            let page = try await notifications.storeBroadcastPage(
+                [same, bob], page: [], recount: PostgresStatement("SELECT 1"))
             #expect(page.outcomes == [.duplicate(of: held.id), .stored(version: 1, unread: 1)])
 
             let due = try await store.claim(now: Self.now + .seconds(60), until: Self.until, limit: 10)

@@ -26,7 +26,7 @@ struct FollowUpStoreTests {
             _ = try await database.notifications.store(batch, areRepeats: false)
             try await store.postpone(
                 batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
-            let loaded = try await database.notifications.load(batch.map { ($0.user, $0.id) })
+            let loaded = try await database.notifications.load(batch.map { $0.key })
             #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
             #expect(try await store.claim(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
             let until = Self.now + .seconds(90)
@@ -73,13 +73,13 @@ struct FollowUpStoreTests {
             try await database.followUps.postpone(
                 batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
             func statuses() async throws -> [NotificationStatus] {
-                try await store.load(batch.map { ($0.user, $0.id) }).map(\.status)
+                try await store.load(batch.map { $0.key }).map(\.status)
             }
-            try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
+            try await store.mark(batch.map { ($0.key, .pending, "queued", nil) })
             #expect(try await statuses() == [.deferred, .deferred])
-            try await store.mark([("a", batch[0].id, .pending, "queued", nil)], areReleases: true)
+            try await store.mark([(batch[0].key, .pending, "queued", nil)], areReleases: true)
             // Its reader may end it while it waits.
-            try await store.mark([("a", batch[1].id, .sent, "read", "inbox")])
+            try await store.mark([(batch[1].key, .sent, "read", "inbox")])
             #expect(try await statuses() == [.pending, .sent])
         }
     }
@@ -129,8 +129,8 @@ struct FollowUpStoreTests {
 
             var settlement = DeliveryStore.Settlement()
             for (item, isAccepted) in [(taken, false), (attention, true)] {
-                settlement.ended.append(
-                    (user: item.user, id: item.notification, kind: item.kind, isAccepted: isAccepted))
+                settlement.finishedFollowUps.append(
+                    (NotificationKey(user: item.user, id: item.notification), item.kind, isAccepted))
             }
             try await database.deliveries.settle(settlement)
             // A follow-up whose end is never reported is dropped in the end.
@@ -179,8 +179,8 @@ struct FollowUpStoreTests {
                 [(items[0], Self.now, "idle"), (items[1], Self.now, "quiet_hours")], now: Self.now)
             func end() async throws {
                 var settlement = DeliveryStore.Settlement()
-                settlement.ended = items.map {
-                    (user: $0.user, id: $0.notification, kind: $0.kind, isAccepted: false)
+                settlement.finishedFollowUps = items.map {
+                    (NotificationKey(user: $0.user, id: $0.notification), $0.kind, false)
                 }
                 try await database.deliveries.settle(settlement)
             }
@@ -417,7 +417,6 @@ struct FollowUpStoreTests {
         try await Samples.withStores { database in
             let (store, deliveries) = (database.followUps, database.deliveries)
             let notification = Samples.notification(1, user: "a")
-            let id = notification.id
             _ = try await database.notifications.store([notification], areRepeats: false)
             let item = Self.item(notification)
             try await store.postpone([(item, Self.now, "quiet_hours")], now: Self.now)
@@ -428,10 +427,10 @@ struct FollowUpStoreTests {
             _ = try await database.notifications.store([Samples.notification(2, user: "a")], areRepeats: false)
             try await store.postpone([(item, until, "quiet_hours")], now: Self.now)
             try await store.expect([Self.item(notification, .email)], until: until)
-            try await deliveries.recordUnproven([(user: "a", id: id)], at: Self.now)
+            try await deliveries.recordUnproven([notification.key], at: Self.now)
             let summary = Samples.notification(3, user: "a")
-            _ = try await database.notifications.store(
-                [summary], of: [(user: "a", id: id, summary: summary.id)], at: Self.now)
+            _ = try await database.notifications.storeSummaries(
+                [summary], endingItems: [(notification.key, summary.id)], at: Self.now)
             let left = try await database.pool.query(
                 """
                 SELECT user_id FROM carillon.follow_ups UNION ALL SELECT user_id FROM carillon.delivery_attempts

@@ -14,11 +14,11 @@ struct InboxStoreTests {
         try await Samples.withStores { database in
             let notification = Samples.notification(1, user: "a")
             _ = try await database.notifications.store([notification], areRepeats: false)
-            try await database.notifications.mark([("a", notification.id, .deferred, "quiet_hours", nil)])
+            try await database.notifications.mark([(notification.key, .deferred, "quiet_hours", nil)])
             let receipt = try await InboxStore(database).markDelivered(
                 user: "a", id: notification.id, at: Samples.start, via: "rest")
             #expect(receipt?.changed != nil)
-            let stored = try await database.notifications.load([("a", notification.id)])
+            let stored = try await database.notifications.load([notification.key])
             #expect(stored.map(\.status) == [.delivered])
         }
     }
@@ -30,14 +30,14 @@ struct InboxStoreTests {
             let batch = (0..<2).map { Samples.notification($0, user: "a") { $0.channels = [.inApp, .push] } }
             _ = try await store.store(batch, areRepeats: false)
             for notification in batch {
-                try await store.mark([("a", notification.id, .failed, "UNREGISTERED", nil)])
+                try await store.mark([(notification.key, .failed, "UNREGISTERED", nil)])
             }
-            let proven = try await store.markDelivered([("a", batch[0].id, Samples.start)], via: "socket")
+            let proven = try await store.markDelivered([(batch[0].key, Samples.start)], via: "socket")
             #expect(proven.map(\.label.id) == [batch[0].id])
             let receipt = try await InboxStore(database).markDelivered(
                 user: "a", id: batch[1].id, at: Samples.start, via: "client")
             #expect(receipt?.changed?.label == batch[1].label)
-            let stored = try await store.load(batch.map { ("a", $0.id) })
+            let stored = try await store.load(batch.map { $0.key })
             #expect(stored.map(\.status) == [.delivered, .delivered])
             #expect(stored.map(\.statusReason) == [nil, nil])
         }
@@ -154,7 +154,7 @@ struct InboxStoreTests {
             _ = try await inbox.deleteArchived(user: "a", id: batch[11].id, at: now)
             try await check([0, 1, 2, 3, 4, 5, 8, 9, 10], unread: [1, 2, 3, 4, 5, 8])
             _ = try await database.notifications.store([batch[12]], areRepeats: false)
-            _ = try await database.cancellations.cancel([("a", batch[2].id)], at: now)
+            _ = try await database.cancellations.cancel([batch[2].key], at: now)
             _ = try await database.retention.expireKept(now: now, limit: 10)
             try await check([0, 1, 4, 8, 9, 10, 12], unread: [1, 4, 8, 12])
             _ = try await inbox.delete(user: "a", id: nil, at: now)
@@ -233,12 +233,12 @@ struct InboxStoreTests {
             let now = try await database.clock()
             let one = Samples.notification(1, user: "a")
             _ = try await database.notifications.store([one], areRepeats: false)
-            try await database.notifications.mark([("a", one.id, .pending, "queued", nil)])
-            _ = try await database.cancellations.cancel([("a", one.id)], at: now)
+            try await database.notifications.mark([(one.key, .pending, "queued", nil)])
+            _ = try await database.cancellations.cancel([one.key], at: now)
             var settlement = DeliveryStore.Settlement()
-            settlement.accepted = [("a", one.id, "fcm", NotificationID(high: 1, low: 2))]
+            settlement.accepted = [(one.key, "fcm", NotificationID(high: 1, low: 2))]
             try await database.deliveries.settle(settlement)
-            let proven = try await database.notifications.markDelivered([("a", one.id, now)], via: "socket")
+            let proven = try await database.notifications.markDelivered([(one.key, now)], via: "socket")
             #expect(proven.isEmpty)
             let rows = try await database.pool.query(
                 "SELECT status || ' ' || status_reason FROM carillon.notifications")
@@ -441,7 +441,7 @@ struct InboxStoreTests {
             let before = try await inbox.state(of: "a")
             let untouched = try await inbox.state(of: "b")
             for _ in 0..<2 {
-                try await notifications.mark([], notes: [("a", shown.id, "capped_by_user")])
+                try await notifications.mark([], notes: [(shown.key, "capped_by_user")])
                 let page = try await inbox.page(user: "a", filter: .init(limit: 5), unless: before)
                 #expect(page.state.version == before.version && page.state.notes == before.notes + 1)
                 let row = try #require(page.notifications.first)
@@ -591,7 +591,7 @@ struct InboxPageTests {
             let batch = [Samples.notification(0, user: "a"), Samples.notification(1, user: "b")]
             let store = database.notifications
             _ = try await store.store(batch, areRepeats: false)
-            try await store.markDelivered([("a", batch[0].id, Samples.start)], via: "socket")
+            try await store.markDelivered([(batch[0].key, Samples.start)], via: "socket")
             let page = try await inbox.page(user: "a", filter: .init(limit: 2), offset: 0)
             #expect(page.items.map(\.sentVia) == ["socket"])
             #expect(try await inbox.known(user: "a", ids: batch.map(\.id)) == [batch[0].id])

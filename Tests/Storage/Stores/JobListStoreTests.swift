@@ -11,9 +11,9 @@ import Testing
 struct JobListStoreTests {
     @Test("reads the text of a place, whatever its user begins with", arguments: ["ada", "a.b", "\u{301}ada", ""])
     func place(user: String) {
-        let place = JobListStore.Place(
+        let cursor = JobListStore.Cursor(
             at: Timestamp(seconds: 1_795_000_000), user: user, id: NotificationID(high: 1, low: 2))
-        #expect(JobListStore.Place(place.text) == place)
+        #expect(JobListStore.Cursor(cursor.text) == cursor)
     }
 
     @Test("ids or organisations in one scalar and in two belong to different jobs")

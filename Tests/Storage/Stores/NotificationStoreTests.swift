@@ -86,33 +86,33 @@ struct NotificationStoreTests {
         try await Samples.withStoresOfTwoPools { database, second in
             let batch = ["a", "b"].enumerated().map { Samples.notification($0, user: $1) }
             _ = try await database.notifications.store(batch, areRepeats: false)
-            let rows = batch.reversed().map { (user: $0.user, id: $0.id) }
+            let rows = batch.reversed().map { $0.key }
             var settlements = [DeliveryStore.Settlement](repeating: DeliveryStore.Settlement(), count: 4)
-            settlements[0].accepted = rows.map { ($0.user, $0.id, "fcm", NotificationID(high: 1, low: 2)) }
-            settlements[1].failed = rows.map { ($0.user, $0.id, "unregistered", true) }
+            settlements[0].accepted = rows.map { ($0, "fcm", NotificationID(high: 1, low: 2)) }
+            settlements[1].failed = rows.map { ($0, "unregistered", true) }
             settlements[2].attempts = rows.map {
                 DeliveryStore.Attempt(
                     at: Samples.start, user: $0.user, notification: $0.id, device: nil, provider: .fcm, kind: "push",
                     attempt: 1, outcome: .skipped, reason: "cancelled")
             }
-            settlements[3].failed = [(rows[0].user, rows[0].id, "unregistered", true)]
-            settlements[3].dropped = [(rows[1].user, rows[1].id, "read")]
+            settlements[3].failed = [(rows[0], "unregistered", true)]
+            settlements[3].obsolete = [(rows[1], "read")]
             let (accepted, failed, stopped) = (settlements[0], settlements[1], settlements[2])
             let mixed = settlements[3]
             let changes: [(name: String, change: @Sendable () async throws -> Void)] = [
                 ("accepted", { _ = try await second.deliveries.settle(accepted) }),
                 ("failed", { _ = try await second.deliveries.settle(failed) }),
                 ("stopped", { _ = try await second.deliveries.settle(stopped) }),
-                ("failed and dropped", { _ = try await second.deliveries.settle(mixed) }),
+                ("failed and obsolete", { _ = try await second.deliveries.settle(mixed) }),
                 (
                     "marked",
-                    { try await second.notifications.mark(rows.map { ($0.user, $0.id, .sent, "offline", "inbox") }) }
+                    { try await second.notifications.mark(rows.map { ($0, .sent, "offline", "inbox") }) }
                 ),
                 (
                     "delivered",
                     {
                         _ = try await second.notifications.markDelivered(
-                            rows.map { ($0.user, $0.id, Samples.start) }, via: "socket")
+                            rows.map { ($0, Samples.start) }, via: "socket")
                     }
                 ),
             ]
@@ -159,7 +159,7 @@ struct NotificationStoreTests {
                     .known(version: 2, unread: 2, status: .pending, isOwned: false)
                 ]
             )
-            try await store.mark([("a", plain.id, .pending, "queued", nil)])
+            try await store.mark([(plain.key, .pending, "queued", nil)])
             #expect(
                 try await store.store([plain], areRepeats: true).outcomes == [
                     .known(version: 2, unread: 2, status: .pending, isOwned: true)
@@ -174,17 +174,17 @@ struct NotificationStoreTests {
             let store = database.notifications
             let items = (1...3).map { Samples.notification($0, user: "a") }
             _ = try await store.store(items, areRepeats: false)
-            try await store.mark([("a", items[2].id, .sent, nil, "fcm")])
+            try await store.mark([(items[2].key, .sent, nil, "fcm")])
             try await database.pool.query(
                 "UPDATE carillon.notifications SET status = 'deferred' WHERE id = $1", .id(items[1].id))
             let summary = Samples.notification(4, user: "a") { $0.channels = .push }
-            let parts = items.map { (user: "a", id: $0.id, summary: summary.id) }
-            let first = try await store.store([summary], of: parts, at: Samples.start)
+            let parts = items.map { (key: $0.key, summary: summary.id) }
+            let first = try await store.storeSummaries([summary], endingItems: parts, at: Samples.start)
             #expect(first == [.stored(version: 0, unread: 3)])
             // As after a commit without an answer.
-            let second = try await store.store([summary], of: parts, at: Samples.start)
+            let second = try await store.storeSummaries([summary], endingItems: parts, at: Samples.start)
             #expect(second == [.known(version: 0, unread: 3, status: .pending, isOwned: false)])
-            let stored = try await store.load(items.map { ("a", $0.id) })
+            let stored = try await store.load(items.map { $0.key })
             #expect(Set(stored.map(\.status)) == [.sent])
             #expect(stored.count { $0.statusReason == "summarised" } == 2)
             let steps = try await database.pool.query(
@@ -252,7 +252,7 @@ struct NotificationStoreTests {
             _ = try await store.store(batch, areRepeats: false)
             let pages = "SELECT (ctid::text::point)[0]::int8 FROM carillon.notifications ORDER BY user_id, id"
             let before = try await database.pool.query(pages).map { try $0.int8(0) }
-            let proven = try await store.markDelivered(batch.map { ($0.user, $0.id, Samples.start) }, via: "socket")
+            let proven = try await store.markDelivered(batch.map { ($0.key, Samples.start) }, via: "socket")
             let after = try await database.pool.query(pages).map { try $0.int8(0) }
             #expect(proven.count == 256 && before.count == 256)
             #expect(before == after)
@@ -272,12 +272,12 @@ struct NotificationStoreTests {
             let first = try await store.unowned(in: slice, limit: 2)
             let rest = try await store.unowned(in: slice, after: first.last, limit: 2)
             #expect(rest.map(\.notification.title) == ["n2"])
-            try await store.markDelivered([("u0", batch[0].id, later)], via: "socket")
-            try await store.mark([("u1", batch[1].id, .pending, "queued", nil)])
+            try await store.markDelivered([(batch[0].key, later)], via: "socket")
+            try await store.mark([(batch[1].key, .pending, "queued", nil)])
             #expect(try await Self.unowned(store, before: later) == ["n2"])
             #expect(try await !store.advanceSweep(before: later))
             #expect(try await Self.unowned(store, before: later) == ["n2"])
-            try await store.mark([("u2", batch[2].id, .sent, "offline", "inbox")])
+            try await store.mark([(batch[2].key, .sent, "offline", "inbox")])
             #expect(try await store.advanceSweep(before: later))
             #expect(try await Self.unowned(store, before: later).isEmpty)
         }
@@ -296,7 +296,7 @@ struct NotificationStoreTests {
             let batch = (0..<5).map { Samples.notification($0, user: "u") }
             for notification in batch { _ = try await store.store([notification], areRepeats: false) }
             for notification in batch.prefix(2) {
-                try await store.mark([("u", notification.id, .sent, "offline", "inbox")])
+                try await store.mark([(notification.key, .sent, "offline", "inbox")])
             }
             let later = Timestamp(seconds: 4_000_000_000)
             var slice = try await store.sweepSlice(before: later, size: 2)
@@ -487,11 +487,11 @@ struct CollapseTests {
             // A notification newer than the old one and older than the expired one stays.
             let new = Self.notification(2)
             #expect(try await store.store([new], areRepeats: false).replacements.map(\.id) == [old.id])
-            let states = try await store.load([("a", new.id), ("a", late.id)])
+            let states = try await store.load([new.key, late.key])
             #expect(states.first { $0.id == new.id }?.deletedAt == nil)
             #expect(states.first { $0.id == late.id }?.status == .expired)
             // Expiry ends its delivery, not its place in the inbox.
-            try await store.mark([(user: "a", id: new.id, status: .expired, reason: "expired", via: nil)])
+            try await store.mark([(key: new.key, status: .expired, reason: "expired", via: nil)])
             let newest = Self.notification(4)
             #expect(try await store.store([newest], areRepeats: false).replacements.map(\.id) == [new.id])
         }
@@ -505,7 +505,7 @@ struct CollapseTests {
             _ = try await store.store([new], areRepeats: false)
             let old = Self.notification(1)
             #expect(try await store.store([old], areRepeats: false).outcomes == [.replaced(by: new.id)])
-            let loaded = try await store.load([("a", old.id), ("a", new.id)])
+            let loaded = try await store.load([old.key, new.key])
             #expect(loaded.first { $0.id == old.id }?.statusReason == "replaced")
             #expect(loaded.first { $0.id == new.id }?.status == .pending)
             #expect(try await InboxStore(database).states(["a"]).first?.unread == 1)

@@ -24,29 +24,29 @@ struct StatisticsStoreTests {
             Samples.notification(index, user: user, job: job)
         }
         _ = try await store.store(batch, areRepeats: false)
-        let ids = Dictionary(uniqueKeysWithValues: zip(Self.users, batch.map(\.id)))
-        func id(_ user: String) throws -> NotificationID { try #require(ids[user]) }
+        let keys = Dictionary(uniqueKeysWithValues: zip(Self.users, batch.map(\.key)))
+        func key(_ user: String) throws -> NotificationKey { try #require(keys[user]) }
         try await store.mark([
-            ("waiting", try id("waiting"), .pending, "queued", nil),
-            ("deviceless", try id("deviceless"), .sent, "no_device", "inbox"),
-            ("deviceless push", try id("deviceless push"), .failed, "no_device", nil),
-            ("away", try id("away"), .sent, "offline", "inbox"), ("pushed", try id("pushed"), .sent, nil, "fcm"),
-            ("mailed", try id("mailed"), .sent, nil, "email"),
-            ("failed", try id("failed"), .failed, "UNREGISTERED", nil),
-            ("summarised", try id("summarised"), .sent, "summarised", "summary"),
+            (try key("waiting"), .pending, "queued", nil),
+            (try key("deviceless"), .sent, "no_device", "inbox"),
+            (try key("deviceless push"), .failed, "no_device", nil),
+            (try key("away"), .sent, "offline", "inbox"), (try key("pushed"), .sent, nil, "fcm"),
+            (try key("mailed"), .sent, nil, "email"),
+            (try key("failed"), .failed, "UNREGISTERED", nil),
+            (try key("summarised"), .sent, "summarised", "summary"),
         ])
         var settlement = DeliveryStore.Settlement()
         let device = NotificationID(high: 1, low: 2)
-        settlement.accepted = [("pushed and proven", try id("pushed and proven"), "apns", device)]
+        settlement.accepted = [(try key("pushed and proven"), "apns", device)]
         try await database.deliveries.settle(settlement)
         _ = try await store.markDelivered(
             [
-                ("proven", try id("proven"), Samples.start),
-                ("pushed and proven", try id("pushed and proven"), Samples.start),
+                (try key("proven"), Samples.start),
+                (try key("pushed and proven"), Samples.start),
             ], via: "socket")
         let inbox = InboxStore(database)
-        _ = try await inbox.markDelivered(user: "client", id: try id("client"), at: Samples.start, via: "client")
-        _ = try await inbox.markOpened(user: "pushed", id: try id("pushed"), at: Samples.start)
+        _ = try await inbox.markDelivered(user: "client", id: try key("client").id, at: Samples.start, via: "client")
+        _ = try await inbox.markOpened(user: "pushed", id: try key("pushed").id, at: Samples.start)
         _ = try await inbox.markRead(user: "deviceless", ids: nil, at: Samples.start)
     }
 
@@ -86,7 +86,7 @@ struct StatisticsStoreTests {
             for (index, notification) in batch.enumerated() {
                 let stored = try await store.store([notification], areRepeats: false)
                 #expect(stored.replacements.count == min(index, 1))
-                if index == 1 { try await store.mark([("ada", notification.id, .sent, "offline", "inbox")]) }
+                if index == 1 { try await store.mark([(notification.key, .sent, "offline", "inbox")]) }
             }
             let past = Timestamp(seconds: 0)
             let summary = try await database.statistics.summary(since: past, typesSince: past)
@@ -174,12 +174,12 @@ struct StatisticsStoreTests {
                 """)
             func pages(of store: StatisticsStore, reason: String? = nil, limit: Int) async throws -> [[String]] {
                 var pages: [[String]] = []
-                var last: StatisticsStore.Place?
+                var last: StatisticsStore.Cursor?
                 while pages.isEmpty || last != nil, pages.count < 10 {
                     let (page, next) = try await store.failures(
                         since: Timestamp(seconds: 0), reason: reason, after: last, limit: limit)
                     pages.append(page.map(\.user))
-                    last = next.flatMap { StatisticsStore.Place($0.text) }
+                    last = next.flatMap { StatisticsStore.Cursor($0.text) }
                 }
                 return pages
             }
@@ -196,6 +196,6 @@ struct StatisticsStoreTests {
 
     @Test("reads no place from other text", arguments: ["", "x", "1.(0)", "1.(0,99999)", "\(Int64.min).(0,1)"])
     func noPlace(text: String) {
-        #expect(StatisticsStore.Place(text) == nil)
+        #expect(StatisticsStore.Cursor(text) == nil)
     }
 }

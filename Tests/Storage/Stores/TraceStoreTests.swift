@@ -37,8 +37,7 @@ struct TraceStoreTests {
             let deliveries = database.deliveries
             // The dispatcher that died, then the one that took over.
             for second in [5, 35] {
-                try await deliveries.recordUnproven(
-                    [(notification.user, notification.id)], at: Samples.start + .seconds(second))
+                try await deliveries.recordUnproven([notification.key], at: Samples.start + .seconds(second))
             }
             let followUps = database.followUps
             let item = FollowUpStore.Item(user: "a", notification: notification.id, kind: .release)
@@ -85,8 +84,8 @@ struct TraceStoreTests {
             let claimed = try #require(try await store.record(batch[1].id, user: "a"))
             #expect(claimed.notification.status == .deferred, "its summary is not stored")
             let summary = Notification(id: due.summary, user: "a", type: "summary", createdAt: over)
-            let stored = try await database.notifications.store(
-                [summary], ofWindows: [due.id], claimedUntil: over + .seconds(30))
+            let stored = try await database.notifications.storeDigests(
+                [summary], windows: [due.id], claimedUntil: over + .seconds(30))
             #expect(stored != nil)
             try await digests.remove([due.id])
             for user in ["a", nil] {

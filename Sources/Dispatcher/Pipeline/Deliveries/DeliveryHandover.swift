@@ -47,7 +47,7 @@ struct DeliveryHandover: Sendable {
     /// entries, with their events in the same write.
     ///
     /// Retries until that succeeds.
-    func finish(
+    func scheduleAndAcknowledge(
         _ outcomes: [DeliveryOutcome],
         waiting: [Waiting],
         reporting events: [LifecycleEvent]
@@ -56,16 +56,16 @@ struct DeliveryHandover: Sendable {
         var unscheduled = waiting
         var scheduledIn: Int?
         var acknowledgedIn: [String: Int] = [:]
-        try await self.dispatcher.untilDone("settle deliveries") {
+        try await self.dispatcher.retrying("settle deliveries") {
             owned = try await self.owned(owned)
-            let places = owned.count < outcomes.count ? Set(owned.map(\.place)) : nil
+            let ownedEntries = owned.count < outcomes.count ? Set(owned.map(\.entryKey)) : nil
             var session: Int
             repeat {
                 session = self.dispatcher.redis.session
                 // Once a session: a due retry leaves its set, so a second call would add it again.
                 if scheduledIn != session { unscheduled = waiting }
                 scheduledIn = session
-                if let places { unscheduled.removeAll { !places.contains($0.outcome.place) } }
+                if let ownedEntries { unscheduled.removeAll { !ownedEntries.contains($0.outcome.entryKey) } }
                 try await self.schedule(&unscheduled)
                 for (stream, entries) in Dictionary(grouping: owned, by: \.group.stream)
                 where acknowledgedIn[stream] != session {
@@ -93,20 +93,20 @@ struct DeliveryHandover: Sendable {
         // A batch of its own: a script that Redis has forgotten runs after the rest of its batch.
         let released = try await self.dispatcher.redis.send(releases)
         var batch = RedisBatch()
-        // The place of each command's delivery; one that is held back has two commands.
-        var places: [DeliveryOutcome.Place] = []
+        // The entry of each command's delivery; one that is held back has two commands.
+        var entries: [DeliveryOutcome.EntryKey] = []
         for one in zip(parts, released).filter({ !$1.isError }).flatMap(\.0) {
             self.dispatcher.live.retries.add(
                 one.work, due: one.due, provider: self.provider, lane: one.outcome.lane, scope: one.scope, in: &batch)
-            while places.count < batch.count { places.append(one.outcome.place) }
+            while entries.count < batch.count { entries.append(one.outcome.entryKey) }
         }
         let added = try await self.dispatcher.redis.send(batch)
-        self.dispatcher.alarms.retries.note(due)
+        self.dispatcher.alarms.retries.schedule(at: due)
         // The other masters of a cluster have theirs while one is away.
-        var failed = places
+        var failed = entries
         failed.keepFailed(by: added)
-        let scheduled = Set(places).subtracting(failed)
-        waiting.removeAll { scheduled.contains($0.outcome.place) }
+        let scheduled = Set(entries).subtracting(failed)
+        waiting.removeAll { scheduled.contains($0.outcome.entryKey) }
         for reply in released + added { _ = try reply.checked() }
     }
 

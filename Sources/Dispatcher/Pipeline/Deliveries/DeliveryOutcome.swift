@@ -52,12 +52,12 @@ struct DeliveryOutcome: Sendable {
     var expiresAt: Timestamp? { self.facts?.notification.endsAt }
 
     /// The stream and the entry, as ids of entries are unique in their stream only.
-    struct Place: Hashable {
+    struct EntryKey: Hashable {
         let stream: String
         let entry: String
     }
 
-    var place: Place { Place(stream: self.group.stream, entry: self.entry.id) }
+    var entryKey: EntryKey { EntryKey(stream: self.group.stream, entry: self.entry.id) }
 }
 
 /// The results of one provider's calls since the process began, by app.

@@ -15,7 +15,7 @@ import Storage
 final class DeliverySender: Sendable {
     /// Facts that are older than this when the call is due are looked up again.
     private static let freshness: Duration = .seconds(1)
-    /// How long a delivery waits after it got no place in our own queue.
+    /// How long a delivery waits after it got no turn in our own queue.
     private static let queuePause: Duration = .seconds(1)
 
     let dispatcher: Dispatcher
@@ -65,14 +65,12 @@ final class DeliverySender: Sendable {
         }
     }
 
-    /// A call to admit; once the breaker admits it, it must be noted or withdrawn.
+    /// A call to admit; once the breaker admits it, it must be recorded or withdrawn.
     private struct Call {
         let entry: ChannelDirectory.Entry
-        let service: String?
+        let scope: BreakerScope
         let lane: Lane
         let admittedAt: Timestamp
-
-        var app: String { self.entry.channel.app }
     }
 
     /// Claims the deliveries of a batch that belong to this process, and looks up their facts.
@@ -210,9 +208,10 @@ final class DeliverySender: Sendable {
     }
 
     private func facts(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
-        let keys = works.map { ($0.user, $0.notification, $0.device, $0.isRepeat) }
-        return try await self.dispatcher.untilDone("look up deliveries") {
-            try await self.dispatcher.database.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
+        let deliveries = works.map { ($0.key, $0.device, $0.isRepeat) }
+        return try await self.dispatcher.retrying("look up deliveries") {
+            try await self.dispatcher.database.deliveries.facts(
+                deliveries, categories: self.dispatcher.catalog.categories)
         }
     }
 
@@ -225,7 +224,7 @@ final class DeliverySender: Sendable {
     ///   another entry of the same delivery.
     private func claim(_ items: [Item], _ batch: LaneBatch) async throws -> [Bool] {
         let claims = self.dispatcher.live.with(batch.group.keys).sendClaims
-        return try await self.dispatcher.untilDone("claim sends") {
+        return try await self.dispatcher.retrying("claim sends") {
             try await claims.claim(
                 items.map { (work: $0.work, entry: $0.entry.id) }, provider: self.provider, lane: batch.lane)
         }
@@ -316,19 +315,19 @@ final class DeliverySender: Sendable {
             guard let entry = self.dispatcher.channels.entry(for: facts.device) else {
                 return self.outcome(item, .noProvider)
             }
-            let call = Call(
-                entry: entry, service: entry.channel.service(of: facts.device), lane: item.lane, admittedAt: now)
+            let scope = BreakerScope(entry.channel.app, service: entry.channel.service(of: facts.device))
+            let call = Call(entry: entry, scope: scope, lane: item.lane, admittedAt: now)
             if let held = await self.hold(call) { return self.outcome(item, held) }
             // Waiting for the rate limit may have outlasted the lease.
             guard self.dispatcher.leaseClock.holds(item.term) else {
-                self.health.withdraw(call.app, service: call.service, since: call.admittedAt)
+                self.health.withdraw(scope, since: call.admittedAt)
                 continue
             }
             if let outcome = await self.make(call, item, facts) { return outcome }
             guard self.dispatcher.leaseClock.holds(item.term) else { continue }
             // If the breaker is open, hold the delivery back without another lookup of its facts.
             if let held = self.admit(call, now: self.dispatcher.now()) { return self.outcome(item, held) }
-            self.health.withdraw(call.app, service: call.service)
+            self.health.withdraw(scope)
         }
     }
 
@@ -338,26 +337,28 @@ final class DeliverySender: Sendable {
     ///   in our own queue; it was not made.
     private func make(_ call: Call, _ item: Item, _ facts: DeliveryStore.Facts) async -> DeliveryOutcome? {
         let channel = call.entry.channel
-        let (app, service, admittedAt) = (channel.app, call.service, call.admittedAt)
+        let (scope, admittedAt) = (call.scope, call.admittedAt)
         let (leaseClock, health, term) = (self.dispatcher.leaseClock, self.health, item.term)
         var message = PushMessage(
             facts, item.work, item.lane, by: channel, self.dispatcher.catalog, self.dispatcher.badges, now: admittedAt)
-        message.mayStart = { leaseClock.holds(term) && !health.isPaused(app, service: service, since: admittedAt) }
+        message.mayStart = { leaseClock.holds(term) && !health.isPaused(scope, since: admittedAt) }
         let start = ContinuousClock.now
         let reply = call.entry.judged(
             await DeliverySpan.send(message, to: facts.device, by: channel, attempt: item.work.attempt),
             of: facts.device)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
-        self.health.record(reply, app: app, service: service, since: admittedAt, now: end)
+        self.health.record(reply, scope, since: admittedAt, now: end)
         if case .answered(.slowDown(_, let after)) = reply.result {
-            await self.slowDown(channel.account, service, until: end + after, now: end)
+            await self.slowDown(channel.account, scope.service, until: end + after, now: end)
         }
         // If held back here, it would compete with the dispatcher that took the entry over.
         if case .noTurn = reply.result, !leaseClock.holds(term) { return nil }
-        guard let result = DeliveryOutcome.Result(reply, app: app, again: end + Self.queuePause) else { return nil }
+        guard let result = DeliveryOutcome.Result(reply, app: channel.app, again: end + Self.queuePause) else {
+            return nil
+        }
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
-        return self.outcome(item, result, app: app, sentAt: admittedAt, duration: duration)
+        return self.outcome(item, result, app: channel.app, sentAt: admittedAt, duration: duration)
     }
 
     /// Returns why a call must wait; nil if it was admitted and is in flight.
@@ -366,18 +367,18 @@ final class DeliverySender: Sendable {
         guard let rate = self.dispatcher.channels.messagesPerSecond(of: call.entry),
             let wait = await self.rateLimiter.take(call.entry.channel.account, perSecond: rate, lane: call.lane)
         else { return nil }
-        self.health.withdraw(call.app, service: call.service, since: call.admittedAt)
+        self.health.withdraw(call.scope, since: call.admittedAt)
         return .heldBack(
-            until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue, scope: BreakerScope(call.app))
+            until: self.dispatcher.now() + wait, reason: RecordedReason.rate.rawValue,
+            scope: BreakerScope(call.scope.app))
     }
 
     /// Returns why a breaker holds a call back; nil if it admitted the call, which is in flight.
     private func admit(_ call: Call, now: Timestamp) -> DeliveryOutcome.Result? {
         let isShared = self.dispatcher.channels.isShared(self.provider)
-        let admission = self.health.admit(
-            call.app, service: call.service, lane: call.lane, isShared: isShared, now: now)
+        let admission = self.health.admit(call.scope, lane: call.lane, isShared: isShared, now: now)
         guard case .no(let until) = admission else { return nil }
-        let scope = self.health.heldScope(call.app, service: call.service, now: now)
+        let scope = self.health.heldScope(call.scope, now: now)
         return .heldBack(until: until, reason: RecordedReason.outOfUse.rawValue, scope: scope)
     }
 
@@ -435,7 +436,7 @@ final class DeliverySender: Sendable {
 extension DeliveryOutcome.Result {
     /// Nil if the call was not made because the lease had expired or the breaker was open.
     ///
-    /// - Parameter moment: when a delivery without a place in our own queue is tried again.
+    /// - Parameter moment: when a delivery without a turn in our own queue is tried again.
     init?(_ reply: ProviderReply, app: String, again moment: Timestamp) {
         switch reply.result {
         case .answered(let answer): self = .answered(answer)

@@ -11,7 +11,7 @@ import Storage
 /// Settles outcomes in batches: records them in PostgreSQL, then hands them over in Redis.
 struct DeliverySettler: Sendable {
     /// Decides which changes outcomes make in PostgreSQL and Redis; the settler makes them.
-    fileprivate struct Ledger {
+    fileprivate struct SettlementBuilder {
         private static let configurationDelay: Duration = .seconds(60)
         /// A token that is rejected this long after its registration is dead, however old the
         /// evidence: an imported token may have died before the import.
@@ -23,12 +23,12 @@ struct DeliverySettler: Sendable {
         let now: Timestamp
         let spread: @Sendable () -> Duration
         var settlement = DeliveryStore.Settlement()
-        var postponed: [(place: DeliveryOutcome.Place, item: Postponement)] = []
+        var postponed: [(entry: DeliveryOutcome.EntryKey, item: Postponement)] = []
         var waiting: [DeliveryHandover.Waiting] = []
         var dead: [DeadLetter] = []
         var lifecycle: [LifecycleEvent] = []
 
-        mutating func add(_ other: Ledger) {
+        mutating func add(_ other: SettlementBuilder) {
             self.settlement.add(other.settlement)
             self.postponed += other.postponed
             self.waiting += other.waiting
@@ -38,9 +38,9 @@ struct DeliverySettler: Sendable {
 
         /// Keeps only these entries' steps, and all dead letters: no other dispatcher writes a
         /// letter for a delivery that has ended.
-        mutating func keep(_ places: Set<DeliveryOutcome.Place>) {
-            self.postponed.removeAll { !places.contains($0.place) }
-            self.waiting.removeAll { !places.contains($0.outcome.place) }
+        mutating func keep(_ entries: Set<DeliveryOutcome.EntryKey>) {
+            self.postponed.removeAll { !entries.contains($0.entry) }
+            self.waiting.removeAll { !entries.contains($0.outcome.entryKey) }
         }
 
         /// Returns one postponement per notification and kind: the gate may have postponed it for
@@ -70,18 +70,19 @@ struct DeliverySettler: Sendable {
     /// A batch whose calls are on record; ``finish(_:)`` does the rest.
     struct Recorded: Sendable {
         fileprivate var held: [DeliveryOutcome]
-        fileprivate var ledger: Ledger
+        fileprivate var builder: SettlementBuilder
         fileprivate var effects: DeliveryStore.Effects
-        /// Outcomes that came after the lease expired; `rest` has their changes except the calls.
+        /// Outcomes that came after the lease expired; `deferredByEntry` has their changes except
+        /// the calls.
         fileprivate var lapsed: [DeliveryOutcome]
-        fileprivate var rest: [DeliveryOutcome.Place: Ledger]
+        fileprivate var deferredByEntry: [DeliveryOutcome.EntryKey: SettlementBuilder]
 
         fileprivate mutating func add(_ other: Recorded) {
             self.held += other.held
-            self.ledger.add(other.ledger)
+            self.builder.add(other.builder)
             self.effects.add(other.effects)
             self.lapsed += other.lapsed
-            self.rest.merge(other.rest) { $1 }
+            self.deferredByEntry.merge(other.deferredByEntry) { $1 }
         }
     }
 
@@ -100,25 +101,26 @@ struct DeliverySettler: Sendable {
         // Almost always none, so the batch is not copied.
         let lapsed = outcomes.filter { $0.term != term }
         let held = lapsed.isEmpty ? outcomes : outcomes.filter { $0.term == term }
-        let empty = self.emptyLedger()
-        var ledger = empty
-        for outcome in held { ledger.add(outcome) }
-        var rest: [DeliveryOutcome.Place: Ledger] = [:]
+        let empty = self.emptyBuilder()
+        var builder = empty
+        for outcome in held { builder.add(outcome) }
+        var deferredByEntry: [DeliveryOutcome.EntryKey: SettlementBuilder] = [:]
         for outcome in lapsed {
             var own = empty
             own.add(outcome)
             if outcome.result.isCall {
-                ledger.settlement.attempts += own.settlement.attempts
+                builder.settlement.attempts += own.settlement.attempts
                 own.settlement.attempts = []
             }
             if case .answered(.accepted) = outcome.result {
-                ledger.add(own)
+                builder.add(own)
                 own = empty
             }
-            rest[outcome.place] = own
+            deferredByEntry[outcome.entryKey] = own
         }
-        let effects = try await self.save(ledger.settlement)
-        return Recorded(held: held, ledger: ledger, effects: effects, lapsed: lapsed, rest: rest)
+        let effects = try await self.save(builder.settlement)
+        return Recorded(
+            held: held, builder: builder, effects: effects, lapsed: lapsed, deferredByEntry: deferredByEntry)
     }
 
     /// Finishes several recorded batches at once, for the entries that still belong to this
@@ -126,41 +128,41 @@ struct DeliverySettler: Sendable {
     func finish(_ batches: [Recorded]) async throws {
         guard var recorded = batches.first else { return }
         for batch in batches.dropFirst() { recorded.add(batch) }
-        try await self.handOver(recorded.held, recorded.ledger, recorded.effects)
+        try await self.handOver(recorded.held, recorded.builder, recorded.effects)
         guard !recorded.lapsed.isEmpty else { return }
         let owned = try await self.handover.owned(recorded.lapsed)
         guard !owned.isEmpty else { return }
-        var ledger = self.emptyLedger()
-        for outcome in owned { if let own = recorded.rest[outcome.place] { ledger.add(own) } }
-        try await self.handOver(owned, ledger, try await self.save(ledger.settlement))
+        var builder = self.emptyBuilder()
+        for outcome in owned { if let own = recorded.deferredByEntry[outcome.entryKey] { builder.add(own) } }
+        try await self.handOver(owned, builder, try await self.save(builder.settlement))
     }
 
-    private func emptyLedger() -> Ledger {
-        Ledger(
+    private func emptyBuilder() -> SettlementBuilder {
+        SettlementBuilder(
             provider: self.provider, metrics: self.metrics, logger: self.dispatcher.logger, now: self.dispatcher.now(),
             spread: self.spread)
     }
 
     private func save(_ settlement: DeliveryStore.Settlement) async throws -> DeliveryStore.Effects {
-        try await self.dispatcher.untilDone("record deliveries") {
+        try await self.dispatcher.retrying("record deliveries") {
             try await self.dispatcher.database.deliveries.settle(settlement)
         }
     }
 
     private func handOver(
         _ outcomes: [DeliveryOutcome],
-        _ ledger: Ledger,
+        _ builder: SettlementBuilder,
         _ effects: DeliveryStore.Effects
     ) async throws {
-        var ledger = ledger
+        var builder = builder
         let owned = try await self.handover.owned(outcomes)
-        if owned.count < outcomes.count { ledger.keep(Set(owned.map(\.place))) }
-        let deferred = try await self.postpone(ledger.distinctPostponements())
-        ledger.lifecycle += deferred
-        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(ledger.dead)
-        try await self.handover.finish(
-            owned, waiting: ledger.waiting,
-            reporting: Self.withoutStaleTokens(ledger.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
+        if owned.count < outcomes.count { builder.keep(Set(owned.map(\.entryKey))) }
+        let deferred = try await self.postpone(builder.distinctPostponements())
+        builder.lifecycle += deferred
+        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(builder.dead)
+        try await self.handover.scheduleAndAcknowledge(
+            owned, waiting: builder.waiting,
+            reporting: Self.withoutStaleTokens(builder.lifecycle, effects) + self.dispatcher.events(of: effects.ended))
     }
 
     /// Postpones notifications.
@@ -169,7 +171,7 @@ struct DeliverySettler: Sendable {
     private func postpone(_ postponements: [Postponement]) async throws -> [LifecycleEvent] {
         guard !postponements.isEmpty else { return [] }
         let now = self.dispatcher.now()
-        let recorded = try await self.dispatcher.untilDone("look up postponements") {
+        let recorded = try await self.dispatcher.retrying("look up postponements") {
             try await self.dispatcher.database.followUps.recorded(
                 postponements.map { ($0.item, $0.due) }, now: now)
         }
@@ -197,10 +199,11 @@ struct DeliverySettler: Sendable {
     }
 }
 
-extension DeliverySettler.Ledger {
+extension DeliverySettler.SettlementBuilder {
     private var isMail: Bool { self.provider == .email }
 
     mutating func add(_ outcome: DeliveryOutcome) {
+        // Also if it is a retraction or no delivery at all.
         if case .poison = outcome.result { self.setAside(outcome, ClaimService.deadlyReason) }
         guard let work = outcome.work else {
             if case .malformed = outcome.result { self.setAside(outcome, "the entry is not a delivery") }
@@ -214,38 +217,11 @@ extension DeliverySettler.Ledger {
             if work.callsForAttention {
                 self.fail(outcome, work, Reason.noDevice.rawValue)
             } else {
-                self.settlement.dropped.append((work.user, work.notification, Reason.noDevice.rawValue))
+                self.settlement.obsolete.append((work.key, Reason.noDevice.rawValue))
             }
-        case .refused(let refusal):
-            // For mail, the device is an address.
-            let reason =
-                self.isMail && refusal == .deviceInactive ? RecordedReason.noAddress.rawValue : refusal.rawValue
-            self.addAttempt(outcome, work, .skipped, reason)
-            switch refusal {
-            case .expired: self.fail(outcome, work, reason, as: .expired)
-            case .deviceInactive: self.fail(outcome, work, reason)
-            // A socket or a push may still have the notification.
-            case .optedOut where self.isMail || work.callsForAttention: self.fail(outcome, work, reason)
-            // The first mail went out. The notification may still wait for a proof or a push.
-            case .alreadyAccepted where self.isMail: break
-            case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled, .optedOut:
-                self.settlement.dropped.append((work.user, work.notification, reason))
-            case .notInQuietHours:
-                // A skipped attention call ends nothing: sockets have the notification.
-                guard !work.callsForAttention else { break }
-                self.settlement.dropped.append((work.user, work.notification, Reason.quietHours.rawValue))
-            case .unread, .underWay, .quietHours: break
-            }
-        case .postponed(let end):
-            self.addAttempt(outcome, work, .skipped, GateRefusal.quietHours.rawValue)
-            let kind: FollowUp = work.callsForAttention ? .attention : .release
-            // Without the notification, retry rather than lose it.
-            guard let notification = outcome.facts?.notification else { return self.hold(outcome, work, until: end) }
-            let postponement = Postponement(
-                notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue)
-            self.postponed.append((outcome.place, postponement))
-        case .answered(let answer):
-            self.addAnswer(answer, outcome, work)
+        case .refused(let refusal): self.addRefusal(refusal, outcome, work)
+        case .postponed(let end): self.addPostponement(until: end, outcome, work)
+        case .answered(let answer): self.addAnswer(answer, outcome, work)
         case .unanswered(let reason, mayHaveBeenSent: true):
             self.addUnknown(outcome, work, reason)
         case .unanswered(let reason, mayHaveBeenSent: false):
@@ -253,7 +229,7 @@ extension DeliverySettler.Ledger {
         case .noCredential(let reason):
             self.park(outcome, work, reason: reason)
         case .unsendable(let reason):
-            let letter = "\(self.place(outcome)) cannot send it: \(reason)"
+            let letter = "\(self.providerName(outcome)) cannot send it: \(reason)"
             self.giveUp(outcome, work, reason, letter: letter)
         case .poison:
             self.addAttempt(outcome, work, .failed, RecordedReason.dispatchersDied.rawValue)
@@ -266,6 +242,36 @@ extension DeliverySettler.Ledger {
             self.metrics.countHeld(reason)
             self.hold(outcome, work, until: until + self.spread(), scope: scope)
         }
+    }
+
+    private mutating func addRefusal(_ refusal: GateRefusal, _ outcome: DeliveryOutcome, _ work: DeliveryWork) {
+        // For mail, the device is an address.
+        let reason = self.isMail && refusal == .deviceInactive ? RecordedReason.noAddress.rawValue : refusal.rawValue
+        self.addAttempt(outcome, work, .skipped, reason)
+        switch refusal {
+        case .expired: self.fail(outcome, work, reason, as: .expired)
+        case .deviceInactive: self.fail(outcome, work, reason)
+        // A socket or a push may still have the notification.
+        case .optedOut where self.isMail || work.callsForAttention: self.fail(outcome, work, reason)
+        // The first mail went out. The notification may still wait for a proof or a push.
+        case .alreadyAccepted where self.isMail: break
+        case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted, .typeDisabled, .optedOut:
+            self.settlement.obsolete.append((work.key, reason))
+        // A skipped attention call ends nothing: sockets have the notification.
+        case .notInQuietHours where work.callsForAttention: break
+        case .notInQuietHours: self.settlement.obsolete.append((work.key, Reason.quietHours.rawValue))
+        case .unread, .underWay, .quietHours: break
+        }
+    }
+
+    private mutating func addPostponement(until end: Timestamp, _ outcome: DeliveryOutcome, _ work: DeliveryWork) {
+        self.addAttempt(outcome, work, .skipped, GateRefusal.quietHours.rawValue)
+        // Without the notification, retry rather than lose it.
+        guard let notification = outcome.facts?.notification else { return self.hold(outcome, work, until: end) }
+        let postponement = Postponement(
+            notification: notification, kind: work.callsForAttention ? .attention : .release, due: end,
+            reason: GateRefusal.quietHours.rawValue)
+        self.postponed.append((outcome.entryKey, postponement))
     }
 
     /// Retractions are tried once: a read notification on a device does little harm.
@@ -312,7 +318,7 @@ extension DeliverySettler.Ledger {
         switch answer {
         case .accepted(let id):
             self.addAttempt(outcome, work, .accepted, nil, providerID: id)
-            self.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
+            self.settlement.accepted.append((work.key, self.provider.rawValue, work.device))
             self.addEvent(.sent, outcome, nil)
         case .retry(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after)
@@ -327,7 +333,7 @@ extension DeliverySettler.Ledger {
             self.addDeadToken(outcome, work, reason, evidence)
             self.fail(outcome, work, reason)
         case .refused(let reason):
-            let letter = "\(self.place(outcome)) refused it: \(reason)"
+            let letter = "\(self.providerName(outcome)) refused it: \(reason)"
             self.giveUp(outcome, work, reason, letter: letter)
         case .configuration(let reason, concernsAll: false):
             // No breaker stops these calls, because other devices are served with the same
@@ -365,8 +371,7 @@ extension DeliverySettler.Ledger {
             )
         )
         guard self.isMail || work.callsForAttention, !work.isRetraction, Self.isEnd(result, reason) else { return }
-        self.settlement.ended.append(
-            (work.user, work.notification, self.isMail ? .email : .attention, result == .accepted))
+        self.settlement.finishedFollowUps.append((work.key, self.isMail ? .email : .attention, result == .accepted))
     }
 
     /// Whether a delivery is over: it will not be retried or postponed, and no other entry has it.
@@ -496,9 +501,9 @@ extension DeliverySettler.Ledger {
         let isAside =
             self.isMail ? outcome.facts?.notification.channels.contains(.inApp) != false : work.callsForAttention
         if isAside {
-            self.settlement.secondary.append((work.user, work.notification, reason, hasFailed: true))
+            self.settlement.unsentSecondary.append((work.key, reason, hasFailed: true))
         } else {
-            self.settlement.failed.append((work.user, work.notification, reason, isPush: !self.isMail))
+            self.settlement.failed.append((work.key, reason, isPush: !self.isMail))
         }
         self.addEvent(kind, outcome, reason)
     }
@@ -518,7 +523,7 @@ extension DeliverySettler.Ledger {
     }
 
     /// The provider, and its app unless that is the default one, as operators configure them.
-    private func place(_ outcome: DeliveryOutcome) -> String {
+    private func providerName(_ outcome: DeliveryOutcome) -> String {
         guard let app = outcome.app, app != "default" else { return self.provider.rawValue }
         return "\(self.provider.rawValue) of app \(app)"
     }

@@ -51,6 +51,9 @@ package struct Notification: Sendable, Equatable {
         return min(expiresAt, keepUntil)
     }
 
+    /// Whether its delivery is in a provider's stream and has not ended.
+    package var isQueued: Bool { self.status == .pending && self.statusReason == RecordedReason.queued.rawValue }
+
     /// Whether it appears in the inbox.
     package var isListed: Bool { self.channels.contains(.inApp) && self.status != .suppressed }
 
@@ -85,6 +88,18 @@ package enum NotificationStatus: String, Sendable, CaseIterable {
     case failed, expired, suppressed, deferred, cancelled
 }
 
+/// The value of `sent_via`, unless it is a provider's name.
+package enum SentVia: String, Sendable {
+    /// Sockets, with or without a proof of receipt.
+    case socket
+    /// A client that confirmed receipt over REST.
+    case client
+    /// The inbox, where it waits.
+    case inbox
+    /// A summary that stands for it.
+    case summary
+}
+
 /// A deferred step for a notification, which is decided again when it is due.
 package enum FollowUp: String, Sendable, CaseIterable {
     /// Quiet hours end: push what they held back.
@@ -93,6 +108,28 @@ package enum FollowUp: String, Sendable, CaseIterable {
     case attention
     /// It has been unread for long: send an e-mail.
     case email
+}
+
+/// The user and the id of a notification, which together are its key in PostgreSQL.
+///
+/// Keys compare in the order in which batches lock notifications: by user in byte order, then id.
+package struct NotificationKey: Sendable, Comparable {
+    package let user: String
+    package let id: NotificationID
+
+    package init(user: String, id: NotificationID) {
+        self.user = user
+        self.id = id
+    }
+
+    package static func == (left: NotificationKey, right: NotificationKey) -> Bool {
+        left.id == right.id && ExactText(left.user) == ExactText(right.user)
+    }
+
+    package static func < (left: NotificationKey, right: NotificationKey) -> Bool {
+        let (leftUser, rightUser) = (ExactText(left.user), ExactText(right.user))
+        return leftUser == rightUser ? left.id < right.id : leftUser < rightUser
+    }
 }
 
 /// Identifies a notification to upstream apps: its id, its user, and its type.
@@ -116,6 +153,9 @@ package struct NotificationLabel: Sendable, Equatable {
 }
 
 extension Notification {
+    /// The key of its row.
+    package var key: NotificationKey { NotificationKey(user: self.user, id: self.id) }
+
     /// The label for upstream apps.
     package var label: NotificationLabel {
         NotificationLabel(

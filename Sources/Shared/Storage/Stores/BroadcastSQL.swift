@@ -303,11 +303,11 @@ enum BroadcastSQL {
                 coalesce(jsonb_object_agg(r.key, r.users) FILTER (WHERE r.users > 0), '{}'::jsonb) AS counted
             FROM (
                 SELECT e.key, sum(e.value::int8) AS users,
-                    count(*) FILTER (WHERE coalesce(e.place, 1) = 1) AS pages,
-                    sum(g.selected) FILTER (WHERE coalesce(e.place, 1) = 1) AS selected,
-                    sum(g.stored) FILTER (WHERE coalesce(e.place, 1) = 1) AS stored
+                    count(*) FILTER (WHERE coalesce(e.number, 1) = 1) AS pages,
+                    sum(g.selected) FILTER (WHERE coalesce(e.number, 1) = 1) AS selected,
+                    sum(g.stored) FILTER (WHERE coalesce(e.number, 1) = 1) AS stored
                 FROM carillon.broadcast_pages g
-                LEFT JOIN LATERAL jsonb_each_text(g.counted) WITH ORDINALITY e (key, value, place) ON true
+                LEFT JOIN LATERAL jsonb_each_text(g.counted) WITH ORDINALITY e (key, value, number) ON true
                 WHERE g.broadcast = b.id GROUP BY e.key
             ) r
         ) p

@@ -73,12 +73,12 @@ package struct BroadcastStore: Sendable {
 
     /// The next users of a chain.
     package func users(_ chain: Broadcast.Chain, limit: Int) async throws(PostgresError) -> [String] {
-        let place: [PostgresValue] = [.int8(Int64(chain.index)), .text(chain.reached), .int4(clamping: limit)]
+        let parameters: [PostgresValue] = [.int8(Int64(chain.index)), .text(chain.reached), .int4(clamping: limit)]
         let statement =
             if let topic = chain.broadcast.topic {
-                PostgresStatement(BroadcastSQL.subscribers, place + [.text(topic)])
+                PostgresStatement(BroadcastSQL.subscribers, parameters + [.text(topic)])
             } else {
-                PostgresStatement(BroadcastSQL.users, place)
+                PostgresStatement(BroadcastSQL.users, parameters)
             }
         return try await self.pool.query(statement).texts()
     }
@@ -95,10 +95,10 @@ package struct BroadcastStore: Sendable {
 
     /// The statements that store a page in the transaction of its notifications; they come first.
     package static func statements(_ page: Broadcast.Page, of chain: Broadcast.Chain) -> [PostgresStatement] {
-        let place: [PostgresValue] = [
+        let key: [PostgresValue] = [
             .id(chain.broadcast.id), .int4(clamping: chain.index), .int4(clamping: chain.pages),
         ]
-        if page.isEmptyEnd { return [PostgresStatement(BroadcastSQL.end, place)] }
+        if page.isEmptyEnd { return [PostgresStatement(BroadcastSQL.end, key)] }
         var writer = JSONWriter()
         writer.beginObject()
         for (reason, count) in page.counted.sorted(by: { $0.key < $1.key }) {
@@ -110,11 +110,11 @@ package struct BroadcastStore: Sendable {
             Self.lock(chain.broadcast.id, isShared: true),
             PostgresStatement(
                 BroadcastSQL.page,
-                place + [
+                key + [
                     .int4(clamping: page.selected), .int4(clamping: page.stored), .jsonb(writer.bytes),
                 ]
             ),
-            PostgresStatement(BroadcastSQL.advance, place + [.text(page.until), .bool(page.isLast)]),
+            PostgresStatement(BroadcastSQL.advance, key + [.text(page.until), .bool(page.isLast)]),
         ]
     }
 
@@ -159,8 +159,8 @@ package struct BroadcastStore: Sendable {
         ])
     }
 
-    /// Removes a user from all broadcasts: from their exclusions, and from the places that their
-    /// chains have reached.
+    /// Removes a user from all broadcasts: from their exclusions, and from the cursors that
+    /// their chains have reached.
     ///
     /// - Parameter limit: the most rows that a statement changes.
     package func erase(user: String, limit: Int = 500) async throws(PostgresError) {

@@ -49,22 +49,22 @@ package struct CancellationStore: Sendable {
     /// A notification that was cancelled now.
     package struct Withdrawal: Sendable, Equatable {
         package let label: NotificationLabel
-        /// The inbox version of its deletion and the unread count after it; nil if it was not
-        /// listed.
-        package let place: Place?
+        /// Its inbox after the withdrawal; nil if it was not listed.
+        package let inbox: Inbox?
 
         package var user: String { self.label.user }
         package var id: NotificationID { self.label.id }
 
         /// Returns the frame that removes it from sockets; nil if it was not listed.
         package func frame(at: Timestamp) -> NodeFrame? {
-            self.place.map {
+            self.inbox.map {
                 .change(.deleted, user: self.user, version: $0.version, unread: $0.unread, .ids([self.id]), at: at)
             }
         }
 
         /// The state of an inbox after a withdrawal.
-        package struct Place: Sendable, Equatable {
+        package struct Inbox: Sendable, Equatable {
+            /// The version of the deletion.
             package let version: Int64
             package let unread: Int32
         }
@@ -155,25 +155,22 @@ package struct CancellationStore: Sendable {
         job: String,
         after user: String,
         limit: Int
-    ) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
-        try Self.keys(
-            try await self.pool.query(
-                CancellationSQL.page, .text(org), .text(job), .text(user), .int4(clamping: limit)
-            )
-        )
+    ) async throws(PostgresError) -> [NotificationKey] {
+        try await self.pool.query(
+            CancellationSQL.page, .text(org), .text(job), .text(user), .int4(clamping: limit)
+        ).keys()
     }
 
     /// Returns the notifications of the entries that a name may mean, grouped by entry.
     ///
     /// One search finds all of them, because a search reads an hour of notifications.
-    package func ofEntries(_ name: Name) async throws(PostgresError) -> [[(user: String, id: NotificationID)]] {
+    package func ofEntries(_ name: Name) async throws(PostgresError) -> [[NotificationKey]] {
         guard !name.entries.isEmpty else { return [] }
         let limit = PostgresValue.int4(clamping: Self.largestEntry * name.entries.count)
         let statement = PostgresStatement(CancellationSQL.ofEntries, Self.entryParameters(name) + [limit])
-        var keys: [String: [(user: String, id: NotificationID)]] = [:]
+        var keys: [String: [NotificationKey]] = [:]
         for row in try await self.pool.query(statement, timeout: Self.searchTime) {
-            let (user, id, entry) = (try row.text(0), try row.id(1), try row.text(2))
-            keys[entry, default: []].append((user, id))
+            keys[try row.text(2), default: []].append(try row.key())
         }
         return name.entries.compactMap { keys[$0] }
     }
@@ -197,20 +194,17 @@ package struct CancellationStore: Sendable {
     /// them; they are not cancelled.
     ///
     /// - Returns: the notifications that ended now.
-    package func endSeen(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError)
-        -> [EndedNotification]
-    {
+    package func endSeen(_ keys: [NotificationKey]) async throws(PostgresError) -> [EndedNotification] {
         guard !keys.isEmpty else { return [] }
         return try EndedNotification.read(
-            try await self.pool.query(
-                CancellationSQL.endSeen, .texts(keys.map(\.user)), .ids(keys.map(\.id))))
+            try await self.pool.query(PostgresStatement(CancellationSQL.endSeen, .keys(keys))))
     }
 
     /// Cancels notifications that reached no device, in one transaction.
     ///
     /// - Parameter keys: no user twice.
     package func cancel(
-        _ keys: [(user: String, id: NotificationID)],
+        _ keys: [NotificationKey],
         at: Timestamp
     ) async throws(PostgresError) -> [Withdrawal] {
         guard !keys.isEmpty else { return [] }
@@ -223,7 +217,7 @@ package struct CancellationStore: Sendable {
     ///   - keys: the page, by user; no user twice.
     ///   - isLast: whether no page follows.
     package func cancel(
-        _ keys: [(user: String, id: NotificationID)],
+        _ keys: [NotificationKey],
         of broadcast: Broadcast,
         isLast: Bool,
         at: Timestamp
@@ -235,27 +229,26 @@ package struct CancellationStore: Sendable {
 
     /// - Parameter more: the parameters of `sql` from $4.
     private func cancel(
-        _ keys: [(user: String, id: NotificationID)],
+        _ keys: [NotificationKey],
         at: Timestamp,
         _ sql: String,
         _ more: [PostgresValue]
     ) async throws(PostgresError) -> [Withdrawal] {
-        let users = PostgresValue.texts(keys.map(\.user))
-        let ids = PostgresValue.ids(keys.map(\.id))
+        let parameters: [PostgresValue] = .keys(keys)
         let results = try await self.pool.run([
-            PostgresStatement(NotificationSQL.lockInboxes, [users]),
+            PostgresStatement(NotificationSQL.lockInboxes, [parameters[0]]),
             // Waits for settlements, whose attempts the next statement then sees.
-            PostgresStatement(DeliverySQL.lock, [users, ids]),
-            PostgresStatement(sql, [users, ids, .timestamp(at)] + more),
+            PostgresStatement(DeliverySQL.lock, parameters),
+            PostgresStatement(sql, parameters + [.timestamp(at)] + more),
         ])
         guard let result = results.last else { throw PostgresError(.decoding, "a withdrawal returned no result") }
         return try result.map { (row) throws(PostgresError) in
-            var place: Withdrawal.Place?
+            var inbox: Withdrawal.Inbox?
             let first = LabelColumns.count
             if !row.isNull(first) {
-                place = Withdrawal.Place(version: try row.int8(first), unread: try row.int4(first + 1))
+                inbox = Withdrawal.Inbox(version: try row.int8(first), unread: try row.int4(first + 1))
             }
-            return Withdrawal(label: try LabelColumns.read(row), place: place)
+            return Withdrawal(label: try LabelColumns.read(row), inbox: inbox)
         }
     }
 
@@ -303,10 +296,6 @@ package struct CancellationStore: Sendable {
     private static func entryParameters(_ name: Name) -> [PostgresValue] {
         let (from, until) = name.span
         return [.text(name.org), .texts(name.entries), .timestamp(from), .timestamp(until)]
-    }
-
-    private static func keys(_ result: PostgresResult) throws(PostgresError) -> [(user: String, id: NotificationID)] {
-        try result.map { (row) throws(PostgresError) in (try row.text(0), try row.id(1)) }
     }
 }
 

@@ -23,8 +23,8 @@ package struct DeadLetterStore: Sendable {
             """
             INSERT INTO carillon.dead_letters AS d (stream, entry, reason, fields, at)
             SELECT DISTINCT ON (n.stream, n.entry) n.stream, n.entry, n.reason, n.fields, n.at
-            FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (stream, entry, reason, fields, at, place)
-            ORDER BY n.stream, n.entry, n.place
+            FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (stream, entry, reason, fields, at, ordinal)
+            ORDER BY n.stream, n.entry, n.ordinal
             ON CONFLICT (stream, entry) DO UPDATE
             SET reason = excluded.reason, fields = excluded.fields, at = excluded.at, replay_at = NULL
             WHERE $6 AND (d.replay_at IS NOT NULL OR d.reason <> excluded.reason)

@@ -67,8 +67,8 @@ enum DeliverySQL {
     /// Not a part of ``facts``: PostgreSQL locks and opens every partition that a statement names
     /// at each call, even if it reads no row of them.
     ///
-    /// $1 and $2: notifications and devices; $3: the earliest time of attempts. Rows: the places of
-    /// the deliveries.
+    /// $1 and $2: notifications and devices; $3: the earliest time of attempts. Rows: the indices
+    /// of the deliveries.
     static let alreadyAccepted = """
         SELECT (k.n - 1)::int4
         FROM unnest($1, $2) WITH ORDINALITY AS k (notification, device, n)
@@ -82,7 +82,7 @@ enum DeliverySQL {
 
     /// The pushes that have failed for their device.
     ///
-    /// $1 to $3: users, notifications, devices. Rows: the places of the pushes, and a reason.
+    /// $1 to $3: users, notifications, devices. Rows: the indices of the pushes, and a reason.
     static let failedPushes = """
         SELECT (k.n - 1)::int4, f.reason
         FROM unnest($1, $2, $3) WITH ORDINALITY AS k (user_id, notification, device, n)

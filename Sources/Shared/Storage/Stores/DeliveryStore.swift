@@ -93,26 +93,26 @@ package struct DeliveryStore: Sendable {
     package struct Settlement: Sendable {
         package var attempts: [Attempt] = []
         /// Deliveries that a provider accepted, all of them mail or all of them pushes.
-        package var accepted: [(user: String, id: NotificationID, via: String, device: DeviceID)] = []
+        package var accepted: [(key: NotificationKey, via: String, device: DeviceID)] = []
         /// Devices and mailboxes that were not reached.
         ///
         /// A push fails its notification once no other device may get it.
-        package var failed: [(user: String, id: NotificationID, reason: String, isPush: Bool)] = []
+        package var failed: [(key: NotificationKey, reason: String, isPush: Bool)] = []
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
-        package var dropped: [(user: String, id: NotificationID, reason: String)] = []
+        package var obsolete: [(key: NotificationKey, reason: String)] = []
         /// Mail and attention calls that were not sent.
         ///
-        /// They end the notification if its push was dropped too. `hasFailed` is false if the user
+        /// They end the notification if its push was obsolete too. `hasFailed` is false if the user
         /// or the type did not want the mail or call.
-        package var secondary: [(user: String, id: NotificationID, reason: String, hasFailed: Bool)] = []
+        package var unsentSecondary: [(key: NotificationKey, reason: String, hasFailed: Bool)] = []
         /// Deferred notifications outside the inbox that get no push at their release.
         ///
         /// They take the outcome of their mail, also of mail that is still to come. `status`
         /// applies if their mail did not go out.
-        package var leftToMail: [(user: String, id: NotificationID, reason: String, status: NotificationStatus)] = []
+        package var leftToMail: [(key: NotificationKey, reason: String, status: NotificationStatus)] = []
         /// Finished mail and attention calls, which are no longer remembered as enqueued.
-        package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
+        package var finishedFollowUps: [(key: NotificationKey, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that reject mail, with the time of sending: an address set later stays.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
         /// Devices with a dead token, with the time of the evidence: a device with another token or
@@ -125,10 +125,10 @@ package struct DeliveryStore: Sendable {
             self.attempts += other.attempts
             self.accepted += other.accepted
             self.failed += other.failed
-            self.dropped += other.dropped
-            self.secondary += other.secondary
+            self.obsolete += other.obsolete
+            self.unsentSecondary += other.unsentSecondary
             self.leftToMail += other.leftToMail
-            self.ended += other.ended
+            self.finishedFollowUps += other.finishedFollowUps
             self.deadAddresses += other.deadAddresses
             self.deadTokens += other.deadTokens
         }
@@ -158,18 +158,18 @@ package struct DeliveryStore: Sendable {
     ///
     /// - Parameter categories: the category of each type, for its preferences.
     package func facts(
-        _ keys: [(user: String, notification: NotificationID, device: DeviceID, isRepeat: Bool)],
+        _ deliveries: [(key: NotificationKey, device: DeviceID, isRepeat: Bool)],
         categories: [(type: String, category: String)] = []
     ) async throws(PostgresError) -> [Facts?] {
-        guard !keys.isEmpty else { return [] }
+        guard !deliveries.isEmpty else { return [] }
         let result = try await self.pool.query(
-            keys[0].device == Device.emailAddress ? DeliverySQL.mailFacts : DeliverySQL.facts,
-            .texts(keys.map(\.user)), .ids(keys.map(\.notification)), .ids(keys.map(\.device)),
-            .bools(keys.map(\.isRepeat)), .texts(categories.map(\.type)),
-            .texts(categories.map { PreferenceKey.category($0.category) })
-        )
-        let accepted = try await self.alreadyAccepted(keys, in: result)
-        var facts = [Facts?](repeating: nil, count: keys.count)
+            PostgresStatement(
+                deliveries[0].device == Device.emailAddress ? DeliverySQL.mailFacts : DeliverySQL.facts,
+                .keys(
+                    deliveries.map(\.key), .ids(deliveries.map(\.device)), .bools(deliveries.map(\.isRepeat)),
+                    .texts(categories.map(\.type)), .texts(categories.map { PreferenceKey.category($0.category) }))))
+        let accepted = try await self.alreadyAccepted(deliveries, in: result)
+        var facts = [Facts?](repeating: nil, count: deliveries.count)
         for row in result {
             let position = try row.position(in: facts.count)
             facts[position] = try Facts(row, wasAccepted: accepted.contains(position))
@@ -183,32 +183,31 @@ package struct DeliveryStore: Sendable {
     ///
     /// - Parameter result: the rows of ``DeliverySQL/facts``.
     private func alreadyAccepted(
-        _ keys: [(user: String, notification: NotificationID, device: DeviceID, isRepeat: Bool)],
+        _ deliveries: [(key: NotificationKey, device: DeviceID, isRepeat: Bool)],
         in result: PostgresResult
     ) async throws(PostgresError) -> Set<Int> {
         var positions: [Int] = []
         var earliest: Timestamp?
         for row in result {
             guard let moment = try row.optionalTimestamp(4) else { continue }
-            positions.append(try row.position(in: keys.count))
+            positions.append(try row.position(in: deliveries.count))
             earliest = min(earliest ?? moment, moment)
         }
         guard !positions.isEmpty else { return [] }
         let accepted = try await self.pool.query(
-            DeliverySQL.alreadyAccepted, .ids(positions.map { keys[$0].notification }),
-            .ids(positions.map { keys[$0].device }), .timestamp(earliest))
+            DeliverySQL.alreadyAccepted, .ids(positions.map { deliveries[$0].key.id }),
+            .ids(positions.map { deliveries[$0].device }), .timestamp(earliest))
         return Set(try accepted.map { (row) throws(PostgresError) in positions[try row.position(in: positions.count)] })
     }
 
     /// The reasons for which these pushes have failed for their devices, in order; nil for one that
     /// has not failed.
     package func failures(
-        of pushes: [(user: String, notification: NotificationID, device: DeviceID)]
+        of pushes: [(key: NotificationKey, device: DeviceID)]
     ) async throws(PostgresError) -> [String?] {
         guard !pushes.isEmpty else { return [] }
         let result = try await self.pool.query(
-            DeliverySQL.failedPushes, .texts(pushes.map(\.user)), .ids(pushes.map(\.notification)),
-            .ids(pushes.map(\.device)))
+            PostgresStatement(DeliverySQL.failedPushes, .keys(pushes.map(\.key), .ids(pushes.map(\.device)))))
         var failures = [String?](repeating: nil, count: pushes.count)
         for row in result {
             failures[try row.position(in: failures.count)] = try row.text(1)
@@ -231,16 +230,14 @@ package struct DeliveryStore: Sendable {
         }
         add(DeliverySQL.attempts, settlement.attempts, Self.columns)
         let isMail = settlement.accepted.first?.via == Provider.email.rawValue
-        add(DeliverySQL.lock, Self.locked(settlement, isMail: isMail)) {
-            [.texts($0.map(\.user)), .ids($0.map(\.id))]
-        }
+        add(DeliverySQL.lock, Self.locked(settlement, isMail: isMail)) { .keys($0) }
         // Rows that are not locked above are sorted, so that two settlements do not deadlock.
-        let accepted = NotificationSQL.lockOrder(settlement.accepted) { ($0.user, $0.id) }
+        let accepted = NotificationSQL.lockOrder(settlement.accepted, by: { $0.key })
         add(isMail ? DeliverySQL.acceptedMail : DeliverySQL.acceptedPushes, accepted) {
-            [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.via)), .ids($0.map(\.device))]
+            .keys($0.map(\.key), .texts($0.map(\.via)), .ids($0.map(\.device)))
         }
         add(DeliverySQL.failed, settlement.failed) {
-            [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.reason)), .bools($0.map(\.isPush))]
+            .keys($0.map(\.key), .texts($0.map(\.reason)), .bools($0.map(\.isPush)))
         }
         let deadAddresses = settlement.deadAddresses.sorted { ExactText($0.user) < ExactText($1.user) }
         let addresses = add(DeliverySQL.deadAddresses, deadAddresses) {
@@ -253,34 +250,26 @@ package struct DeliveryStore: Sendable {
                 .timestamps($0.map(\.evidence)),
             ]
         }
-        let ended = NotificationSQL.lockOrder(settlement.ended) { ($0.user, $0.id) }
-        add(FollowUpStore.end, ended) {
-            [.texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.kind.rawValue)), .bools($0.map(\.isAccepted))]
+        let finished = NotificationSQL.lockOrder(settlement.finishedFollowUps, by: { $0.key })
+        add(FollowUpStore.end, finished) {
+            .keys($0.map(\.key), .texts($0.map(\.kind.rawValue)), .bools($0.map(\.isAccepted)))
         }
         // After the end of mail, or it would wait for that mail.
         let leftToMail = add(DeliverySQL.leftToMail, settlement.leftToMail) {
-            [
-                .texts($0.map(\.user)), .ids($0.map(\.id)), .texts($0.map(\.reason)),
-                .texts($0.map(\.status.rawValue)),
-            ]
+            .keys($0.map(\.key), .texts($0.map(\.reason)), .texts($0.map(\.status.rawValue)))
         }
-        let pushes = settlement.dropped.map {
-            (user: $0.user, id: $0.id, reason: $0.reason, hasFailed: $0.reason == Reason.noDevice.rawValue)
+        let obsolete = settlement.obsolete.map {
+            (key: $0.key, reason: $0.reason, hasFailed: $0.reason == Reason.noDevice.rawValue)
         }
-        let obsolete = pushes + settlement.secondary
-        let dropped = add(DeliverySQL.dropped, obsolete) { rows in
-            [
-                .texts(rows.map(\.user)), .ids(rows.map(\.id)), .texts(rows.map(\.reason)),
-                .bools(rows.indices.map { $0 >= pushes.count }), .bools(rows.map(\.hasFailed)),
-            ]
+        let dropped = add(DeliverySQL.dropped, obsolete + settlement.unsentSecondary) { rows in
+            .keys(
+                rows.map(\.key), .texts(rows.map(\.reason)), .bools(rows.indices.map { $0 >= obsolete.count }),
+                .bools(rows.map(\.hasFailed)))
         }
         // Last, so that it sees cancellations that held the locks.
         let unsent = settlement.attempts.filter { $0.outcome != .accepted }
-            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
-        let stopped = NotificationSQL.lockOrder(unsent) { $0 }
-        add(DeliverySQL.stopped, stopped) {
-            [.texts($0.map(\.user)), .ids($0.map(\.id))]
-        }
+            .compactMap { attempt in attempt.notification.map { NotificationKey(user: attempt.user, id: $0) } }
+        add(DeliverySQL.stopped, unsent.sorted()) { .keys($0) }
         var effects = Effects()
         guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
@@ -290,8 +279,8 @@ package struct DeliveryStore: Sendable {
         if let devices {
             for row in results[devices] { effects.devices.insert(try row.id(0)) }
         }
-        for place in [dropped, leftToMail] {
-            if let place { effects.ended += try EndedNotification.read(results[place]) }
+        for index in [dropped, leftToMail] {
+            if let index { effects.ended += try EndedNotification.read(results[index]) }
         }
         return effects
     }
@@ -303,12 +292,12 @@ package struct DeliveryStore: Sendable {
     ///
     /// Another dispatcher may be dropping the pushes that mail depends on, or releasing a deferred
     /// notification whose mail fails. Accepted pushes alone need no lock.
-    private static func locked(_ settlement: Settlement, isMail: Bool) -> [(user: String, id: NotificationID)] {
-        var keys = settlement.failed.map { (user: $0.user, id: $0.id) }
-        keys += settlement.leftToMail.map { (user: $0.user, id: $0.id) }
-        keys += settlement.dropped.map { (user: $0.user, id: $0.id) }
-        keys += settlement.secondary.map { (user: $0.user, id: $0.id) }
-        if isMail || !keys.isEmpty { keys += settlement.accepted.map { (user: $0.user, id: $0.id) } }
+    private static func locked(_ settlement: Settlement, isMail: Bool) -> [NotificationKey] {
+        var keys = settlement.failed.map(\.key)
+        keys += settlement.leftToMail.map(\.key)
+        keys += settlement.obsolete.map(\.key)
+        keys += settlement.unsentSecondary.map(\.key)
+        if isMail || !keys.isEmpty { keys += settlement.accepted.map(\.key) }
         return keys
     }
 
@@ -358,12 +347,11 @@ package struct DeliveryStore: Sendable {
 
     /// Records notifications that no socket confirmed in time, at most once an hour each.
     package func recordUnproven(
-        _ notifications: [(user: String, id: NotificationID)],
+        _ keys: [NotificationKey],
         at moment: Timestamp
     ) async throws(PostgresError) {
-        guard !notifications.isEmpty else { return }
-        try await self.pool.query(
-            DeliverySQL.unproven, .texts(notifications.map(\.user)), .ids(notifications.map(\.id)), .timestamp(moment))
+        guard !keys.isEmpty else { return }
+        try await self.pool.query(PostgresStatement(DeliverySQL.unproven, .keys(keys, .timestamp(moment))))
     }
 
     /// Creates the audit's partitions of today and the next seven days.
@@ -415,25 +403,25 @@ extension DeliveryStore {
     /// - Parameters:
     ///   - since: the earliest time of enqueueing.
     ///   - until: the latest time of enqueueing.
-    ///   - place: the end of the previous page; ``RepairPlace/init(_:)`` for the first page.
+    ///   - cursor: the end of the previous page; ``RepairCursor/init(_:)`` for the first page.
     ///   - now: leaves out notifications that have expired by then.
     ///   - limit: the number of notifications whose attempts to inspect.
     /// - Returns: the pushes and the end of the page; nil if nothing was left to inspect.
     package func lost(
         handedOnSince since: Timestamp,
         until: Timestamp,
-        after place: RepairPlace,
+        after cursor: RepairCursor,
         now: Timestamp,
         limit: Int
-    ) async throws(PostgresError) -> (lost: [Lost], last: RepairPlace?) {
+    ) async throws(PostgresError) -> (lost: [Lost], last: RepairCursor?) {
         let result = try await self.pool.query(
-            Self.lost, .timestamp(since), .timestamp(until), .timestamp(place.moment), .id(place.id), .timestamp(now),
+            Self.lost, .timestamp(since), .timestamp(until), .timestamp(cursor.moment), .id(cursor.id), .timestamp(now),
             .int4(clamping: limit))
         var lost: [Lost] = []
-        var last: RepairPlace?
+        var last: RepairCursor?
         for row in result {
             let id = try row.id(1)
-            last = RepairPlace(try row.timestamp(0), id)
+            last = RepairCursor(try row.timestamp(0), id)
             guard !row.isNull(4) else { continue }
             lost.append(
                 Lost(
@@ -447,12 +435,12 @@ extension DeliveryStore {
         return (lost, last)
     }
 
-    /// $1 and $2: first and last time of enqueueing, $3 and $4: the place, $5: now, $6: number of
+    /// $1 and $2: first and last time of enqueueing, $3 and $4: the cursor, $5: now, $6: number of
     /// notifications.
     ///
     /// The page is chosen before its attempts are read, so that pages cost much the same; most
     /// notifications drop out by their status. A notification without a lost push is a row without
-    /// a device. Only attempts since the place (with a margin for clocks) are read, so that older
+    /// a device. Only attempts since the cursor (with a margin for clocks) are read, so that older
     /// partitions are not. Pushes that wait for quiet hours are in PostgreSQL anyway.
     private static let lost = """
         WITH page AS MATERIALIZED (

@@ -278,11 +278,11 @@ enum DigestSQL {
         )
         """
 
-    /// The items with the number of those left in their window, and their place among them.
+    /// The items with the number of those left in their window, and their number among them.
     private static let counted = """
         counted AS MATERIALIZED (
             SELECT j.*, count(*) FILTER (WHERE j.fate IS NULL) OVER (PARTITION BY j.digest_id) AS kept,
-                row_number() OVER (PARTITION BY j.digest_id, j.fate IS NULL ORDER BY j.notification_id) AS place
+                row_number() OVER (PARTITION BY j.digest_id, j.fate IS NULL ORDER BY j.notification_id) AS ordinal
             FROM judged j
         )
         """
@@ -317,7 +317,7 @@ enum DigestSQL {
         summed AS MATERIALIZED (
             SELECT i.digest_id, count(*)::int4 AS count,
                 jsonb_agg(jsonb_build_object('id', i.notification_id, 'title', i.title, 'body', i.body, 'data', i.data)
-                    ORDER BY i.place) FILTER (WHERE i.place <= $3) AS lines,
+                    ORDER BY i.ordinal) FILTER (WHERE i.ordinal <= $3) AS lines,
                 bit_or(i.channels)::int4 AS channels, max(i.delivery COLLATE "C") AS delivery,
                 min(array_position(ARRAY[\(Self.severities)], i.severity)) AS severity,
                 CASE WHEN count(i.expires_at) = count(*) THEN max(i.expires_at) END AS expires_at,

@@ -430,21 +430,21 @@ package struct FollowUpStore: Sendable {
             ) d
             GROUP BY d.user_id
         ),
-        placed AS MATERIALIZED (
-            SELECT r.place_on_disk, d.turn, row_number() OVER (ORDER BY d.turn, r.notification_id, r.kind) AS place
+        numbered AS MATERIALIZED (
+            SELECT r.row_id, d.turn, row_number() OVER (ORDER BY d.turn, r.notification_id, r.kind) AS number
             FROM due d CROSS JOIN LATERAL (
-                SELECT f.ctid AS place_on_disk, f.notification_id, f.kind FROM carillon.follow_ups f
+                SELECT f.ctid AS row_id, f.notification_id, f.kind FROM carillon.follow_ups f
                 WHERE f.user_id = d.user_id AND f.due_at <= $1
                 ORDER BY f.notification_id, f.kind LIMIT \(Self.userLimit)
             ) r
         ),
         chosen AS MATERIALIZED (
-            SELECT p.place_on_disk FROM (SELECT p.*, max(place) OVER (PARTITION BY turn) AS last FROM placed p) p
+            SELECT p.row_id FROM (SELECT p.*, max(number) OVER (PARTITION BY turn) AS last FROM numbered p) p
             WHERE p.last <= $3 OR p.turn = 1
         ),
         claimed AS (
             UPDATE carillon.follow_ups f SET due_at = $2, was_due_at = coalesce(f.was_due_at, f.due_at)
-            WHERE f.ctid = ANY (ARRAY (SELECT place_on_disk FROM chosen)) AND f.due_at <= $1
+            WHERE f.ctid = ANY (ARRAY (SELECT row_id FROM chosen)) AND f.due_at <= $1
             RETURNING f.user_id, f.notification_id, f.kind, f.reason
         )
         SELECT c.user_id, c.notification_id, c.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,

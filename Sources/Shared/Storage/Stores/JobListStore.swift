@@ -16,7 +16,7 @@ package struct JobListStore: Sendable {
         /// The time before which all were stored.
         package var until: Timestamp?
         /// Where the page begins; nil for the newest.
-        package var after: Place?
+        package var after: Cursor?
         package var limit = 20
 
         package init() {}
@@ -37,8 +37,8 @@ package struct JobListStore: Sendable {
         package fileprivate(set) var statuses: [(status: String, count: Int64)] = []
     }
 
-    /// The place of a notification in the order of a list.
-    package struct Place: Sendable, Equatable {
+    /// The end of a page: the last notification that it inspected.
+    package struct Cursor: Sendable, Equatable {
         let at: Timestamp
         let user: String
         let id: NotificationID
@@ -46,7 +46,7 @@ package struct JobListStore: Sendable {
         /// The text that ``init(_:)`` reads.
         package var text: String { "\(self.at.microseconds).\(self.id).\(self.user)" }
 
-        /// Reads the text of a place; nil if it is malformed.
+        /// Reads the text of a cursor; nil if it is malformed.
         package init?(_ text: String) {
             // A combining mark at a user's start forms one `Character` with the dot before it.
             let parts = text.unicodeScalars.split(separator: ".", maxSplits: 2, omittingEmptySubsequences: false)
@@ -68,7 +68,7 @@ package struct JobListStore: Sendable {
     package struct Page: Sendable {
         package let jobs: [Item]
         /// Where the next page begins; nil at the end.
-        package let next: Place?
+        package let next: Cursor?
         /// When the last inspected notification was stored; nil if there was none.
         package let reached: Timestamp?
     }
@@ -96,13 +96,13 @@ package struct JobListStore: Sendable {
             .text(filter.type), .text(filter.status?.rawValue), .text(filter.org),
             .int4(clamping: filter.limit), .int4(self.mostLooked), timeout: .seconds(20))
         var jobs: [Item] = []
-        var next: Place?
+        var next: Cursor?
         var reached: Timestamp?
         for row in result {
             guard try row.text(0) == "job" else {
-                let place = Place(at: try row.timestamp(7), user: try row.text(1), id: try row.id(10))
-                reached = place.at
-                if try row.int8(9) > 0 { next = place }
+                let cursor = Cursor(at: try row.timestamp(7), user: try row.text(1), id: try row.id(10))
+                reached = cursor.at
+                if try row.int8(9) > 0 { next = cursor }
                 continue
             }
             let oldest = try row.timestamp(8)
@@ -206,9 +206,9 @@ package struct JobListStore: Sendable {
         return NotificationPage(items: items.filter(isWanted), next: next)
     }
 
-    /// The rows of a page: one per job and status, then one with the place where the page ended.
+    /// The rows of a page: one per job and status, then one with the cursor at the page's end.
     ///
-    /// $1 to $3: the place after which it begins, $1 null for the newest, $4: earliest time, $5:
+    /// $1 to $3: the cursor after which it begins, $1 null for the newest, $4: earliest time, $5:
     /// type, $6: status, $7: organisation, $8: jobs, $9: notifications to inspect.
     private static let page = """
         WITH looked AS MATERIALIZED (
@@ -221,12 +221,12 @@ package struct JobListStore: Sendable {
         ), first AS (
             SELECT l.*, row_number() OVER (
                 PARTITION BY org_id, coalesce(job_id, job_entry) ORDER BY stored_at DESC, user_id DESC, id DESC
-            ) AS place
+            ) AS row_of_job
             FROM looked l
             WHERE ($5::text IS NULL OR type = $5) AND ($6::text IS NULL OR status = $6)
                 AND ($7::text IS NULL OR org_id = $7)
         ), counted AS (
-            SELECT f.*, count(*) FILTER (WHERE place = 1) OVER (ORDER BY stored_at DESC, user_id DESC, id DESC) AS number
+            SELECT f.*, count(*) FILTER (WHERE row_of_job = 1) OVER (ORDER BY stored_at DESC, user_id DESC, id DESC) AS number
             FROM first f
         ), kept AS (SELECT * FROM counted WHERE number <= $8),
         jobs AS (

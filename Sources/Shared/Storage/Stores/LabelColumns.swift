@@ -35,16 +35,15 @@ enum EndpointColumns {
     ) throws(PostgresError) -> (label: NotificationLabel, endpoint: LifecycleEvent.Endpoint) {
         let first = start + LabelColumns.count
         let label = try LabelColumns.read(row, at: start)
-        switch try row.optionalText(first) {
-        // No provider was involved.
-        case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Endpoint(.inApp))
-        case Provider.email.rawValue: return (label, LifecycleEvent.Endpoint(.email))
-        default:
-            let device = try row.optionalID(first + 1)
-            let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
-            let app = try row.optionalText(first + 3)
-            return (label, LifecycleEvent.Endpoint(.push, device: device, platform: platform, app: app))
+        guard let via = try row.optionalText(first), SentVia(rawValue: via) == nil else {
+            // No provider was involved.
+            return (label, LifecycleEvent.Endpoint(.inApp))
         }
+        if via == Provider.email.rawValue { return (label, LifecycleEvent.Endpoint(.email)) }
+        let device = try row.optionalID(first + 1)
+        let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
+        let app = try row.optionalText(first + 3)
+        return (label, LifecycleEvent.Endpoint(.push, device: device, platform: platform, app: app))
     }
 }
 

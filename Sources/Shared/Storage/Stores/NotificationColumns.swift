@@ -35,9 +35,9 @@ struct NotificationColumn: Sendable {
     ///
     /// It takes all at once, because a loop that passes each notification to a closure copies it.
     let append: @Sendable (_ notifications: [Notification], _ array: inout PostgresArray) -> Void
-    /// Reads the column at a place of a row into a notification.
+    /// Reads the column at an index of a row into a notification.
     let read:
-        @Sendable (_ row: PostgresRow, _ place: Int, _ notification: inout Notification) throws(PostgresError) -> Void
+        @Sendable (_ row: PostgresRow, _ index: Int, _ notification: inout Notification) throws(PostgresError) -> Void
 
     /// All columns that are decoded.
     ///
@@ -52,7 +52,7 @@ struct NotificationColumn: Sendable {
         NotificationColumn(
             name: "version", type: .int8, field: .version, uses: .message,
             append: { for one in $0 { $1.append(int8: one.version) } },
-            read: { (row, place, notification) throws(PostgresError) in notification.version = try row.int8(place) }),
+            read: { (row, index, notification) throws(PostgresError) in notification.version = try row.int8(index) }),
         .text("job_entry", [.insert, .message, .item], { $0.jobEntry }, { $0.jobEntry = $1 }),
         .text("org_id", as: .org, [.insert, .message, .item], { $0.org }, { $0.org = $1 }),
         .optionalText("job_id", [.insert, .message, .item], { $0.jobID }, { $0.jobID = $1 }),
@@ -63,8 +63,8 @@ struct NotificationColumn: Sendable {
         NotificationColumn(
             name: "channels", type: .int4, field: nil, uses: [.insert, .message, .item],
             append: { for one in $0 { $1.append(int4: Int32(one.channels.rawValue)) } },
-            read: { (row, place, notification) throws(PostgresError) in
-                notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(place)))
+            read: { (row, index, notification) throws(PostgresError) in
+                notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(index)))
             }),
         .text("title", as: .title, [.insert, .message, .item], { $0.title }, { $0.title = $1 }),
         .text("body", as: .body, [.insert, .message, .item], { $0.body }, { $0.body = $1 }),
@@ -108,7 +108,7 @@ extension NotificationColumn {
     ) -> NotificationColumn {
         NotificationColumn(
             name: name, type: .text, field: field, uses: uses, append: { for one in $0 { $1.append(get(one)) } },
-            read: { (row, place, notification) throws(PostgresError) in set(&notification, try row.text(place)) })
+            read: { (row, index, notification) throws(PostgresError) in set(&notification, try row.text(index)) })
     }
 
     private static func optionalText(
@@ -120,8 +120,8 @@ extension NotificationColumn {
     ) -> NotificationColumn {
         NotificationColumn(
             name: name, type: .text, field: field, uses: uses, append: { for one in $0 { $1.append(get(one)) } },
-            read: { (row, place, notification) throws(PostgresError) in
-                set(&notification, try row.optionalText(place))
+            read: { (row, index, notification) throws(PostgresError) in
+                set(&notification, try row.optionalText(index))
             })
     }
 
@@ -138,8 +138,8 @@ extension NotificationColumn {
         NotificationColumn(
             name: name, type: .text, field: field, uses: uses,
             append: { for one in $0 { $1.append(get(one).rawValue) } },
-            read: { (row, place, notification) throws(PostgresError) in
-                if let word = try row.optionalText(place).flatMap({ Word(rawValue: $0) }) { set(&notification, word) }
+            read: { (row, index, notification) throws(PostgresError) in
+                if let word = try row.optionalText(index).flatMap({ Word(rawValue: $0) }) { set(&notification, word) }
             })
     }
 
@@ -152,8 +152,8 @@ extension NotificationColumn {
     ) -> NotificationColumn {
         NotificationColumn(
             name: name, type: .jsonb, field: field, uses: uses, append: { for one in $0 { $1.append(json: get(one)) } },
-            read: { (row, place, notification) throws(PostgresError) in
-                set(&notification, try row.optionalJSON(place))
+            read: { (row, index, notification) throws(PostgresError) in
+                set(&notification, try row.optionalJSON(index))
             })
     }
 
@@ -167,8 +167,8 @@ extension NotificationColumn {
         NotificationColumn(
             name: name, type: .timestamptz, field: field, uses: uses,
             append: { for one in $0 { $1.append(timestamptz: get(one)?.microseconds) } },
-            read: { (row, place, notification) throws(PostgresError) in
-                set(&notification, try row.optionalTimestamp(place))
+            read: { (row, index, notification) throws(PostgresError) in
+                set(&notification, try row.optionalTimestamp(index))
             })
     }
 }
@@ -268,34 +268,34 @@ package struct InboxRow: NotificationFields, Sendable {
 
     private static let columns = NotificationColumn.all.filter { $0.field != nil || $0.uses.contains(.page) }
 
-    /// The place and the form of each field, by its raw value.
-    private static let layout = NotificationField.allCases.map { field -> (place: Int, form: Form) in
+    /// The index and the form of each field, by its raw value.
+    private static let layout = NotificationField.allCases.map { field -> (index: Int, form: Form) in
         switch field {
         case .url: return (Self.extras, .extra { $0.url })
         case .image: return (Self.extras, .extra { $0.image })
         default:
-            guard let place = Self.columns.firstIndex(where: { $0.field == field }) else {
+            guard let index = Self.columns.firstIndex(where: { $0.field == field }) else {
                 preconditionFailure("no column for \(field)")
             }
-            switch Self.columns[place].type {
-            case .text where field == .org: return (place, .emptyText)
-            case .uuid: return (place, .id)
-            case .jsonb: return (place, .json)
-            case .int8: return (place, .integer)
-            case .timestamptz: return (place, .moment)
-            default: return (place, .text)
+            switch Self.columns[index].type {
+            case .text where field == .org: return (index, .emptyText)
+            case .uuid: return (index, .id)
+            case .jsonb: return (index, .json)
+            case .int8: return (index, .integer)
+            case .timestamptz: return (index, .moment)
+            default: return (index, .text)
             }
         }
     }
 
-    private static let extras = Self.place("extras")
-    private static let deletedAt = Self.place("deleted_at")
+    private static let extras = Self.index(of: "extras")
+    private static let deletedAt = Self.index(of: "deleted_at")
 
-    private static func place(_ name: String) -> Int {
-        guard let place = Self.columns.firstIndex(where: { $0.name == name }) else {
+    private static func index(of name: String) -> Int {
+        guard let index = Self.columns.firstIndex(where: { $0.name == name }) else {
             preconditionFailure("no column \(name)")
         }
-        return place
+        return index
     }
 
     /// The columns of an alias.
@@ -312,7 +312,7 @@ package struct InboxRow: NotificationFields, Sendable {
 
     /// Takes a row whose columns begin at `first`.
     init(_ row: PostgresRow, at first: Int) throws(PostgresError) {
-        self.id = try row.id(first + Self.layout[NotificationField.id.rawValue].place)
+        self.id = try row.id(first + Self.layout[NotificationField.id.rawValue].index)
         self.row = row
         self.first = first
     }
@@ -320,33 +320,33 @@ package struct InboxRow: NotificationFields, Sendable {
     package var isDeleted: Bool { !self.row.isNull(self.first + Self.deletedAt) }
 
     package func write(_ field: NotificationField, to writer: inout JSONWriter) throws(PostgresError) {
-        let (offset, form) = Self.layout[field.rawValue]
-        let place = self.first + offset
+        let (index, form) = Self.layout[field.rawValue]
+        let column = self.first + index
         switch form {
         case .id: self.id.write(to: &writer)
-        case .integer: writer.integer(try self.row.int8(place))
+        case .integer: writer.integer(try self.row.int8(column))
         case .text:
-            try self.row.withBytes(place) { text in
+            try self.row.withBytes(column) { text in
                 if let text { writer.string(utf8: text) } else { writer.null() }
             }
         case .emptyText:
-            try self.row.withBytes(place) { text in
+            try self.row.withBytes(column) { text in
                 if let text, !text.isEmpty { writer.string(utf8: text) } else { writer.null() }
             }
         case .json:
-            try self.row.withBytes(place) { json in
+            try self.row.withBytes(column) { json in
                 guard let json else { return writer.raw("{}") }
                 // The first byte is the version of the format.
                 writer.raw(bytes: UnsafeRawBufferPointer(rebasing: json.dropFirst()))
             }
         case .moment:
-            if let moment = try self.row.optionalTimestamp(place) {
+            if let moment = try self.row.optionalTimestamp(column) {
                 moment.write(to: &writer)
             } else {
                 writer.null()
             }
         case .extra(let value):
-            writer.string(try self.row.optionalJSON(place).flatMap { value(ExtrasColumn.extras($0)) })
+            writer.string(try self.row.optionalJSON(column).flatMap { value(ExtrasColumn.extras($0)) })
         }
     }
 }

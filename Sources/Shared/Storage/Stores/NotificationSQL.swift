@@ -40,7 +40,7 @@ enum NotificationSQL {
 
     private static let columns = NotificationColumns.inserted
 
-    /// The parameter `offset` places after the parameters of the columns.
+    /// The parameter at an offset after the parameters of the columns, from 1.
     private static func parameter(_ offset: Int) -> String { "$\(Self.columns.count + offset)" }
 
     /// Raises the inboxes, creates those that are missing, and inserts a batch of new
@@ -53,7 +53,7 @@ enum NotificationSQL {
     /// Parameters after those of the columns:
     /// 1. for each row whether it is listed, and 2. how many listed rows of its user follow it;
     /// 3. each user once, in byte order, and 4. the number of the user's listed rows;
-    /// 5. for each row the place of its user in 3, from 1.
+    /// 5. for each row the number of its user in 3, from 1.
     ///
     /// Rows: for each user, in the order of 3, version and unread count after the batch. If a job
     /// of the batch is cancelled, nothing is stored and there are no rows.
@@ -89,10 +89,10 @@ enum NotificationSQL {
         ),
         stored AS (
             INSERT INTO carillon.notifications (version, \(Self.columns.names))
-            SELECT CASE WHEN t.is_listed THEN x.versions[t.place] - t.behind ELSE 0 END, \(Self.columns.names)
+            SELECT CASE WHEN t.is_listed THEN x.versions[t.user_number] - t.behind ELSE 0 END, \(Self.columns.names)
             FROM reached x
             CROSS JOIN \(Self.rows(Self.columns.columns.map { ($0.name, Self.columns.parameter($0.name)) } + [
-                ("is_listed", Self.parameter(1)), ("behind", Self.parameter(2)), ("place", Self.parameter(5)),
+                ("is_listed", Self.parameter(1)), ("behind", Self.parameter(2)), ("user_number", Self.parameter(5)),
             ])) AS t
             WHERE x.versions IS NOT NULL
         )
@@ -153,11 +153,11 @@ enum NotificationSQL {
             ) x
         ),
         stepped AS MATERIALIZED (
-            SELECT i.*, \(EpochSQL.version(of: "b")) AS base, b.unread AS base_unread, b.place,
+            SELECT i.*, \(EpochSQL.version(of: "b")) AS base, b.unread AS base_unread, b.row_id,
                 count(*) FILTER (WHERE i.listed AND NOT i.is_cancelled) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
                 row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
             FROM input i CROSS JOIN LATERAL (
-                SELECT x.version, x.unread, x.ctid AS place FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
+                SELECT x.version, x.unread, x.ctid AS row_id FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
             ) b
             WHERE NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
         ),
@@ -165,7 +165,7 @@ enum NotificationSQL {
             UPDATE carillon.inboxes b
             SET version = l.base + l.step, unread = b.unread + l.step, total = b.total + l.step
             FROM stepped l
-            WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.place
+            WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.row_id
         ),
         numbered AS MATERIALIZED (
             SELECT s.*, CASE WHEN listed AND NOT is_cancelled THEN base + step ELSE 0 END AS version,
@@ -209,16 +209,9 @@ enum NotificationSQL {
     /// ``isNamed(by:id:)`` looks up one row after the other, so two statements in this order do not
     /// deadlock; transactions with several such statements may, and are retried. Rows of one
     /// notification keep their order.
-    static func lockOrder<Row>(_ rows: [Row], by key: (Row) -> (user: String, id: NotificationID)) -> [Row] {
-        let keys = rows.map { row in
-            let (user, id) = key(row)
-            return (user: ExactText(user), id: id)
-        }
-        let order = keys.indices.sorted { left, right in
-            let (left, right) = (keys[left], keys[right])
-            return left.user == right.user ? left.id < right.id : left.user < right.user
-        }
-        return order.map { rows[$0] }
+    static func lockOrder<Row>(_ rows: [Row], by key: (Row) -> NotificationKey) -> [Row] {
+        let keys = rows.map(key)
+        return keys.indices.sorted { keys[$0] < keys[$1] }.map { rows[$0] }
     }
 
     static let markDelivered = """
@@ -264,8 +257,8 @@ enum NotificationSQL {
             ), $2::timestamptz))
         """
 
-    /// $1 and $2: since and until when they were handed on, $3 and $4: the place of the last one of
-    /// the page before, $5: how many.
+    /// $1 and $2: since and until when they were handed on, $3 and $4: the cursor of the page
+    /// before, $5: how many.
     static let queued = """
         SELECT \(NotificationColumns.list), n.moment
         FROM (\(Self.handedOn)) n
@@ -323,7 +316,7 @@ enum NotificationSQL {
         FROM (SELECT coalesce($1, least(swept_until, $2)) AS start FROM carillon.sweep) w
         """
 
-    /// $1: the last time of storing, $2: limit, $3 and $4: the place of the last row before.
+    /// $1: the last time of storing, $2: limit, $3 and $4: the cursor of the page before.
     static let unowned = """
         SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at FROM carillon.notifications n
         LEFT JOIN carillon.inboxes b USING (user_id)

@@ -50,9 +50,7 @@ package struct NotificationStore: Sendable {
     }
 
     /// A change of a notification's status.
-    package typealias Mark = (
-        user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?
-    )
+    package typealias Mark = (key: NotificationKey, status: NotificationStatus, reason: String?, via: String?)
 
     let pool: PostgresPool
 
@@ -82,22 +80,22 @@ package struct NotificationStore: Sendable {
     ///   - items: the notifications, and the summary of each.
     ///   - moment: the time of the audit rows; each item gets at most one an hour.
     /// - Returns: an outcome for each summary, in order.
-    package func store(
+    package func storeSummaries(
         _ summaries: [Notification],
-        of items: [(user: String, id: NotificationID, summary: NotificationID)],
+        endingItems items: [(key: NotificationKey, summary: NotificationID)],
         at moment: Timestamp
     ) async throws(PostgresError) -> [Outcome] {
-        let marks: [Mark] = items.map { ($0.user, $0.id, .sent, RecordedReason.summarised.rawValue, "summary") }
+        let marks: [Mark] = items.map { ($0.key, .sent, RecordedReason.summarised.rawValue, SentVia.summary.rawValue) }
         let audit = PostgresStatement(
             DeliverySQL.summarised,
-            [.texts(items.map(\.user)), .ids(items.map(\.id)), .ids(items.map(\.summary)), .timestamp(moment)])
+            .keys(items.map(\.key), .ids(items.map(\.summary)), .timestamp(moment)))
         return try await self.attempt(
             summaries, areRepeats: true,
-            companions: Companions(after: [Self.marking(marks, areReleases: false), audit])
+            companions: Companions(ifLookedUp: [Self.marking(marks, areReleases: false), audit])
         ).outcomes
     }
 
-    /// Stores the summaries of digests' windows, and makes the fates of their items final, as one
+    /// Stores digest summaries and records why each item was or was not summarised, in one
     /// transaction.
     ///
     /// - Parameters:
@@ -105,9 +103,9 @@ package struct NotificationStore: Sendable {
     ///   - until: the end of this claim.
     /// - Returns: nil if another dispatcher has claimed or removed one of the windows since, or its
     ///   user was erased; then nothing is stored.
-    package func store(
+    package func storeDigests(
         _ summaries: [Notification],
-        ofWindows windows: [DigestWindowID],
+        windows: [DigestWindowID],
         claimedUntil until: Timestamp
     ) async throws(PostgresError) -> Batch? {
         let claim: [PostgresValue] = [.ids(windows), .timestamp(until)]
@@ -115,7 +113,7 @@ package struct NotificationStore: Sendable {
             PostgresStatement(DigestSQL.markStored, claim), PostgresStatement(DigestSQL.requireClaim, claim),
         ]
         do throws(PostgresError) {
-            return try await self.attempt(summaries, areRepeats: true, companions: Companions(after: statements))
+            return try await self.attempt(summaries, areRepeats: true, companions: Companions(ifLookedUp: statements))
         } catch  where error.sqlState == NotificationSQL.notStored {
             return nil
         }
@@ -128,15 +126,16 @@ package struct NotificationStore: Sendable {
     /// - Parameters:
     ///   - page: statements that run first, in the same transaction.
     ///   - recount: runs last, in the same transaction, if some users already had one of this job.
-    package func store(
+    package func storeBroadcastPage(
         _ notifications: [Notification],
-        withPage page: [PostgresStatement],
+        page: [PostgresStatement],
         recount: PostgresStatement
     ) async throws(PostgresError) -> Batch {
         let check = notifications.first.map {
             PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .id($0.id)])
         }
-        let companions = Companions(isFresh: true, before: page, after: [recount], check: check)
+        let companions = Companions(
+            assumesNew: true, before: page, ifLookedUp: [recount], ifAssumedNew: check.map { [$0] } ?? [])
         // No unique key covers the items of digests. If a digest holds an item of the job, look up
         // each notification.
         let database = Database(self.pool)
@@ -158,13 +157,13 @@ package struct NotificationStore: Sendable {
     /// Statements that run in the same transaction.
     private struct Companions {
         /// Whether the notifications are assumed new although their jobs have ids.
-        var isFresh = false
+        var assumesNew = false
         var before: [PostgresStatement] = []
-        /// Run only if known notifications were looked up.
-        var after: [PostgresStatement] = []
-        /// Runs instead of ``after`` otherwise; fails if nothing was stored, so that ``before`` is
-        /// not committed alone.
-        var check: PostgresStatement?
+        /// Run last if known notifications were looked up.
+        var ifLookedUp: [PostgresStatement] = []
+        /// Run last if all notifications were assumed new; fail if nothing was stored, so that
+        /// ``before`` is not committed alone.
+        var ifAssumedNew: [PostgresStatement] = []
     }
 
     private func attempt(
@@ -174,17 +173,17 @@ package struct NotificationStore: Sendable {
     ) async throws(PostgresError) -> Batch {
         let plan = Self.plan(
             for: notifications,
-            areRepeats: areRepeats || !companions.isFresh && notifications.contains { $0.jobID != nil }
+            areRepeats: areRepeats || !companions.assumesNew && notifications.contains { $0.jobID != nil }
         )
-        let after = plan.places == nil ? companions.after : [companions.check].compactMap(\.self)
-        var results = try await self.pool.run(companions.before + plan.statements + after)
-        results.removeLast(after.count)
+        let last = plan.versions == nil ? companions.ifLookedUp : companions.ifAssumedNew
+        var results = try await self.pool.run(companions.before + plan.statements + last)
+        results.removeLast(last.count)
         let replaced = plan.collapses ? results.popLast() : nil
         guard let rows = results.last else { throw PostgresError(.decoding, "storing returned no outcomes") }
-        guard let places = plan.places else {
+        guard let versions = plan.versions else {
             return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
         }
-        guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
+        guard rows.count == 0 else { return Batch(outcomes: try versions.outcomes(rows)) }
         // A job was cancelled before; the next attempt finds out which.
         return try await self.attempt(notifications, areRepeats: true)
     }
@@ -245,8 +244,8 @@ package struct NotificationStore: Sendable {
     /// The plan for storing a batch.
     private struct Plan {
         var statements: [PostgresStatement]
-        /// Computes the versions; nil if the result contains them.
-        var places: InboxPlaces?
+        /// Assigns the versions; nil if the result contains them.
+        var versions: VersionAssignment?
         /// Whether the last statement replaces older notifications.
         var collapses = false
     }
@@ -261,9 +260,9 @@ package struct NotificationStore: Sendable {
     ) -> Plan {
         let columns = NotificationColumns.inserted.arrays(notifications)
         guard areRepeats || notifications.contains(where: { $0.collapseKey != nil }) else {
-            let places = InboxPlaces(notifications)
-            let insert = PostgresStatement(NotificationSQL.insertFresh, columns + places.parameters)
-            return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)
+            let versions = VersionAssignment(notifications)
+            let insert = PostgresStatement(NotificationSQL.insertFresh, columns + versions.parameters)
+            return Plan(statements: [CancellationSQL.beforeStoring, insert], versions: versions)
         }
         let users = ExactText.distinct(notifications.map(\.user))
         var plan = Plan(statements: [
@@ -305,15 +304,15 @@ package struct NotificationStore: Sendable {
     /// - Returns: the notifications that are delivered now, in any order.
     @discardableResult
     package func markDelivered(
-        _ proofs: [(user: String, id: NotificationID, at: Timestamp)],
+        _ proofs: [(key: NotificationKey, at: Timestamp)],
         via: String
     ) async throws(PostgresError) -> [(label: NotificationLabel, at: Timestamp)] {
         guard !proofs.isEmpty else { return [] }
-        let proofs = NotificationSQL.lockOrder(proofs, by: { ($0.user, $0.id) })
+        let proofs = NotificationSQL.lockOrder(proofs, by: { $0.key })
         let result = try await self.pool.query(
-            NotificationSQL.markDelivered, .texts(proofs.map(\.user)), .ids(proofs.map(\.id)),
-            .timestamps(proofs.map(\.at)), .text(via)
-        )
+            PostgresStatement(
+                NotificationSQL.markDelivered,
+                .keys(proofs.map(\.key), .timestamps(proofs.map(\.at)), .text(via))))
         return try result.map { (row) throws(PostgresError) in
             (try LabelColumns.read(row), try row.timestamp(LabelColumns.count))
         }
@@ -325,38 +324,32 @@ package struct NotificationStore: Sendable {
     /// A final status stays, and a deferred notification becomes pending only by a release.
     package func mark(
         _ changes: [Mark],
-        notes: [(user: String, id: NotificationID, decision: String)] = [],
+        notes: [(key: NotificationKey, decision: String)] = [],
         areReleases: Bool = false
     ) async throws(PostgresError) {
         var statements: [PostgresStatement] = []
         if !notes.isEmpty {
             // Inboxes are locked before notifications, as everywhere.
-            let users = ExactText.distinct(notes.map(\.user))
+            let users = ExactText.distinct(notes.map(\.key.user))
             statements.append(PostgresStatement(NotificationSQL.lockInboxes, [.texts(users)]))
         }
         if !changes.isEmpty { statements.append(Self.marking(changes, areReleases: areReleases)) }
         if !notes.isEmpty {
-            let notes = NotificationSQL.lockOrder(notes, by: { ($0.user, $0.id) })
+            let notes = NotificationSQL.lockOrder(notes, by: { $0.key })
             statements.append(
-                PostgresStatement(
-                    NotificationSQL.note,
-                    [.texts(notes.map(\.user)), .ids(notes.map(\.id)), .texts(notes.map(\.decision))]
-                )
-            )
+                PostgresStatement(NotificationSQL.note, .keys(notes.map(\.key), .texts(notes.map(\.decision)))))
         }
         guard !statements.isEmpty else { return }
         try await self.pool.run(statements)
     }
 
     private static func marking(_ changes: [Mark], areReleases: Bool) -> PostgresStatement {
-        let changes = NotificationSQL.lockOrder(changes, by: { ($0.user, $0.id) })
+        let changes = NotificationSQL.lockOrder(changes, by: { $0.key })
         return PostgresStatement(
             NotificationSQL.mark,
-            [
-                .texts(changes.map(\.user)), .ids(changes.map(\.id)), .texts(changes.map(\.status.rawValue)),
-                .optionalTexts(changes.map(\.reason)), .optionalTexts(changes.map(\.via)), .bool(areReleases),
-            ]
-        )
+            .keys(
+                changes.map(\.key), .texts(changes.map(\.status.rawValue)), .optionalTexts(changes.map(\.reason)),
+                .optionalTexts(changes.map(\.via)), .bool(areReleases)))
     }
 
     /// A notification without an owner.
@@ -400,12 +393,12 @@ package struct NotificationStore: Sendable {
         after last: Unowned? = nil,
         limit: Int
     ) async throws(PostgresError) -> [Unowned] {
-        let place =
-            last.map { RepairPlace($0.storedAt, $0.notification.id) } ?? RepairPlace(slice.start + .microseconds(1))
+        let cursor =
+            last.map { RepairCursor($0.storedAt, $0.notification.id) } ?? RepairCursor(slice.start + .microseconds(1))
         return try Self.readUnowned(
             try await self.pool.query(
                 NotificationSQL.unowned, .timestamp(slice.end), .int4(clamping: limit),
-                .timestamp(place.moment), .id(place.id)))
+                .timestamp(cursor.moment), .id(cursor.id)))
     }
 
     /// Returns the notifications among these that are stored and have no owner, in any order.
@@ -455,43 +448,43 @@ package struct NotificationStore: Sendable {
     /// A page of notifications that wait for a push provider and were handed to its stream between
     /// two moments, in that order.
     ///
-    /// - Parameter place: the end of the previous page; ``RepairPlace/init(_:)`` for the first
+    /// - Parameter cursor: the end of the previous page; ``RepairCursor/init(_:)`` for the first
     ///   page.
     /// - Returns: the page and its end; nil if nothing was left.
     package func queued(
         handedOnSince since: Timestamp,
         until: Timestamp,
-        after place: RepairPlace,
+        after cursor: RepairCursor,
         limit: Int
-    ) async throws(PostgresError) -> (page: [Notification], last: RepairPlace?) {
+    ) async throws(PostgresError) -> (page: [Notification], last: RepairCursor?) {
         let result = try await self.pool.query(
             NotificationSQL.queued, .timestamp(since), .timestamp(until),
-            .timestamp(place.moment), .id(place.id), .int4(clamping: limit)
+            .timestamp(cursor.moment), .id(cursor.id), .int4(clamping: limit)
         )
         var page: [Notification] = []
-        var last: RepairPlace?
+        var last: RepairCursor?
         for row in result {
             let notification = try NotificationColumns.all.read(row)
             page.append(notification)
-            last = RepairPlace(try row.timestamp(NotificationColumns.all.count), notification.id)
+            last = RepairCursor(try row.timestamp(NotificationColumns.all.count), notification.id)
         }
         return (page, last)
     }
 
     /// Loads notifications by user and id, in any order, without missing ones.
-    package func load(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError) -> [Notification] {
+    package func load(_ keys: [NotificationKey]) async throws(PostgresError) -> [Notification] {
         guard !keys.isEmpty else { return [] }
         return try NotificationColumns.all.read(
-            try await self.pool.query(NotificationSQL.load, .texts(keys.map(\.user)), .ids(keys.map(\.id))))
+            try await self.pool.query(PostgresStatement(NotificationSQL.load, .keys(keys))))
     }
 }
 
-/// A place in the order in which notifications were handed to providers' streams.
-package struct RepairPlace: Sendable {
+/// The end of a page, in the order in which notifications were handed to providers' streams.
+package struct RepairCursor: Sendable {
     let moment: Timestamp
     let id: NotificationID
 
-    /// The place before everything enqueued at a moment.
+    /// The cursor before everything enqueued at a moment.
     package init(_ moment: Timestamp) {
         self.init(moment, .least)
     }
@@ -502,11 +495,9 @@ package struct RepairPlace: Sendable {
     }
 }
 
-/// Each notification's position among its user's new ones.
-///
-/// With the inbox's new version, it gives every version.
-struct InboxPlaces {
-    private struct Place {
+/// Assigns inbox versions to new notifications, from their order and their inboxes' new versions.
+struct VersionAssignment {
+    private struct Row {
         /// The index of the user.
         let user: Int
         /// The number of the user's listed notifications that follow it.
@@ -518,7 +509,7 @@ struct InboxPlaces {
     private let users: [String]
     /// The number of listed notifications of each user.
     private let listed: [Int32]
-    private let places: [Place]
+    private let rows: [Row]
 
     init(_ notifications: [Notification]) {
         // Two fields are enough; a loop over the notifications would copy each.
@@ -536,9 +527,9 @@ struct InboxPlaces {
             if areListed[position] { listed[users.count - 1] += 1 }
         }
         var left = listed
-        self.places = zip(areListed, indexes).map { isListed, user in
+        self.rows = zip(areListed, indexes).map { isListed, user in
             if isListed { left[user] -= 1 }
-            return Place(user: user, behind: left[user], isListed: isListed)
+            return Row(user: user, behind: left[user], isListed: isListed)
         }
         self.users = users.map(\.text)
         self.listed = listed
@@ -547,26 +538,26 @@ struct InboxPlaces {
     /// The parameters of ``NotificationSQL/insertFresh`` after those of the columns.
     var parameters: [PostgresValue] {
         [
-            .bools(self.places.map(\.isListed)), .int4s(clamping: self.places.map { Int($0.behind) }),
+            .bools(self.rows.map(\.isListed)), .int4s(clamping: self.rows.map { Int($0.behind) }),
             .texts(self.users), .int4s(clamping: self.listed.map { Int($0) }),
-            .int4s(clamping: self.places.map { $0.user + 1 }),
+            .int4s(clamping: self.rows.map { $0.user + 1 }),
         ]
     }
 
     /// Computes the outcomes of the batch from a row per user with its new version and unread
     /// count.
-    func outcomes(_ rows: PostgresResult) throws(PostgresError) -> [NotificationStore.Outcome] {
-        guard rows.count == self.users.count else {
+    func outcomes(_ inboxes: PostgresResult) throws(PostgresError) -> [NotificationStore.Outcome] {
+        guard inboxes.count == self.users.count else {
             throw PostgresError(.decoding, "expected one row for each inbox")
         }
-        let reached = try (0..<rows.count).map { (user) throws(PostgresError) in
-            (try rows[user].int8(0), try rows[user].int4(1))
+        let reached = try (0..<inboxes.count).map { (user) throws(PostgresError) in
+            (try inboxes[user].int8(0), try inboxes[user].int4(1))
         }
-        return self.places.map { place in
-            let (version, unread) = reached[place.user]
+        return self.rows.map { row in
+            let (version, unread) = reached[row.user]
             return .stored(
-                version: place.isListed ? version - Int64(place.behind) : 0,
-                unread: unread - place.behind
+                version: row.isListed ? version - Int64(row.behind) : 0,
+                unread: unread - row.behind
             )
         }
     }

@@ -21,6 +21,11 @@ extension PostgresRow {
         self.isNull(column) ? nil : try self.id(column)
     }
 
+    /// Reads the user and the id in the first two columns.
+    func key() throws(PostgresError) -> NotificationKey {
+        NotificationKey(user: try self.text(0), id: try self.id(1))
+    }
+
     /// Returns the position in a batch that the first column names.
     ///
     /// - Parameter count: the size of the batch.
@@ -42,6 +47,11 @@ extension PostgresResult {
     /// Returns the ids of the first column.
     func ids() throws(PostgresError) -> [Identifier] {
         try self.map { (row) throws(PostgresError) in try row.id(0) }
+    }
+
+    /// Returns the keys in the first two columns.
+    func keys() throws(PostgresError) -> [NotificationKey] {
+        try self.map { (row) throws(PostgresError) in try row.key() }
     }
 }
 
@@ -78,6 +88,13 @@ extension PostgresValue {
 
     static func int4(clamping number: Int?) -> PostgresValue {
         number.map { .int4(Int32(clamping: $0)) } ?? .null(.int4)
+    }
+}
+
+extension [PostgresValue] {
+    /// The users and the ids of a batch, and then more columns.
+    static func keys(_ keys: [NotificationKey], _ more: PostgresValue...) -> Self {
+        [.texts(keys.map(\.user)), .ids(keys.map(\.id))] + more
     }
 }
 

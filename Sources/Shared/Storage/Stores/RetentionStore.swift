@@ -22,8 +22,6 @@ package struct RetentionStore: Sendable {
         package var removals: [Removal] = []
     }
 
-    private typealias Key = (user: String, id: NotificationID)
-
     let pool: PostgresPool
 
     // MARK: Inboxes
@@ -88,7 +86,7 @@ package struct RetentionStore: Sendable {
                     FROM unnest($1, $2) AS k (user_id, id)
                     WHERE n.user_id = k.user_id AND n.id = k.id AND n.deleted_at IS NULL AND n.version = 0
                     """,
-                    Self.parameters(unlisted)
+                    .keys(unlisted)
                 )
             ])
         }
@@ -96,16 +94,18 @@ package struct RetentionStore: Sendable {
     }
 
     /// Splits rows of users, ids, and whether the notification is listed.
-    private static func split(_ rows: PostgresResult) throws(PostgresError) -> (listed: [Key], unlisted: [Key]) {
-        var (listed, unlisted): ([Key], [Key]) = ([], [])
+    private static func split(_ rows: PostgresResult) throws(PostgresError) -> (
+        listed: [NotificationKey], unlisted: [NotificationKey]
+    ) {
+        var (listed, unlisted): ([NotificationKey], [NotificationKey]) = ([], [])
         for row in rows {
-            let key = (user: try row.text(0), id: try row.id(1))
+            let key = try row.key()
             if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
         }
         return (listed, unlisted)
     }
 
-    private func delete(_ keys: [Key], found: Int) async throws(PostgresError) -> Step {
+    private func delete(_ keys: [NotificationKey], found: Int) async throws(PostgresError) -> Step {
         var step = Step(found: found)
         guard !keys.isEmpty else { return step }
         let results = try await self.pool.run([
@@ -131,7 +131,7 @@ package struct RetentionStore: Sendable {
                 SELECT r.user_id, r.version, r.unread, g.id FROM gone g JOIN raised r ON r.user_id = g.user_id
                 ORDER BY r.user_id COLLATE "C", g.id
                 """,
-                Self.parameters(keys)
+                .keys(keys)
             ),
         ])
         for row in results.last ?? results[0] {
@@ -160,9 +160,7 @@ package struct RetentionStore: Sendable {
             """,
             .timestamp(moment), .int4(clamping: limit)
         )
-        let keys: [Key] = try found.map { (row) throws(PostgresError) in
-            (try row.text(0), try row.id(1))
-        }
+        let keys = try found.keys()
         guard !keys.isEmpty else { return 0 }
         try await self.pool.run([
             Self.lock(keys),
@@ -179,28 +177,24 @@ package struct RetentionStore: Sendable {
                 UPDATE carillon.inboxes b SET floor = greatest(b.floor, h.version)
                 FROM highest h WHERE b.user_id = h.user_id
                 """,
-                Self.parameters(keys)
+                .keys(keys)
             ),
         ])
         return keys.count
     }
 
-    private static func parameters(_ keys: [Key]) -> [PostgresValue] {
-        [.texts(keys.map(\.user)), .ids(keys.map(\.id))]
-    }
-
     /// Every writer locks the inboxes first, in this order.
-    private static func lock(_ keys: [Key]) -> PostgresStatement {
+    private static func lock(_ keys: [NotificationKey]) -> PostgresStatement {
         PostgresStatement(NotificationSQL.lockInboxes, [.texts(ExactText.distinct(keys.map(\.user)))])
     }
 
-    private static func removal(_ keys: [Key]) -> PostgresStatement {
+    private static func removal(_ keys: [NotificationKey]) -> PostgresStatement {
         PostgresStatement(
             """
             DELETE FROM carillon.notifications n USING unnest($1, $2) AS k (user_id, id)
             WHERE n.user_id = k.user_id AND n.id = k.id AND n.version = 0
             """,
-            Self.parameters(keys)
+            .keys(keys)
         )
     }
 

@@ -80,10 +80,10 @@ package struct Schedule: Sendable {
         init?(_ part: String) {
             let words = part.unicodeScalars.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
             guard words.count >= 3 else { return nil }
-            let place = words[1].split(separator: "/").compactMap { Int(String($0)) }
-            guard place.count == 2 else { return nil }
-            self.chain = place[0]
-            self.number = place[1]
+            let numbers = words[1].split(separator: "/").compactMap { Int(String($0)) }
+            guard numbers.count == 2 else { return nil }
+            self.chain = numbers[0]
+            self.number = numbers[1]
             self.topic = words.count == 4 ? String(words[3]) : nil
         }
 

@@ -38,8 +38,8 @@ enum ScheduleSQL {
     /// The new schedules whose id belongs to a job that was scheduled with other content, or for
     /// another kind of time.
     static let conflicts = """
-        SELECT (n.place - 1)::int4
-        FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, place)
+        SELECT (n.ordinal - 1)::int4
+        FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, ordinal)
         WHERE EXISTS (
             SELECT FROM carillon.schedules s
             WHERE s.org_id = n.org_id AND s.job_id = n.job_id AND s.part = n.part AND s.cron IS NULL

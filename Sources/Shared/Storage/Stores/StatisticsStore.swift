@@ -41,8 +41,8 @@ package struct StatisticsStore: Sendable {
         package let reason: String?
     }
 
-    /// The place of a failure in a list.
-    package struct Place: Sendable, Equatable {
+    /// The end of a page of failures.
+    package struct Cursor: Sendable, Equatable {
         let at: Timestamp
         /// The row's `ctid`: the audit has no key, but its rows never change, and those of one
         /// moment are in one partition.
@@ -51,7 +51,7 @@ package struct StatisticsStore: Sendable {
         /// The text that ``init(_:)`` reads.
         package var text: String { "\(self.at.microseconds).\(self.row)" }
 
-        /// Reads the text of a place, such as `1795000000000000.(0,1)`; nil if it is malformed.
+        /// Reads the text of a cursor, such as `1795000000000000.(0,1)`; nil if it is malformed.
         package init?(_ text: String) {
             let parts = text.split(whereSeparator: { ".(,)".contains($0) })
             guard parts.count == 3, let at = Int64(parts[0]), let block = UInt32(parts[1]),
@@ -137,9 +137,9 @@ package struct StatisticsStore: Sendable {
         since: Timestamp,
         reason: String? = nil,
         provider: String? = nil,
-        after last: Place? = nil,
+        after last: Cursor? = nil,
         limit: Int
-    ) async throws(PostgresError) -> (page: [Failure], next: Place?) {
+    ) async throws(PostgresError) -> (page: [Failure], next: Cursor?) {
         let bound = min(self.bound, Self.mostFailures)
         // A limit above the pool's gives a slow search a connection of its own: no call waits
         // behind it.
@@ -147,12 +147,12 @@ package struct StatisticsStore: Sendable {
             StatisticsSQL.failures, .timestamp(since), .timestamp(last?.at), .text(last?.row), .text(reason),
             .text(provider), .int4(bound), .int4(clamping: limit + 1), timeout: .seconds(20))
         var page: [Failure] = []
-        var end: Place?
+        var end: Cursor?
         var isCut = false
         for row in result {
             guard page.count < limit else { return (page, end) }
             let at = try row.timestamp(0)
-            end = Place(at: at, row: try row.text(6))
+            end = Cursor(at: at, row: try row.text(6))
             isCut = try row.int8(8) >= Int64(bound)
             guard try row.bool(7) else { continue }
             page.append(
@@ -259,12 +259,12 @@ enum StatisticsSQL {
     ///
     /// The literals let the index `delivery_attempts_failed` serve it.
     ///
-    /// $1: since, $2 and $3: the place after which it begins, null for the newest, $4: a prefix of
+    /// $1: since, $2 and $3: the cursor after which it begins, null for the newest, $4: a prefix of
     /// the reason, $5: provider, $6: failures to inspect, $7: limit.
     static let failures = """
-        SELECT l.at, l.user_id, l.notification_id, l.provider, l.attempt, l.reason, l.place::text, l.matches, l.number
+        SELECT l.at, l.user_id, l.notification_id, l.provider, l.attempt, l.reason, l.row_id::text, l.matches, l.number
         FROM (
-            SELECT a.at, a.user_id, a.notification_id, a.provider, a.attempt, a.reason, a.ctid AS place,
+            SELECT a.at, a.user_id, a.notification_id, a.provider, a.attempt, a.reason, a.ctid AS row_id,
                 ($4::text IS NULL OR starts_with(coalesce(a.reason, ''), $4))
                     AND ($5::text IS NULL OR a.provider = $5) AS matches,
                 row_number() OVER (ORDER BY a.at DESC, a.ctid DESC) AS number
@@ -274,6 +274,6 @@ enum StatisticsSQL {
                 AND a.outcome = 'failed' AND a.kind IN ('push', 'email')
             ORDER BY a.at DESC, a.ctid DESC LIMIT $6
         ) l
-        WHERE l.matches OR l.number = $6 ORDER BY l.at DESC, l.place DESC LIMIT $7
+        WHERE l.matches OR l.number = $6 ORDER BY l.at DESC, l.row_id DESC LIMIT $7
         """
 }

@@ -94,13 +94,11 @@ package struct TraceStore: Sendable {
         of name: CancellationStore.Name,
         user: String?,
         limit: Int
-    ) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
+    ) async throws(PostgresError) -> [NotificationKey] {
         for (column, ids) in [("job_id", name.ids), ("job_entry", name.entries)] where !ids.isEmpty {
             let found = try await self.pool.query(
                 Self.heldItems(of: column), .text(name.org), .texts(ids), .text(user), .int4(clamping: limit))
-            guard found.isEmpty else {
-                return try found.map { (row) throws(PostgresError) in (try row.text(0), try row.id(1)) }
-            }
+            guard found.isEmpty else { return try found.keys() }
         }
         return []
     }
@@ -144,7 +142,7 @@ package struct TraceStore: Sendable {
         return Record(
             notification: notification,
             storedAt: try row.timestamp(1),
-            sentVia: notification.status == .sent ? "summary" : nil,
+            sentVia: notification.status == .sent ? SentVia.summary.rawValue : nil,
             replacedBy: nil,
             attempts: [],
             followUps: isWaiting && notification.status == .deferred ? [(kind: "summary", due: due)] : [],

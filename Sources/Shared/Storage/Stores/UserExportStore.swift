@@ -109,7 +109,7 @@ package struct UserExportStore: Sendable {
                     "t.notification_id, t.kind",
                     "(t.notification_id, t.kind) > (split_part($2, ' @ ', 1)::uuid, split_part($2, ' @ ', 2))"
                 )
-            // The audit has no key, but its rows never change and so keep their place within a day.
+            // The audit has no key, but its rows never change, so they keep their `ctid` for a day.
             case .deliveryAttempts:
                 (
                     "t.at, t.ctid",
@@ -126,14 +126,14 @@ package struct UserExportStore: Sendable {
             case .schedules: "(t.user_id = $1 OR t.user_id IS NULL AND \(mayName))"
             default: "t.user_id = $1"
             }
-        let place = isFirst ? "$2::text IS NULL" : condition
+        let isAfter = isFirst ? "$2::text IS NULL" : condition
         if section == .deadLetters || section == .schedules {
             // Most rows may be for others, and the page bounds how many are unpacked at a time.
             let candidates = section == .schedules ? "(t.user_id = $1 OR t.user_id IS NULL)" : "true"
             return """
                 WITH page AS MATERIALIZED (
                     SELECT * FROM carillon.\(section.rawValue) t
-                    WHERE \(candidates) AND \(place) ORDER BY \(key) LIMIT $3
+                    WHERE \(candidates) AND \(isAfter) ORDER BY \(key) LIMIT $3
                 )
                 SELECT CASE WHEN \(owner) THEN to_jsonb(t) - 'user_id' END, concat_ws(' @ ', \(key)), \(isOwn)
                 FROM page t ORDER BY \(key)
@@ -141,7 +141,7 @@ package struct UserExportStore: Sendable {
         }
         return """
             SELECT to_jsonb(t) - 'user_id', concat_ws(' @ ', \(key)), \(isOwn) FROM carillon.\(section.rawValue) t
-            WHERE \(owner) AND \(place) ORDER BY \(key) LIMIT $3
+            WHERE \(owner) AND \(isAfter) ORDER BY \(key) LIMIT $3
             """
     }
 }

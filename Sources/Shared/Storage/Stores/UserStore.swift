@@ -46,8 +46,8 @@ package struct UserStore: Sendable {
         timeout: Duration? = nil
     ) async throws(PostgresError) -> [[DeviceStore.Registration]] {
         var statements: [PostgresStatement] = []
-        // The statements of each registration end before `end`.
-        var places: [(record: Int, end: Int)] = []
+        // The index of the record of each registration; its statements end before `end`.
+        var ends: [(record: Int, end: Int)] = []
         // In order of user, so that two calls never deadlock.
         let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
         for index in order {
@@ -60,7 +60,7 @@ package struct UserStore: Sendable {
             statements += PreferenceStore.statements(user: record.user, preferences: record.preferences)
             for device in record.devices {
                 statements += DeviceStore.registration(of: device, limit: self.limits.limit(of: device.app))
-                places.append((index, statements.count))
+                ends.append((index, statements.count))
             }
             if !record.topics.isEmpty {
                 statements.append(TopicStore.subscription(user: record.user, topics: record.topics))
@@ -72,15 +72,15 @@ package struct UserStore: Sendable {
             try await self.pool.query(PreferenceStore.reconsiderReleases(users: changed), timeout: timeout)
         }
         var registrations = [[DeviceStore.Registration]](repeating: [], count: records.count)
-        for place in places {
-            registrations[place.record].append(try DeviceStore.registration(results.prefix(place.end)))
+        for (record, end) in ends {
+            registrations[record].append(try DeviceStore.registration(results.prefix(end)))
         }
         // A later device of the record may have switched this one off.
         for index in registrations.indices {
             let off = registrations[index].flatMap(\.switchedOff)
-            for place in registrations[index].indices {
-                if let device = off.first(where: { $0.id == registrations[index][place].device.id }) {
-                    registrations[index][place].device = device
+            for device in registrations[index].indices {
+                if let found = off.first(where: { $0.id == registrations[index][device].device.id }) {
+                    registrations[index][device].device = found
                 }
             }
         }
