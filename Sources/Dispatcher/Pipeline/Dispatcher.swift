@@ -9,7 +9,7 @@ import Operations
 import Providers
 import Storage
 
-/// The value that all stages of a dispatcher share.
+/// The clients, clocks and shared state of a dispatcher process.
 package struct Dispatcher: Sendable {
     /// The longest turn in milliseconds: a sweep's with the longest `LEASE_SECONDS`.
     private static let longestTurn: Int64 = 80_000
@@ -178,7 +178,7 @@ package struct Dispatcher: Sendable {
             .releaseAt
     }
 
-    /// Returns this dispatcher's place among the readers of a stream.
+    /// Returns the consumer group of a stream, with this dispatcher as the consumer.
     ///
     /// - Parameter keys: the keys of the stream's part; nil for this dispatcher's.
     func group(_ stream: String, in keys: Keyspace? = nil) -> ConsumerGroup {
@@ -190,7 +190,7 @@ package struct Dispatcher: Sendable {
     /// Retries until that succeeds.
     func acknowledge(_ ids: [String], _ group: ConsumerGroup, reporting events: [LifecycleEvent] = []) async throws {
         var unreported = events
-        try await self.untilDone("acknowledge entries") {
+        try await self.retrying("acknowledge entries") {
             try await self.acknowledgeOnce(ids, group, reporting: &unreported)
         }
     }
@@ -255,62 +255,6 @@ package struct Dispatcher: Sendable {
         guard try await self.redis.send("PTTL", .text(key)).integer() > Self.longestTurn else { return false }
         try await self.redis.send(command)
         return true
-    }
-
-    /// Repeats `work` until it succeeds or the task is cancelled.
-    ///
-    /// The input of such steps stays pending in a stream, so there is nothing better to do than
-    /// retry.
-    func untilDone<Value>(
-        _ what: StaticString,
-        isFinal: (any Error) -> Bool = { _ in false },
-        _ work: () async throws -> Value
-    ) async throws -> Value {
-        let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
-        var attempt = 0
-        while true {
-            do {
-                return try await work()
-            } catch {
-                if isFinal(error) || Task.isCancelled { throw error }
-                if attempt == 0 {
-                    self.logger.warning(
-                        "step failed; retrying",
-                        metadata: ["step": "\(what)", "error": "\(error)"]
-                    )
-                }
-            }
-            // A store does not signal that it is back. With jitter, so that dispatchers that failed
-            // together do not retry together.
-            try await Task.sleep(for: backoff.delay(attempt: attempt))
-            attempt += 1
-        }
-    }
-
-    /// Repeats `work`, and `wait` after each round, until a shutdown or a cancellation.
-    ///
-    /// - Parameters:
-    ///   - failure: the warning about the first of several failed rounds.
-    ///   - metadata: facts of the warning besides the error.
-    func untilShutdown(
-        _ failure: Logger.Message,
-        metadata: Logger.Metadata = [:],
-        _ work: () async throws -> Void,
-        wait: () async -> Void
-    ) async {
-        var isFailing = false
-        while isRunning {
-            do {
-                try await work()
-                isFailing = false
-            } catch {
-                if !isFailing {
-                    self.logger.warning(failure, metadata: metadata.merging(["error": "\(error)"]) { $1 })
-                }
-                isFailing = true
-            }
-            await wait()
-        }
     }
 }
 

@@ -36,7 +36,7 @@ struct DeadLetterQueue: Sendable {
                 })
             rest = rest.dropFirst(batch.count)
             var attempts = 0
-            let stored: Int = try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
+            let stored: Int = try await self.dispatcher.retrying("store dead letters", isFinal: { _ in !isPatient }) {
                 attempts += 1
                 return try await self.dispatcher.database.deadLetters.add(batch, replacesKnown: replacesKnown)
             }

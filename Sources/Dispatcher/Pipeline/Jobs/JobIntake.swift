@@ -22,11 +22,9 @@ struct JobIntake: Sendable {
         /// Jobs that are due later.
         var later: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
-        /// The jobs of ``StoredBatch/events``, each with its entry and its first entry.
-        var events: [(entry: String, org: String, job: String?, first: String)] = []
         var spans = JobSpans()
         /// The fields of jobs whose type or template the catalog lacks.
-        var unknown: [[(name: String, value: ArraySlice<UInt8>)]] = []
+        var unknownToCatalog: [[(name: String, value: ArraySlice<UInt8>)]] = []
 
         /// Records the entry that each dead letter's origin came in.
         fileprivate mutating func recordDeadEntries() {
@@ -42,9 +40,9 @@ struct JobIntake: Sendable {
     func store(_ batch: LaneBatch) async throws -> StoredBatch {
         let now = self.dispatcher.now()
         var intake = self.decode(batch, self.dispatcher.catalog, now: now)
-        if !intake.unknown.isEmpty,
+        if !intake.unknownToCatalog.isEmpty,
             let newer = await self.dispatcher.catalogs.newer(
-                than: intake.stored.catalog, for: intake.unknown, logger: self.dispatcher.logger)
+                than: intake.stored.catalog, for: intake.unknownToCatalog, logger: self.dispatcher.logger)
         {
             // The spans of the first pass never end, so no trace shows them.
             intake = self.decode(batch, newer, now: now)
@@ -71,7 +69,7 @@ struct JobIntake: Sendable {
         let stored = StoredBatch(group: batch.group, catalog: catalog, fence: fence)
         var intake = Intake(batch: batch, now: now, stored: stored)
         intake.jobs.reserveCapacity(batch.entries.count)
-        intake.stored.finished = batch.entries.map(\.id)
+        intake.stored.toAcknowledge = batch.entries.map(\.id)
         for entry in batch.entries {
             // An entry that was deleted while it was pending only needs its acknowledgement.
             guard let fields = entry.fields else { continue }
@@ -86,7 +84,7 @@ struct JobIntake: Sendable {
                 }
                 try self.add(job, origin, entry, to: &intake)
             } catch {
-                if error.areOfCatalog { intake.unknown.append(origin.fields) }
+                if error.areOfCatalog { intake.unknownToCatalog.append(origin.fields) }
                 intake.stored.dead.append(DeadLetter(origin, reason: error.description, at: now))
             }
         }
@@ -110,8 +108,8 @@ struct JobIntake: Sendable {
                 job.audience == .everyone
                 ? [NodeFrame(kind: .event, user: "", body: body, everyoneBut: except)]
                 : Self.users(job).map { NodeFrame(kind: .event, user: $0, body: body) }
-            intake.stored.events += frames.map { StoredBatch.Event(entry: entry.id, frame: $0) }
-            intake.events.append((entry.id, job.org, job.id, origin.jobEntry))
+            intake.stored.events.append(
+                .init(entry: entry.id, jobEntry: origin.jobEntry, org: job.org, job: job.id, frames: frames))
         case .notification(var content):
             if ScheduleIntake.isLater(job, content, now: now) {
                 return intake.later.append(
@@ -130,11 +128,11 @@ struct JobIntake: Sendable {
     ///
     /// Events have no row, so no later statement would notice the cancellation.
     private func dropCancelledEvents(_ intake: inout Intake) async throws {
-        let events = intake.events
+        let events = intake.stored.events
         guard !events.isEmpty else { return }
-        let cancelled = try await self.dispatcher.untilDone("look for cancelled events") {
+        let cancelled = try await self.dispatcher.retrying("look for cancelled events") {
             try await self.dispatcher.database.cancellations.cancelled(
-                events.map { (org: $0.org, job: $0.job, entry: $0.first) })
+                events.map { (org: $0.org, job: $0.job, entry: $0.jobEntry) })
         }
         guard !cancelled.isEmpty else { return }
         let entries = Set(cancelled.map { events[$0].entry })
@@ -157,11 +155,11 @@ struct JobIntake: Sendable {
             var reason = Self.conflictReason
             // An entry has one letter, so this one is also about the users whose text failed.
             if !job.unrendered.isEmpty,
-                let place = intake.stored.dead.lastIndex(where: {
+                let index = intake.stored.dead.lastIndex(where: {
                     $0.stream == origin.latestStream && $0.entry == origin.latestEntry
                 })
             {
-                reason = "\(intake.stored.dead.remove(at: place).reason); \(reason)"
+                reason = "\(intake.stored.dead.remove(at: index).reason); \(reason)"
                 let concerned = conflicting.union(job.unrendered)
                 users = job.users.filter { concerned.contains(ExactText($0)) }
             }
@@ -194,7 +192,7 @@ struct JobIntake: Sendable {
                         needsLocale: job.needsLocale))
             }
         }
-        let preferences = try await self.dispatcher.untilDone("look up preferences") {
+        let preferences = try await self.dispatcher.retrying("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
         self.decideStoring(&prepared, preferences: preferences, now: now)
@@ -266,6 +264,26 @@ struct JobIntake: Sendable {
         }
     }
 
+    /// Renders the texts of jobs.
+    ///
+    /// - Returns: dead letters for the users whose text cannot be rendered.
+    private func render(_ prepared: inout [PreparedJob], now: Timestamp) -> [DeadLetter] {
+        var letters: [DeadLetter] = []
+        for job in prepared.indices {
+            guard let refusal = prepared[job].render() else { continue }
+            letters.append(
+                DeadLetter(
+                    stream: prepared[job].origin.latestStream,
+                    entry: prepared[job].letterEntry(refusal.fields),
+                    reason: refusal.faults.description,
+                    at: now,
+                    fields: refusal.fields
+                )
+            )
+        }
+        return letters
+    }
+
     /// Gathers the notifications of types with digests, removes those that a digest holds, and
     /// marks the users whose digest has the job's id with other content.
     ///
@@ -333,7 +351,7 @@ struct JobIntake: Sendable {
         let (areRepeats, pages) = (intake.batch.areRepeats, intake.batch.pages)
         let isFinal = { (error: any Error) in Self.isRefusal(error) || jobs.count > 1 && Self.isTooLong(error) }
         do {
-            let batch = try await self.dispatcher.untilDone("store notifications", isFinal: isFinal) {
+            let batch = try await self.dispatcher.retrying("store notifications", isFinal: isFinal) {
                 try await self.dispatcher.database.notifications.store(
                     distinct.map(\.notification), areRepeats: areRepeats)
             }
@@ -378,79 +396,13 @@ struct JobIntake: Sendable {
             stored.toRedo.append(redone)
         }
     }
-}
 
-extension JobIntake {
-    /// Drops duplicates: the later of two with the same user, organisation and job id.
-    ///
-    /// - Parameter conflicts: receives the users of duplicates with other content, by entry.
-    static func distinct(
-        _ items: [RoutedNotification],
-        conflicts: inout [String: Set<ExactText>]
-    ) -> [RoutedNotification] {
-        guard items.contains(where: { $0.notification.jobID != nil }) else { return items }
-        struct Key: Hashable {
-            let user: ExactText
-            let org: ExactText
-            let job: ExactText
-        }
-        var seen: [Key: Notification] = [:]
-        var distinct: [RoutedNotification] = []
-        for item in items {
-            let notification = item.notification
-            guard let job = notification.jobID else {
-                distinct.append(item)
-                continue
-            }
-            let key = Key(
-                user: ExactText(notification.user),
-                org: ExactText(notification.org),
-                job: ExactText(job)
-            )
-            if let first = seen[key] {
-                if !first.hasSameContent(as: notification) {
-                    conflicts[notification.jobEntry, default: []].insert(key.user)
-                }
-            } else {
-                seen[key] = notification
-                distinct.append(item)
-            }
-        }
-        return distinct
-    }
-}
-
-extension JobIntake {
     /// Whether PostgreSQL refuses the data, so that a retry is useless.
     static func isRefusal(_ error: any Error) -> Bool { (error as? PostgresError)?.isRefusal ?? false }
 
     /// Whether PostgreSQL ended a statement at its time limit, which a smaller batch may keep.
     private static func isTooLong(_ error: any Error) -> Bool { (error as? PostgresError)?.isStatementTimeout == true }
-}
 
-extension PostgresError {
-    /// The reason of a dead letter whose data PostgreSQL refused.
-    var refusalReason: String { "PostgreSQL refused it: SQLSTATE \(self.sqlState ?? "unknown")" }
-}
-
-extension Notification {
-    /// Whether two notifications with the same job id have the same content, as PostgreSQL compares
-    /// it.
-    fileprivate func hasSameContent(as other: Notification) -> Bool {
-        ExactText(self.type) == ExactText(other.type) && ExactText(self.title) == ExactText(other.title)
-            && ExactText(self.body) == ExactText(other.body)
-            && Self.areSame(self.data, other.data)
-    }
-
-    private static func areSame(_ left: [UInt8]?, _ right: [UInt8]?) -> Bool {
-        guard let left, let right else { return left == right }
-        guard left != right else { return true }
-        guard let left = try? JSONParser.parse(left), let right = try? JSONParser.parse(right) else { return false }
-        return left.isSameData(as: right)
-    }
-}
-
-extension JobIntake {
     /// Logs one line per job, with the id and the entry that its sender knows.
     func log(_ jobs: [PreparedJob]) {
         guard self.dispatcher.logger.logLevel <= .debug else { return }
@@ -465,4 +417,9 @@ extension JobIntake {
             self.dispatcher.logger.debug("job stored", metadata: metadata)
         }
     }
+}
+
+extension PostgresError {
+    /// The reason of a dead letter whose data PostgreSQL refused.
+    var refusalReason: String { "PostgreSQL refused it: SQLSTATE \(self.sqlState ?? "unknown")" }
 }

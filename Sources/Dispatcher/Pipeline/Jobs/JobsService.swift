@@ -1,7 +1,6 @@
 // Carillon · JobsService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import ServiceLifecycle
 import Storage
@@ -13,8 +12,6 @@ import Storage
 /// versions.
 package struct JobsService: Service {
     private static let batchSize = 256
-    /// How many batches of a flood a lane moves at once, because one alone mostly waits for Redis.
-    private static let mostMoves = 4
 
     private let dispatcher: Dispatcher
     private let readers: [PartLane]
@@ -48,22 +45,22 @@ package struct JobsService: Service {
     private func work() async throws {
         // With room for one batch: after a flooded batch, its remaining jobs wait here and the next
         // read begins.
-        let taken = LaneQueue<LaneBatch>(capacity: 1)
+        let batches = LaneQueue<LaneBatch>(capacity: 1)
         // No room: under load, a queued batch stays small and only adds latency. All batches use
         // one lane of the queue, so that an inbox's versions go out in the order in which they were
         // stored.
         let stored = LaneQueue<StoredBatch>(capacity: 0)
         let routed = LaneQueue<StoredBatch>(capacity: 0)
         try await withThrowingDiscardingTaskGroup { group in
-            group.addTask { try await self.read(into: taken) }
+            group.addTask { try await self.read(into: batches) }
             if let overflow { group.addTask { await overflow.watch() } }
             group.addTask {
                 // If this stage fails, releases the senders that wait for it.
-                defer { taken.finish() }
+                defer { batches.finish() }
                 defer { stored.finish() }
                 let intake = JobIntake(dispatcher: self.dispatcher)
-                while let taken = await taken.receive() {
-                    let batch = try await self.dispatcher.owned(taken)
+                while let batch = await batches.receive() {
+                    let batch = try await self.dispatcher.owned(batch)
                     guard !batch.entries.isEmpty else { continue }
                     await stored.send(try await intake.store(batch), lane: .critical)
                 }
@@ -114,27 +111,17 @@ package struct JobsService: Service {
                 while let batch = await reader.next() {
                     if reader.isBehind { self.overflow?.recordBacklog() }
                     let batch = try await self.dispatcher.owned(batch)
-                    let excess = self.overflow?.excess(of: batch) ?? []
-                    if let overflow, !excess.isEmpty {
-                        moving += 1
-                        moves.addTask {
-                            do {
-                                try await overflow.move(excess, of: batch.group)
-                            } catch let error as RedisError where error.code == .notReplicated {
-                                // Replicas may be missing for long, so these jobs are not moved.
-                                await queue.send(batch.with(excess.map(\.entry)), lane: one.lane)
-                            }
-                        }
-                    }
-                    // Jobs of other organisations do not wait for the move.
-                    let rest = batch.without(excess.map(\.entry.id))
+                    let rest = self.overflow?.divert(batch, in: &moves, orInto: queue) ?? batch
                     if !rest.entries.isEmpty { await queue.send(rest, lane: one.lane) }
-                    if moving == Self.mostMoves {
-                        try await moves.next()
-                        moving -= 1
+                    if rest.entries.count < batch.entries.count {
+                        moving += 1
+                        if moving == OverflowGuard.mostMoves {
+                            try await moves.next()
+                            moving -= 1
+                        }
+                    } else if !reader.isBehind, reader.unsent.isEmpty {
+                        await queue.awaitNeed(of: one.lane)
                     }
-                    guard excess.isEmpty, !reader.isBehind, reader.unsent.isEmpty else { continue }
-                    await queue.awaitNeed(of: one.lane)
                 }
                 try await moves.waitForAll()
             }
