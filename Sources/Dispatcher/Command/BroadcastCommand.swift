@@ -68,9 +68,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                     }
                     guard self.output.json else { return Self.show(found) }
                     for progress in found {
-                        var writer = JSONWriter()
-                        BroadcastShape.write(progress, tools.catalog, to: &writer)
-                        Terminal.line(String(decoding: writer.bytes, as: UTF8.self))
+                        Terminal.value { BroadcastShape.write(progress, tools.catalog, to: &$0) }
                     }
                 }
             }

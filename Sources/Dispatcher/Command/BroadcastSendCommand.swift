@@ -76,9 +76,9 @@ struct BroadcastSendCommand: AsyncParsableCommand {
             let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "broadcast")
             let database = CommandClients.database(reader, name: "broadcast")
-            let place = try await submission.submit(reader)
+            let appended = try await submission.submit(reader)
             let isDetached = self.detach || due != nil
-            if !self.output.json || isDetached { self.show(place) }
+            if !self.output.json || isDetached { self.show(appended) }
             if let due {
                 Terminal.error("dispatcher: scheduled for \(due.rfc3339); `dispatcher job` shows it")
             }
@@ -87,46 +87,38 @@ struct BroadcastSendCommand: AsyncParsableCommand {
             let name = CancellationStore.Name(
                 org: submission.job.org,
                 id: submission.job.id ?? "",
-                entries: [Self.origin(place)]
+                entries: [appended.origin]
             )
             try await CommandClients.withDatabase(database) { pool in
                 try await CommandClients.withRedis(redis) { connection in
-                    try await self.watch(name, Database(pool), connection, place)
+                    try await self.watch(name, Database(pool), connection, appended)
                 }
             }
         }
     }
 
-    private func show(_ place: JobPlace) {
-        guard self.output.json else { return Terminal.line(place.entry) }
-        Terminal.object { Self.write(place, to: &$0) }
+    private func show(_ appended: AppendedJob) {
+        guard self.output.json else { return Terminal.line(appended.entry) }
+        Terminal.object { appended.write(to: &$0) }
     }
-
-    private static func write(_ place: JobPlace, to writer: inout JSONWriter) {
-        writer.member("stream", place.stream)
-        writer.member("entry", place.entry)
-    }
-
-    /// Returns the entry as broadcasts name it.
-    private static func origin(_ place: JobPlace) -> String { "\(place.stream)/\(place.entry)" }
 
     private func watch(
         _ name: CancellationStore.Name,
         _ database: Database,
         _ redis: RedisClient,
-        _ place: JobPlace
+        _ appended: AppendedJob
     ) async throws {
         let isTerminal = isatty(STDERR_FILENO) == 1
         while true {
             var progress = try await database.broadcasts.find(name)
-            if let broadcast = progress?.broadcast, broadcast.entry != Self.origin(place),
-                try await place.isWaiting(redis)
+            if let broadcast = progress?.broadcast, broadcast.entry != appended.origin,
+                try await appended.isWaiting(redis)
             {
                 // An older broadcast has the id; the dispatcher decides whether it is the same one.
                 progress = nil
             }
-            if progress?.broadcast.entry != Self.origin(place),
-                let reason = try await database.deadLetters.reason(stream: place.stream, entry: place.entry)
+            if progress?.broadcast.entry != appended.origin,
+                let reason = try await database.deadLetters.reason(stream: appended.stream, entry: appended.entry)
             {
                 if isTerminal { Terminal.progress("") }
                 throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
@@ -141,7 +133,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                         progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
                 } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
                     if isTerminal { Terminal.progress("") }
-                    return try self.end(progress, place)
+                    return try self.end(progress, appended)
                 }
             }
             // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
@@ -149,10 +141,10 @@ struct BroadcastSendCommand: AsyncParsableCommand {
         }
     }
 
-    private func end(_ progress: Broadcast.Progress, _ place: JobPlace) throws {
+    private func end(_ progress: Broadcast.Progress, _ appended: AppendedJob) throws {
         if self.output.json {
             Terminal.object { writer in
-                Self.write(place, to: &writer)
+                appended.write(to: &writer)
                 writer.member("state", progress.broadcast.state.rawValue)
                 writer.member("reason", progress.broadcast.reason)
                 writer.member("audience", progress.broadcast.audience)

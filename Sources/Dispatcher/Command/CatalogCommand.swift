@@ -87,12 +87,8 @@ struct CatalogCheckCommand: AsyncParsableCommand {
             return Terminal.object { writer in
                 writer.member("types", catalog?.all.count ?? 0)
                 writer.member("digest", catalog?.digest)
-                for (name, lines): (StaticString, [String]) in [("faults", faults), ("advice", advice)] {
-                    writer.key(name)
-                    writer.beginArray()
-                    for line in lines { writer.string(line) }
-                    writer.endArray()
-                }
+                writer.array("faults", faults) { $0.string($1) }
+                writer.array("advice", advice) { $0.string($1) }
             }
         }
         for fault in faults { Terminal.line(fault) }

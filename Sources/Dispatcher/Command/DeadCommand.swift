@@ -112,12 +112,6 @@ struct DeadCommand: AsyncParsableCommand {
         CommandFailure(ExitStatus.no, "there is no dead letter \(id)")
     }
 
-    private static func line(_ letter: DeadLetterStore.Letter) -> String {
-        var writer = JSONWriter()
-        DeadLetterShape.write(letter, to: &writer)
-        return String(decoding: writer.bytes, as: UTF8.self)
-    }
-
     /// `dispatcher dead list`.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
@@ -155,7 +149,7 @@ struct DeadCommand: AsyncParsableCommand {
                     let page = try await store.list(filter, before: last, limit: min(rest, 100))
                     for letter in page {
                         if self.output.json {
-                            Terminal.line(DeadCommand.line(letter))
+                            Terminal.value { DeadLetterShape.write(letter, to: &$0) }
                         } else {
                             table.add([
                                 "\(letter.id)", letter.at.rfc3339, letter.stream, letter.reason,
@@ -194,7 +188,7 @@ struct DeadCommand: AsyncParsableCommand {
         func run() async throws {
             try await DeadCommand.with(self.options) { store in
                 guard let letter = try await store.find(self.id) else { throw DeadCommand.missing(self.id) }
-                guard !self.output.json else { return Terminal.line(DeadCommand.line(letter)) }
+                guard !self.output.json else { return Terminal.value { DeadLetterShape.write(letter, to: &$0) } }
                 var card = Card()
                 card.add("number", "\(letter.id)")
                 card.add("at", letter.at.rfc3339)

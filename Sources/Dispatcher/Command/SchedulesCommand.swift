@@ -134,12 +134,8 @@ struct SchedulesCommand: AsyncParsableCommand {
                 }
                 if self.output.json {
                     Terminal.object { writer in
-                        for (name, ids) in [("cancelled", gone), ("missing", missing)] {
-                            writer.key(escaping: name)
-                            writer.beginArray()
-                            for id in ids { writer.string(id.description) }
-                            writer.endArray()
-                        }
+                        writer.array("cancelled", gone) { $0.string($1.description) }
+                        writer.array("missing", missing) { $0.string($1.description) }
                     }
                 }
                 if !missing.isEmpty { throw ExitStatus.no }

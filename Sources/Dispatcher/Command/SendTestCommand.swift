@@ -115,10 +115,7 @@ struct SendTestCommand: AsyncParsableCommand {
     }
 
     private func show(_ answer: JSONValue) {
-        guard !self.output.json else {
-            Terminal.line(String(decoding: JSONWriter.bytes(of: answer), as: UTF8.self))
-            return
-        }
+        guard !self.output.json else { return Terminal.value { $0.value(answer) } }
         var card = Card()
         for member in answer.object ?? [] where member.value != .null {
             let text = member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)

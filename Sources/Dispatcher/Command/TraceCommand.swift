@@ -74,7 +74,7 @@ struct TraceCommand: AsyncParsableCommand {
             let name = try await tools.control.name(org: self.org ?? "", id: id)
             let page = try await tools.database.jobs.notifications(
                 of: name, status: nil, user: self.user, after: "", limit: self.limit)
-            var found = page.items.map { (user: $0.notification.user, id: $0.notification.id) }
+            var found = page.items.map(\.notification.key)
             if found.count < self.limit {
                 found += try await tools.database.traces.held(
                     of: name, user: self.user, limit: self.limit - found.count)
@@ -96,19 +96,19 @@ struct TraceCommand: AsyncParsableCommand {
             filter.limit = self.limit
             let items = try await Database(pool).people.notifications(user: user, filter)
             try await self.show(
-                items.map { (user: user, id: $0.notification.id) }, Database(pool),
+                items.map(\.notification.key), Database(pool),
                 none: "there is no notification for \(user)")
         }
     }
 
     private func show(
-        _ items: [(user: String, id: NotificationID)],
+        _ keys: [NotificationKey],
         _ database: Database,
         none: String
     ) async throws {
-        guard !items.isEmpty else { throw CommandFailure(ExitStatus.no, none) }
-        for (index, item) in items.enumerated() {
-            guard let record = try await database.traces.record(item.id, user: item.user) else { continue }
+        guard !keys.isEmpty else { throw CommandFailure(ExitStatus.no, none) }
+        for (index, key) in keys.enumerated() {
+            guard let record = try await database.traces.record(key.id, user: key.user) else { continue }
             if index > 0, !self.output.json { Terminal.line("") }
             self.show(record)
         }

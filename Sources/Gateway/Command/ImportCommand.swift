@@ -87,7 +87,7 @@ struct ImportCommand: AsyncParsableCommand {
         )
         let tally: UserImport.Tally
         do {
-            while let line = try lines.next() { try await users.take(line) }
+            while let line = try lines.next() { try await users.add(line) }
             tally = try await users.finish()
         } catch {
             if isTerminal { Terminal.progress("") }

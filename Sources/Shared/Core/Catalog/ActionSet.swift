@@ -66,7 +66,7 @@ struct ActionReader {
     private let name: String
     private let entry: Node
 
-    /// Notes a fault and returns nil if the name is not valid.
+    /// Reports a fault and returns nil if the name is not valid.
     init?(_ reader: NodeReader, name: Node, entry: Node) {
         guard let text = reader.name(name, "a set's name") else { return nil }
         self.reader = reader.of("actions \(text)")

@@ -28,7 +28,7 @@ package final class Catalog: Sendable {
     /// A hash of the files in hexadecimal; equal in processes that loaded the same catalog.
     package let digest: String
 
-    /// Merges documents and notes collisions.
+    /// Merges documents and reports collisions.
     init(_ documents: [CatalogDocument], digest: String, log: CatalogFaultLog) {
         self.digest = digest
         let types = documents.flatMap(\.types)
@@ -53,7 +53,7 @@ package final class Catalog: Sendable {
         self.actions = actions
         for type in types {
             guard let named = type.value.actions, actions[named.value] == nil else { continue }
-            log.add("\(named.place): type \(type.value.type.name): actions \(named.value) are not in the catalog")
+            log.add("\(named.location): type \(type.value.type.name): actions \(named.value) are not in the catalog")
         }
         let categories = Self.byKey(documents.flatMap(\.categoryCaps), log, { $0.0 }) {
             "the cap of category \($0) is set twice"
@@ -116,21 +116,21 @@ package final class Catalog: Sendable {
         return buttons?.array?.isEmpty == true ? nil : category
     }
 
-    /// Groups values by key; for a duplicate, the first wins and both places are noted.
+    /// Groups values by key; for a duplicate, the first wins and the fault names both.
     private static func byKey<Value, Key: Hashable>(
-        _ values: [Placed<Value>],
+        _ values: [Located<Value>],
         _ log: CatalogFaultLog,
         _ key: (Value) -> Key,
         _ fault: (Key) -> String
     ) -> [Key: Value] {
-        var found: [Key: Placed<Value>] = [:]
+        var found: [Key: Located<Value>] = [:]
         for value in values {
             let key = key(value.value)
             guard let first = found[key] else {
                 found[key] = value
                 continue
             }
-            log.add("\(first.place) and \(value.place): \(fault(key))")
+            log.add("\(first.location) and \(value.location): \(fault(key))")
         }
         return found.mapValues(\.value)
     }

@@ -28,20 +28,20 @@ struct CatalogDocument: Sendable {
         "defaults", "types", "categories", "topics", "templates", "actions", "caps", "default_locale",
     ]
 
-    var types: [Placed<TypeEntry>] = []
+    var types: [Located<TypeEntry>] = []
     /// How users see the types, by name.
     var presentations: [String: Presentation] = [:]
-    var categories: [Placed<(String, Presentation)>] = []
-    var topics: [Placed<TopicRule>] = []
-    var templates: [Placed<(String, TemplateSet)>] = []
-    var actions: [Placed<ActionSet>] = []
-    var userCap: Placed<FrequencyCap>?
-    var categoryCaps: [Placed<(String, FrequencyCap)>] = []
-    var defaultLocale: Placed<LocaleTag>?
+    var categories: [Located<(String, Presentation)>] = []
+    var topics: [Located<TopicRule>] = []
+    var templates: [Located<(String, TemplateSet)>] = []
+    var actions: [Located<ActionSet>] = []
+    var userCap: Located<FrequencyCap>?
+    var categoryCaps: [Located<(String, FrequencyCap)>] = []
+    var defaultLocale: Located<LocaleTag>?
 }
 
 extension CatalogDocument {
-    /// Parses a file and notes every fault.
+    /// Parses a file and reports every fault.
     init(_ text: String, file: String, log: CatalogFaultLog) {
         let reader = NodeReader(file: file, log: log)
         let root: Node?
@@ -69,7 +69,7 @@ extension CatalogDocument {
                     reader.fault(node, "default_locale must be a locale such as en, pt-BR or zh-Hant")
                     continue
                 }
-                self.defaultLocale = Placed(locale, at: reader.place(key))
+                self.defaultLocale = Located(locale, at: reader.location(of: key))
             default:
                 reader.fault(key, "unknown key \(key.string ?? "?"), expected \(Self.keys.joined(separator: ", "))")
             }
@@ -82,7 +82,7 @@ extension CatalogDocument {
         for entry in reader.entries(node, "`types:` with an entry for each type") {
             let type = TypeReader(reader, name: entry.key, entry: entry.value, defaults: defaults)?.read()
             guard let type else { continue }
-            self.types.append(Placed(type.entry, at: reader.place(entry.key)))
+            self.types.append(Located(type.entry, at: reader.location(of: entry.key)))
             self.presentations[type.entry.type.name] = type.presentation
         }
     }
@@ -99,7 +99,7 @@ extension CatalogDocument {
                     && PresentationReader(owner).read(setting.name, setting.value, into: &presentation)
                 if !isKnown { owner.unknown(setting.key, among: known) }
             }
-            self.categories.append(Placed((name, presentation), at: reader.place(entry.key)))
+            self.categories.append(Located((name, presentation), at: reader.location(of: entry.key)))
         }
     }
 
@@ -108,14 +108,14 @@ extension CatalogDocument {
             guard reader.name(entry.key, "a template's name") != nil else { continue }
             let owner = reader.of("template \(entry.name)")
             let template = TemplateReader(owner).locales(entry.value, "template")
-            self.templates.append(Placed((entry.name, template), at: reader.place(entry.key)))
+            self.templates.append(Located((entry.name, template), at: reader.location(of: entry.key)))
         }
     }
 
     private mutating func readActions(_ node: Node, _ reader: NodeReader) {
         for entry in reader.entries(node, "`actions:` with an entry for each set") {
             guard let actions = ActionReader(reader, name: entry.key, entry: entry.value) else { continue }
-            self.actions.append(Placed(actions.read(), at: reader.place(entry.key)))
+            self.actions.append(Located(actions.read(), at: reader.location(of: entry.key)))
         }
     }
 }
@@ -133,14 +133,14 @@ struct CapsReader {
             switch entry.name {
             case "user":
                 if let cap = self.reader.cap(entry.value, "user") {
-                    document.userCap = Placed(cap, at: self.reader.place(entry.key))
+                    document.userCap = Located(cap, at: self.reader.location(of: entry.key))
                 }
             case "categories":
                 for category in self.reader.entries(entry.value, "categories with an entry for each category") {
                     guard let name = self.reader.name(category.key, "a category"),
                         let cap = self.reader.cap(category.value, "categories.\(category.name)")
                     else { continue }
-                    document.categoryCaps.append(Placed((name, cap), at: self.reader.place(category.key)))
+                    document.categoryCaps.append(Located((name, cap), at: self.reader.location(of: category.key)))
                 }
             default: self.reader.unknown(entry.key, among: ["user", "categories"])
             }

@@ -3,7 +3,7 @@
 
 import Yams
 
-/// Reads the values of one entry and notes faults with file and line.
+/// Reads the values of one entry and reports faults with file and line.
 struct NodeReader {
     let file: String
     /// The entry that the values belong to, such as `type payment_received`; empty at the top.
@@ -13,14 +13,14 @@ struct NodeReader {
     /// Returns a reader for another entry.
     func of(_ owner: String) -> NodeReader { NodeReader(file: self.file, owner: owner, log: self.log) }
 
-    func place(_ node: Node) -> CatalogPlace { CatalogPlace(file: self.file, line: node.mark?.line) }
+    func location(of node: Node) -> CatalogLocation { CatalogLocation(file: self.file, line: node.mark?.line) }
 
     func fault(_ node: Node, _ reason: String) {
-        self.fault(at: self.place(node), reason)
+        self.fault(at: self.location(of: node), reason)
     }
 
-    func fault(at place: CatalogPlace, _ reason: String) {
-        self.log.add(self.owner.isEmpty ? "\(place): \(reason)" : "\(place): \(self.owner): \(reason)")
+    func fault(at location: CatalogLocation, _ reason: String) {
+        self.log.add(self.owner.isEmpty ? "\(location): \(reason)" : "\(location): \(self.owner): \(reason)")
     }
 
     /// Reports an unknown setting, and suggests the known one that is closest.
@@ -44,19 +44,19 @@ struct NodeReader {
             self.syntaxFault(line: offset.map { yaml.prefix($0).count(where: \.isNewline) + 1 }, problem)
         case .duplicatedKeysInMapping(let names, let context)?:
             let verb = names.count == 1 ? "is" : "are"
-            let place = CatalogPlace(file: self.file, line: context.mark.line)
-            self.fault(at: place, "\(names.joined(separator: ", ")) \(verb) defined twice")
+            let location = CatalogLocation(file: self.file, line: context.mark.line)
+            self.fault(at: location, "\(names.joined(separator: ", ")) \(verb) defined twice")
         default: self.syntaxFault(line: nil, "\(error)")
         }
     }
 
     private func syntaxFault(line: Int?, _ problem: String) {
-        self.fault(at: CatalogPlace(file: self.file, line: line), "not valid YAML: \(problem)")
+        self.fault(at: CatalogLocation(file: self.file, line: line), "not valid YAML: \(problem)")
     }
 
     // MARK: Kinds of value
 
-    /// Returns the entries of a mapping; notes a fault and returns none for another node.
+    /// Returns the entries of a mapping; reports a fault and returns none for another node.
     func entries(_ node: Node, _ expected: String) -> [(key: Node, name: String, value: Node)] {
         guard let mapping = node.mapping else {
             self.fault(node, "expected \(expected)")
@@ -192,64 +192,5 @@ extension Node {
     package var wholeNumber: Int? {
         guard let text = self.scalar?.string, !text.contains(":") else { return nil }
         return self.int
-    }
-}
-
-/// A fault of a catalog, with file and line where known.
-package struct CatalogFault: Error, Sendable, Equatable, CustomStringConvertible {
-    package let description: String
-
-    package init(_ description: String) {
-        self.description = description
-    }
-}
-
-/// All faults of a catalog.
-package struct CatalogFaults: Error, Sendable, Equatable, CustomStringConvertible {
-    package let faults: [CatalogFault]
-
-    package init(_ faults: [CatalogFault]) {
-        self.faults = faults
-    }
-
-    package var description: String { self.faults.map(\.description).joined(separator: "\n") }
-}
-
-/// Collects faults, so that one load reports them all.
-final class CatalogFaultLog {
-    /// The number of faults listed; a last line counts the rest.
-    private static let mostFaults = 1_000
-
-    private(set) var faults: [CatalogFault] = []
-
-    func add(_ description: String) {
-        self.faults.append(CatalogFault(description))
-    }
-
-    /// - Throws: ``CatalogFaults`` if there are any.
-    func finish() throws(CatalogFaults) {
-        guard !self.faults.isEmpty else { return }
-        let rest = self.faults.count - Self.mostFaults
-        guard rest > 0 else { throw CatalogFaults(self.faults) }
-        throw CatalogFaults(self.faults.prefix(Self.mostFaults) + [CatalogFault("and \(rest) more faults")])
-    }
-}
-
-/// The position of a catalog entry.
-struct CatalogPlace: Sendable, CustomStringConvertible {
-    let file: String
-    let line: Int?
-
-    var description: String { self.line.map { "\(self.file):\($0)" } ?? self.file }
-}
-
-/// An entry and its position.
-struct Placed<Value: Sendable>: Sendable {
-    let value: Value
-    let place: CatalogPlace
-
-    init(_ value: Value, at place: CatalogPlace) {
-        self.value = value
-        self.place = place
     }
 }

@@ -70,11 +70,11 @@ struct TemplateReader {
         do throws(TemplateSyntaxFault) {
             return try TemplateText(source, form)
         } catch {
-            let place = self.reader.place(node)
+            let location = self.reader.location(of: node)
             // Only a literal block keeps its line breaks; its text begins on the line after `|`.
             let isLiteral = node.scalar?.style == .literal
-            let line = isLiteral ? place.line.map { $0 + error.line } : place.line
-            self.reader.fault(at: CatalogPlace(file: place.file, line: line), "\(key): \(error.reason)")
+            let line = isLiteral ? location.line.map { $0 + error.line } : location.line
+            self.reader.fault(at: CatalogLocation(file: location.file, line: line), "\(key): \(error.reason)")
             return nil
         }
     }

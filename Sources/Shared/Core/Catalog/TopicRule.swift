@@ -80,7 +80,7 @@ struct TopicReader {
                 }
                 rule.isOpen = reader.bool(setting.value, "open") ?? false
             }
-            document.topics.append(Placed(rule, at: reader.place(entry.key)))
+            document.topics.append(Located(rule, at: reader.location(of: entry.key)))
         }
     }
 }

@@ -17,7 +17,7 @@ struct TypeReader {
     private let entry: Node
     private let defaults: Node?
 
-    /// Notes a fault and returns nil if the name is not valid.
+    /// Reports a fault and returns nil if the name is not valid.
     ///
     /// - Parameter defaults: settings that apply unless the entry overrides them.
     init?(_ reader: NodeReader, name: Node, entry: Node, defaults: Node? = nil) {
@@ -71,34 +71,34 @@ struct TypeReader {
         _ reader: NodeReader,
         into entry: inout TypeEntry
     ) -> Bool {
-        let value = setting.value
+        let (name, value) = (setting.name, setting.value)
         func set<Value>(_ path: WritableKeyPath<NotificationType, Value>, _ value: Value?) {
             if let value { entry.type[keyPath: path] = value }
         }
-        switch setting.name {
-        case "code": set(\.code, reader.integer(value, "code"))
-        case "severity": set(\.severity, reader.choice(value, "severity"))
-        case "delivery": set(\.delivery, reader.choice(value, "delivery"))
-        case "lane": set(\.lane, reader.choice(value, "lane"))
-        case "category": set(\.category, reader.text(value, "category"))
-        case "sound": set(\.sound, reader.text(value, "sound"))
+        switch name {
+        case "code": set(\.code, reader.integer(value, name))
+        case "severity": set(\.severity, reader.choice(value, name))
+        case "delivery": set(\.delivery, reader.choice(value, name))
+        case "lane": set(\.lane, reader.choice(value, name))
+        case "category": set(\.category, reader.text(value, name))
+        case "sound": set(\.sound, reader.text(value, name))
         case "channels": set(\.channels, reader.channels(value))
-        case "default": set(\.isOnByDefault, reader.bool(value, "default"))
-        case "required": set(\.isRequired, reader.bool(value, "required"))
-        case "enabled": set(\.isEnabled, reader.bool(value, "enabled"))
-        case "time_to_live": set(\.timeToLive, reader.duration(value, "time_to_live"))
-        case "quiet_hours": set(\.quietHours, reader.choice(value, "quiet_hours"))
-        case "attention_delay": set(\.attentionDelay, reader.duration(value, "attention_delay"))
-        case "push_when_online": set(\.isPushedWhenOnline, reader.bool(value, "push_when_online"))
-        case "email_after": set(\.emailDelay, reader.duration(value, "email_after"))
-        case "cap": set(\.cap, reader.cap(value, "cap"))
+        case "default": set(\.isOnByDefault, reader.bool(value, name))
+        case "required": set(\.isRequired, reader.bool(value, name))
+        case "enabled": set(\.isEnabled, reader.bool(value, name))
+        case "time_to_live": set(\.timeToLive, reader.duration(value, name))
+        case "quiet_hours": set(\.quietHours, reader.choice(value, name))
+        case "attention_delay": set(\.attentionDelay, reader.duration(value, name))
+        case "push_when_online": set(\.isPushedWhenOnline, reader.bool(value, name))
+        case "email_after": set(\.emailDelay, reader.duration(value, name))
+        case "cap": set(\.cap, reader.cap(value, name))
         case "digest": set(\.digest, DigestReader(reader).read(value))
-        case "badge": set(\.badge, reader.badge(value, "badge"))
-        case "push_priority": set(\.pushPriority, reader.choice(value, "push_priority"))
-        case "retract_on_read": set(\.isRetractedOnRead, reader.bool(value, "retract_on_read"))
-        case "templates": entry.templates = TemplateReader(reader).locales(value, "templates")
-        case "summary": entry.summary = TemplateReader(reader).locales(value, "summary")
-        case "actions": entry.actions = reader.text(value, "actions").map { Placed($0, at: reader.place(value)) }
+        case "badge": set(\.badge, reader.badge(value, name))
+        case "push_priority": set(\.pushPriority, reader.choice(value, name))
+        case "retract_on_read": set(\.isRetractedOnRead, reader.bool(value, name))
+        case "templates": entry.templates = TemplateReader(reader).locales(value, name)
+        case "summary": entry.summary = TemplateReader(reader).locales(value, name)
+        case "actions": entry.actions = reader.text(value, name).map { Located($0, at: reader.location(of: value)) }
         default: return false
         }
         return true
@@ -124,7 +124,7 @@ struct TypeEntry: Sendable {
     /// The templates of its digest's summary.
     var summary: TemplateSet?
     /// The name of its action rules.
-    var actions: Placed<String>?
+    var actions: Located<String>?
 }
 
 /// Reads a type's digest rule: `{window: 15m, sliding: true, maximum: 1h, singles: 5}`.
@@ -140,15 +140,14 @@ struct DigestReader {
         var maximum: Duration?
         var isSliding = false
         var singles = 0
-        for entry in self.reader.entries(node, "digest as {window: 15m}") {
-            switch entry.name {
-            case "window": window = self.reader.duration(entry.value, "digest.window")
-            case "maximum": maximum = self.reader.duration(entry.value, "digest.maximum")
-            case "sliding": isSliding = self.reader.bool(entry.value, "digest.sliding") ?? false
-            case "singles": singles = self.reader.integer(entry.value, "digest.singles", in: 0...1_000) ?? 0
-            default:
-                self.reader.unknown(
-                    entry.key, "digest.\(entry.name)", among: ["window", "maximum", "sliding", "singles"])
+        for (key, name, value) in self.reader.entries(node, "digest as {window: 15m}") {
+            let shown = "digest.\(name)"
+            switch name {
+            case "window": window = self.reader.duration(value, shown)
+            case "maximum": maximum = self.reader.duration(value, shown)
+            case "sliding": isSliding = self.reader.bool(value, shown) ?? false
+            case "singles": singles = self.reader.integer(value, shown, in: 0...1_000) ?? 0
+            default: self.reader.unknown(key, shown, among: ["window", "maximum", "sliding", "singles"])
             }
         }
         guard let settings = node.mapping else { return nil }

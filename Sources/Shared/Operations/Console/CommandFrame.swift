@@ -216,8 +216,8 @@ package struct ListenFault: Error, Sendable, CustomStringConvertible {
             error is SocketAddressError || error is SocketAddressError.UnknownHost
             || [EADDRNOTAVAIL, EAFNOSUPPORT].contains((error as? IOError)?.errnoCode)
         guard isOfHost || error is IOError else { return nil }
-        let place = host.value.contains(":") ? "[\(host.value)]" : host.value
-        let words = "cannot listen on \(place):\(port.value): \(NetworkFault.words(error))"
+        let address = host.value.contains(":") ? "[\(host.value)]" : host.value
+        let words = "cannot listen on \(address):\(port.value): \(NetworkFault.words(error))"
         self.description =
             isOfHost
             ? "\(host.setting): \(words); name an address of this machine, or 0.0.0.0 or :: for all"

@@ -44,13 +44,20 @@ package enum Terminal {
 }
 
 extension Terminal {
+    /// Prints a JSON value on one line.
+    package static func value(_ write: (inout JSONWriter) throws -> Void) rethrows {
+        var writer = JSONWriter()
+        try write(&writer)
+        Terminal.line(String(decoding: writer.bytes, as: UTF8.self))
+    }
+
     /// Prints a JSON object on one line; `write` writes its members.
     package static func object(_ write: (inout JSONWriter) throws -> Void) rethrows {
-        var writer = JSONWriter()
-        writer.beginObject()
-        try write(&writer)
-        writer.endObject()
-        Terminal.line(String(decoding: writer.bytes, as: UTF8.self))
+        try self.value { writer in
+            writer.beginObject()
+            try write(&writer)
+            writer.endObject()
+        }
     }
 }
 

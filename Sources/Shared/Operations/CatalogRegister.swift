@@ -1,60 +1,11 @@
-// Carillon · CatalogReload.swift
+// Carillon · CatalogRegister.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import CoreMetrics
-import FoundationEssentials
 import Logging
 import Metrics
-import NIOCore
-import ServiceLifecycle
-import Storage
 import Synchronization
-import UnixSignals
-
-/// Loads the catalog from YAML: a file, or a folder of files.
-package enum CatalogLoader {
-    /// - Throws: ``CatalogFaults`` with every fault: file, line, key and the rule.
-    package static func load(path: String) throws(CatalogFaults) -> Catalog {
-        var unreadable: [CatalogFault] = []
-        var texts: [(file: String, text: String)] = []
-        for file in try Self.files(path) {
-            guard let bytes = FileManager.default.contents(atPath: file),
-                let text = String(validating: bytes, as: UTF8.self)
-            else {
-                unreadable.append(CatalogFault("\(file): cannot be read as UTF-8 text"))
-                continue
-            }
-            texts.append((file, text))
-        }
-        let catalog: Catalog
-        do throws(CatalogFaults) {
-            catalog = try CatalogParser.parse(texts)
-        } catch {
-            throw CatalogFaults(unreadable + error.faults)
-        }
-        guard unreadable.isEmpty else { throw CatalogFaults(unreadable) }
-        return catalog
-    }
-
-    private static func files(_ path: String) throws(CatalogFaults) -> [String] {
-        var isFolder = false
-        guard FileManager.default.fileExists(atPath: path, isDirectory: &isFolder) else {
-            throw CatalogFaults([CatalogFault("\(path): no such file or folder")])
-        }
-        guard isFolder else { return [path] }
-        let names: [String]
-        do {
-            names = try FileManager.default.contentsOfDirectory(atPath: path)
-        } catch {
-            throw CatalogFaults([CatalogFault("\(path): cannot be listed")])
-        }
-        let files = names.filter { $0.hasSuffix(".yaml") || $0.hasSuffix(".yml") }.sorted()
-        guard !files.isEmpty else { throw CatalogFaults([CatalogFault("\(path): holds no .yaml file")]) }
-        return files.map { "\(path)/\($0)" }
-    }
-}
 
 /// The current catalog, which a reload replaces.
 ///
@@ -295,57 +246,5 @@ enum CatalogMetrics {
 
     private static func reloads(_ outcome: CatalogRegister.Outcome) -> Counter {
         Counter(label: "carillon.catalog.reloads", dimensions: [("outcome", outcome.rawValue)])
-    }
-}
-
-/// Reloads the catalog on SIGHUP, and when a gateway announces a reload.
-package struct CatalogReloadService: Service {
-    private let register: CatalogRegister
-    private let configuration: RedisConfiguration
-    private let channel: String
-    private let eventLoop: any EventLoop
-    private let logger: Logger
-    private let hangups: UnixSignalsSequence
-
-    /// Traps SIGHUP, which no longer ends the process.
-    package init(
-        register: CatalogRegister,
-        configuration: RedisConfiguration,
-        keys: Keyspace,
-        eventLoop: any EventLoop,
-        logger: Logger
-    ) async {
-        self.register = register
-        self.configuration = configuration
-        self.channel = keys.catalogChannel
-        self.eventLoop = eventLoop
-        self.logger = logger
-        self.hangups = await UnixSignalsSequence(trapping: .sighup)
-    }
-
-    package func run() async throws {
-        // One reload answers all earlier requests.
-        let (calls, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let subscription = try RedisSubscription(
-            self.configuration,
-            channels: [self.channel],
-            on: self.eventLoop,
-            logger: self.logger
-        ) { event in
-            switch event {
-            // Announcements are lost while the subscription is down, so reload on every new one.
-            case .subscribed, .message: continuation.yield()
-            case .resumed, .lost: break
-            }
-        }
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask {
-                for await _ in self.hangups.cancelOnGracefulShutdown() { continuation.yield() }
-                continuation.finish()
-            }
-            for await _ in calls { _ = try? self.register.reload(logger: self.logger) }
-            group.cancelAll()
-        }
-        await subscription.close()
     }
 }
