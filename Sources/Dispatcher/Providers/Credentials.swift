@@ -89,7 +89,7 @@ actor CredentialCache {
         return true
     }
 
-    /// Returns whether another credential has taken the place of `text`.
+    /// Returns whether another credential has replaced `text`.
     func hasReplaced(_ text: String) -> Bool {
         self.current.map { $0.text != text } ?? false
     }
@@ -110,10 +110,10 @@ actor CredentialCache {
             defer { self.making = nil }
             do {
                 let fresh = try await self.make(now)
-                self.note(fresh, madeAt: now)
+                self.store(fresh, madeAt: now)
                 return fresh
             } catch {
-                self.note(error)
+                self.recordFailure(error)
                 throw error
             }
         }
@@ -121,7 +121,7 @@ actor CredentialCache {
         return task
     }
 
-    private func note(_ fresh: Credential, madeAt moment: Timestamp) {
+    private func store(_ fresh: Credential, madeAt moment: Timestamp) {
         if self.failures > 0 { self.logger.notice("credential renewed") }
         self.current = fresh
         self.madeAt = moment
@@ -129,7 +129,7 @@ actor CredentialCache {
         self.failures = 0
     }
 
-    private func note(_ error: any Error) {
+    private func recordFailure(_ error: any Error) {
         let now = self.now()
         let factor = 1 << min(self.failures, 10)
         self.failures += 1

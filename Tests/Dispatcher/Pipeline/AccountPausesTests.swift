@@ -28,8 +28,8 @@ struct AccountPausesTests {
         /// Returns the apps whose breakers are open.
         func held(_ moment: Timestamp) -> [String] {
             self.channels.apps(of: .fcm).filter { app in
-                guard self.health.admit(app, isShared: true, now: moment) == .yes else { return true }
-                self.health.withdraw(app)
+                guard self.health.admit(BreakerScope(app), isShared: true, now: moment) == .yes else { return true }
+                self.health.withdraw(BreakerScope(app))
                 return false
             }
         }
@@ -100,8 +100,8 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(1_200)).isEmpty)
         // The app whose call was answered.
         let reply = ProviderReply(.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400))))
-        #expect(bench.health.admit("news", isShared: true, now: Self.now) == .yes)
-        bench.health.record(reply, app: "news", since: Self.now, now: Self.now)
+        #expect(bench.health.admit(BreakerScope("news"), isShared: true, now: Self.now) == .yes)
+        bench.health.record(reply, BreakerScope("news"), since: Self.now, now: Self.now)
         #expect(bench.held(Self.at(1_199)).contains("news"))
         #expect(!bench.held(Self.at(1_200)).contains("news"))
     }
@@ -156,7 +156,7 @@ struct AccountPausesTests {
         #expect(shared?.service == "https://slow.example")
         #expect(bench.held(Self.now).isEmpty)
         func admission(_ service: String) -> CircuitBreaker.Admission {
-            bench.health.admit("sister", service: service, isShared: true, now: Self.now)
+            bench.health.admit(BreakerScope("sister", service: service), isShared: true, now: Self.now)
         }
         #expect(admission("https://slow.example") == .no(until: Self.at(7)))
         #expect(admission("https://other.example") == .yes)
@@ -170,7 +170,8 @@ struct AccountPausesTests {
             #expect(bench.pauses.record("one", service: "https://s\(number)", until: until, now: Self.now) != nil)
         }
         #expect(bench.pauses.record("one", service: "https://more", until: Self.at(60), now: Self.now) == nil)
-        let admission = bench.health.admit("sister", service: "https://more", isShared: true, now: Self.now)
+        let more = BreakerScope("sister", service: "https://more")
+        let admission = bench.health.admit(more, isShared: true, now: Self.now)
         #expect(admission == .no(until: Self.at(60)))
         #expect(bench.pauses.record("one", service: "https://more", until: Self.at(61), now: Self.at(6)) != nil)
     }
@@ -185,8 +186,8 @@ struct AccountPauseServiceTests {
     private static func held(_ service: DeliveriesService, after seconds: Int64 = 0) -> [String] {
         ["default", "news", "sister"].filter { app in
             let moment = Self.now + .seconds(seconds)
-            guard service.health.admit(app, isShared: true, now: moment) == .yes else { return true }
-            service.health.withdraw(app)
+            guard service.health.admit(BreakerScope(app), isShared: true, now: moment) == .yes else { return true }
+            service.health.withdraw(BreakerScope(app))
             return false
         }
     }

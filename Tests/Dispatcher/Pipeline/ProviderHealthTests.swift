@@ -16,14 +16,16 @@ struct ProviderHealthTests {
 
     private static func fail(_ health: ProviderHealth, _ service: String?, times: Int = 10) {
         let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
-        for _ in 0..<times where health.admit("app", service: service, isShared: false, now: self.now) == .yes {
-            health.record(reply, app: "app", service: service, now: self.now)
+        let scope = BreakerScope("app", service: service)
+        for _ in 0..<times where health.admit(scope, isShared: false, now: self.now) == .yes {
+            health.record(reply, scope, now: self.now)
         }
     }
 
     private static func isHeld(_ health: ProviderHealth, _ service: String?) -> Bool {
-        guard health.admit("app", service: service, isShared: false, now: self.now) == .yes else { return true }
-        health.withdraw("app", service: service)
+        let scope = BreakerScope("app", service: service)
+        guard health.admit(scope, isShared: false, now: self.now) == .yes else { return true }
+        health.withdraw(scope)
         return false
     }
 
@@ -40,7 +42,7 @@ struct ProviderHealthTests {
     func heldScopes() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         func scope(_ number: Int) -> BreakerScope {
-            health.heldScope("app", service: "https://\(number).example", now: Self.now)
+            health.heldScope(BreakerScope("app", service: "https://\(number).example"), now: Self.now)
         }
         for number in 0...64 {
             #expect(scope(number) == BreakerScope("app"), "it is available")
@@ -53,8 +55,9 @@ struct ProviderHealthTests {
             #expect(scope(64) == BreakerScope("app"))
         }
         let later = Self.now + .seconds(1)
-        #expect(health.admit("app", service: "https://7.example", isShared: false, now: later) == .yes)
-        health.record(Self.accepted, app: "app", service: "https://7.example", now: later)
+        let seventh = BreakerScope("app", service: "https://7.example")
+        #expect(health.admit(seventh, isShared: false, now: later) == .yes)
+        health.record(Self.accepted, seventh, now: later)
         #expect(scope(7) == BreakerScope("app"), "it is back")
         #expect(scope(64).service == "https://64.example")
     }
@@ -76,20 +79,17 @@ struct ProviderHealthTests {
         _ health: ProviderHealth, _ app: String, _ service: String? = nil, lane: Lane = .bulk, after: Duration = .zero
     ) -> Int {
         let now = self.now + after
+        let scope = BreakerScope(app, service: service)
         var count = 0
-        while count < 5_000, health.admit(app, service: service, lane: lane, isShared: true, now: now) == .yes {
-            count += 1
-        }
+        while count < 5_000, health.admit(scope, lane: lane, isShared: true, now: now) == .yes { count += 1 }
         return count
     }
 
     private static func answer(
         _ health: ProviderHealth, _ app: String, _ service: String? = nil, times: Int = 1, after: Duration = .zero
     ) {
-        for _ in 0..<times {
-            health.record(
-                self.accepted, app: app, service: service, since: self.now, now: self.now + after)
-        }
+        let scope = BreakerScope(app, service: service)
+        for _ in 0..<times { health.record(self.accepted, scope, since: self.now, now: self.now + after) }
     }
 
     @Test(
@@ -103,8 +103,8 @@ struct ProviderHealthTests {
         inFlight += Self.fill(health, "app") - 1
         #expect(inFlight == calls * 3 / 4)
         #expect(health.overviews(of: ["app"], now: Self.now)["app"]?.inFlight == inFlight)
-        #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
-        // The places of urgent lanes are still free.
+        #expect(health.admit(BreakerScope("other"), isShared: true, now: Self.now) == .yes)
+        // The permits of urgent lanes are still free.
         for lane in [Lane.normal, .critical] {
             #expect(Self.fill(health, "app", lane: lane) == max(1, calls / 16))
             #expect(Self.fill(health, "app") == 0)
@@ -115,7 +115,7 @@ struct ProviderHealthTests {
     func burst() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         #expect(Self.fill(health, "app") == 8)
-        for _ in 0..<500 { #expect(health.admit("app", isShared: true, now: Self.now) != .yes) }
+        for _ in 0..<500 { #expect(health.admit(BreakerScope("app"), isShared: true, now: Self.now) != .yes) }
         Self.answer(health, "app")
         #expect(Self.fill(health, "app") == 377)
         Self.answer(health, "app", times: 384)
@@ -135,12 +135,14 @@ struct ProviderHealthTests {
             held[service] = Self.fill(health, "app", service)
         }
         #expect(held.values.reduce(0, +) == 51)
-        #expect(health.admit("app", service: "https://new.example", isShared: false, now: Self.now) != .yes)
+        let new = BreakerScope("app", service: "https://new.example")
+        #expect(health.admit(new, isShared: false, now: Self.now) != .yes)
         #expect(Self.fill(health, "app", "https://good.example") == 384)
         for (service, count) in held {
             for _ in 0..<count {
                 health.record(
-                    Self.unanswered, app: "app", service: service, since: Self.now, now: Self.now + .seconds(30))
+                    Self.unanswered, BreakerScope("app", service: service), since: Self.now,
+                    now: Self.now + .seconds(30))
             }
         }
         #expect(Self.fill(health, "app", "https://new.example", after: .seconds(30)) == 8)
@@ -152,23 +154,19 @@ struct ProviderHealthTests {
             "\(event.level) \(event.message): \(event.metadata?["answer"]?.description ?? "")"
         }
         let health = ProviderHealth(.webpush, calls: 512, logger: lines.logger)
-        #expect(health.admit("app", service: "https://hangs.example", isShared: false, now: Self.now) == .yes)
+        let hanging = BreakerScope("app", service: "https://hangs.example")
+        let new = BreakerScope("app", service: "https://new.example")
+        #expect(health.admit(hanging, isShared: false, now: Self.now) == .yes)
         Self.answer(health, "app", "https://hangs.example")
         #expect(Self.fill(health, "app", "https://hangs.example") == 384)
         let later = Self.now + .seconds(13)
         // It hangs at its limit, and is looked at all the same.
-        #expect(
-            health.admit("app", service: "https://hangs.example", isShared: false, now: later)
-                == .no(until: later + .seconds(1)))
+        #expect(health.admit(hanging, isShared: false, now: later) == .no(until: later + .seconds(1)))
         #expect(health.overviews(of: ["app"], now: later)["app"]?.state == .open(until: later + .seconds(1)))
-        #expect(health.admit("app", service: "https://new.example", isShared: false, now: later) != .yes)
-        for _ in 0..<384 {
-            health.record(
-                Self.unanswered, app: "app", service: "https://hangs.example", since: Self.now,
-                now: later + .seconds(17))
-        }
+        #expect(health.admit(new, isShared: false, now: later) != .yes)
         let end = later + .seconds(17)
-        #expect(health.admit("app", service: "https://new.example", isShared: false, now: end) == .yes)
+        for _ in 0..<384 { health.record(Self.unanswered, hanging, since: Self.now, now: end) }
+        #expect(health.admit(new, isShared: false, now: end) == .yes)
         #expect(lines.all == ["warning provider unavailable; its deliveries wait: none"])
     }
 
@@ -177,7 +175,7 @@ struct ProviderHealthTests {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
         #expect(Self.fill(health, "app") == 8)
         let later = Self.now + .seconds(13)
-        #expect(health.admit("app", isShared: true, now: later) == .no(until: later + .seconds(1)))
+        #expect(health.admit(BreakerScope("app"), isShared: true, now: later) == .no(until: later + .seconds(1)))
         #expect(health.state(of: ["app"], now: later) == .open(until: later + .seconds(1)))
     }
 
@@ -185,35 +183,35 @@ struct ProviderHealthTests {
     func silentProvider() {
         let health = ProviderHealth(.fcm, calls: 8, logger: TestLog.logger)
         // Entries that were taken over are sent in addition to the others.
-        for _ in 0..<9 { #expect(health.admit("app", isShared: false, now: Self.now) == .yes) }
+        for _ in 0..<9 { #expect(health.admit(BreakerScope("app"), isShared: false, now: Self.now) == .yes) }
         let later = Self.now + .seconds(13)
-        #expect(health.admit("app", isShared: false, now: later) == .no(until: later + .seconds(1)))
+        #expect(health.admit(BreakerScope("app"), isShared: false, now: later) == .no(until: later + .seconds(1)))
     }
 
     @Test("a call that waits when its breaker opens has to wait on; probes may start")
     func paused() {
         let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
-        #expect(health.admit("app", isShared: true, now: Self.now) == .yes)
-        #expect(!health.isPaused("app", since: Self.now))
+        #expect(health.admit(BreakerScope("app"), isShared: true, now: Self.now) == .yes)
+        #expect(!health.isPaused(BreakerScope("app"), since: Self.now))
         let opened = Self.now + .seconds(1)
         let probing = opened + .seconds(60)
         health.hold(["app"], until: probing, now: opened)
-        #expect(health.isPaused("app", since: Self.now))
-        #expect(!health.isPaused("other", since: Self.now))
-        #expect(!health.isPaused("app", service: "https://push.example", since: Self.now))
-        #expect(health.admit("app", isShared: true, now: probing) == .yes)
-        #expect(!health.isPaused("app", since: probing), "it is a probe")
-        #expect(health.isPaused("app", since: Self.now), "it is none")
-        health.record(Self.accepted, app: "app", since: probing, now: probing)
-        #expect(!health.isPaused("app", since: Self.now))
+        #expect(health.isPaused(BreakerScope("app"), since: Self.now))
+        #expect(!health.isPaused(BreakerScope("other"), since: Self.now))
+        #expect(!health.isPaused(BreakerScope("app", service: "https://push.example"), since: Self.now))
+        #expect(health.admit(BreakerScope("app"), isShared: true, now: probing) == .yes)
+        #expect(!health.isPaused(BreakerScope("app"), since: probing), "it is a probe")
+        #expect(health.isPaused(BreakerScope("app"), since: Self.now), "it is none")
+        health.record(Self.accepted, BreakerScope("app"), since: probing, now: probing)
+        #expect(!health.isPaused(BreakerScope("app"), since: Self.now))
     }
 
-    @Test("a withdrawn call takes no place")
+    @Test("a withdrawn call does not count")
     func withdrawn() {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         for number in 0..<100 {
             let service = "https://\(number).example"
-            for _ in 0..<Self.fill(health, "app", service) { health.withdraw("app", service: service) }
+            for _ in 0..<Self.fill(health, "app", service) { health.withdraw(BreakerScope("app", service: service)) }
         }
         #expect(Self.fill(health, "app", "https://new.example") == 8)
     }
@@ -226,7 +224,7 @@ struct ProviderHealthTests {
         let reply = ProviderReply(result)
         func end(_ reply: ProviderReply, times: Int, after: Duration) {
             for _ in 0..<times {
-                health.record(reply, app: "app", since: Self.now + after, now: Self.now + after)
+                health.record(reply, BreakerScope("app"), since: Self.now + after, now: Self.now + after)
             }
         }
         // It neither opens nor counts as answering.
@@ -240,7 +238,7 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app", after: probing) == 2)
         end(reply, times: 2, after: probing)
         #expect(health.state(of: ["app"], now: Self.now + probing) == .probing)
-        #expect(Self.fill(health, "app", after: probing) == 2, "the places of the probes are free again")
+        #expect(Self.fill(health, "app", after: probing) == 2, "the probes no longer count")
         end(Self.unanswered, times: 1, after: probing)
         // Longer than the previous pause.
         let until = Self.now + probing + .seconds(2)
@@ -257,8 +255,9 @@ struct ProviderHealthTests {
         let reply = ProviderReply(.answered(.configuration(reason: "HTTP_403", concernsAll: false)))
         func record(_ reply: ProviderReply, _ app: String, after delay: Duration) {
             let now = Self.now + delay
-            #expect(health.admit(app, service: "https://push.example", isShared: false, now: now) == .yes)
-            health.record(reply, app: app, service: "https://push.example", since: now, now: now)
+            let scope = BreakerScope(app, service: "https://push.example")
+            #expect(health.admit(scope, isShared: false, now: now) == .yes)
+            health.record(reply, scope, since: now, now: now)
         }
         for _ in 0..<20 { record(reply, "one", after: .zero) }
         record(reply, "one", after: .seconds(59))
@@ -279,15 +278,15 @@ struct ProviderHealthTests {
     func callsInFlight(level: String, result: ProviderReply.Result) {
         let lines = LogRecorder { $0.level.rawValue }
         let health = ProviderHealth(.fcm, calls: 512, logger: lines.logger)
-        for _ in 0..<3 { #expect(health.admit("app", isShared: false, now: Self.now) == .yes) }
+        for _ in 0..<3 { #expect(health.admit(BreakerScope("app"), isShared: false, now: Self.now) == .yes) }
         for delay in 0..<3 {
             health.record(
-                ProviderReply(result), app: "app", since: Self.now, now: Self.now + .microseconds(delay))
+                ProviderReply(result), BreakerScope("app"), since: Self.now, now: Self.now + .microseconds(delay))
         }
         #expect(lines.all == [level])
         let probing = Self.now + .seconds(61)
-        #expect(health.admit("app", isShared: false, now: probing) == .yes)
-        health.record(ProviderReply(result), app: "app", since: probing, now: probing)
+        #expect(health.admit(BreakerScope("app"), isShared: false, now: probing) == .yes)
+        health.record(ProviderReply(result), BreakerScope("app"), since: probing, now: probing)
         #expect(lines.all == [level, level])
     }
 
@@ -295,11 +294,11 @@ struct ProviderHealthTests {
     func longerPause() {
         let lines = LogRecorder { $0.level.rawValue }
         let health = ProviderHealth(.fcm, calls: 512, logger: lines.logger)
-        #expect(health.admit("app", isShared: false, now: Self.now) == .yes)
+        #expect(health.admit(BreakerScope("app"), isShared: false, now: Self.now) == .yes)
         Self.fail(health, nil)
         let before = lines.all.count
         let answer = ProviderReply(.answered(.slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(3_600))))
-        health.record(answer, app: "app", since: Self.now, now: Self.now)
+        health.record(answer, BreakerScope("app"), since: Self.now, now: Self.now)
         #expect(before > 0 && lines.all.count == before + 1)
     }
 
@@ -310,8 +309,9 @@ struct ProviderHealthTests {
             health.overviews(of: ["app"], now: Self.now + delay)["app"]
         }
         func succeed(_ service: String) {
-            #expect(health.admit("app", service: service, isShared: false, now: Self.now) == .yes)
-            health.record(ProviderReply(.answered(.accepted(id: "1"))), app: "app", service: service, now: Self.now)
+            let scope = BreakerScope("app", service: service)
+            #expect(health.admit(scope, isShared: false, now: Self.now) == .yes)
+            health.record(Self.accepted, scope, now: Self.now)
         }
         #expect(overview() == ProviderHealth.Overview())
         Self.fail(health, "https://bad.example")
@@ -331,8 +331,8 @@ struct ProviderHealthTests {
         #expect(health.state(of: ["a", "b"], now: Self.now) == .closed)
         func fail(_ app: String, at moment: Timestamp) {
             let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
-            while health.admit(app, isShared: false, now: moment) == .yes {
-                health.record(reply, app: app, now: moment)
+            while health.admit(BreakerScope(app), isShared: false, now: moment) == .yes {
+                health.record(reply, BreakerScope(app), now: moment)
             }
         }
         fail("a", at: Self.now)
@@ -345,8 +345,8 @@ struct ProviderHealthTests {
         #expect(health.state(of: [], now: later) == .closed)
         let accepted = ProviderReply(.answered(.accepted(id: "1")))
         let back = Self.now + .seconds(2)
-        #expect(health.admit("a", isShared: false, now: back) == .yes)
-        health.record(accepted, app: "a", since: back, now: back)
+        #expect(health.admit(BreakerScope("a"), isShared: false, now: back) == .yes)
+        health.record(accepted, BreakerScope("a"), since: back, now: back)
         #expect(health.state(of: ["a", "b"], now: back) == .closed)
     }
 }
@@ -358,8 +358,8 @@ struct ProviderStateServiceTests {
     func killed() async throws {
         try await TestDispatcher.with { dispatcher, _ in
             let board = dispatcher.live.providerBoard
-            try await board.put([], dispatcher: "killed", now: TestDispatcher.now + .seconds(-60))
-            try await board.put([], dispatcher: "running", now: TestDispatcher.now)
+            try await board.publish([], dispatcher: "killed", now: TestDispatcher.now + .seconds(-60))
+            try await board.publish([], dispatcher: "running", now: TestDispatcher.now)
             let service = ProviderStateService(dispatcher: dispatcher, deliveries: [])
             let run = Task { try await service.run() }
             defer { run.cancel() }

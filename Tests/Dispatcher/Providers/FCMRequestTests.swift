@@ -265,8 +265,8 @@ struct FCMRequestTests {
             $0.extras.platform = Array(platform.utf8)
         }
         let request = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-            clickAction: setting)
+            message, device: Messages.device(.fcm, token: "t"), settings: FCMSettings(url: "u", clickAction: setting),
+            accessToken: "a")
         let sent = try Messages.json(request)["message"]
         #expect(sent?["android"]?["notification"]?["click_action"]?.string == expected)
         #expect(sent?["apns"]?["payload"]?["aps"]?["category"]?.string == "payments")
@@ -275,8 +275,8 @@ struct FCMRequestTests {
     @Test("the category setting requests no intent action without a category")
     func noCategory() throws {
         let request = FCMRequest.make(
-            Messages.make(), device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-            clickAction: "category")
+            Messages.make(), device: Messages.device(.fcm, token: "t"),
+            settings: FCMSettings(url: "u", clickAction: "category"), accessToken: "a")
         let shown = try #require(try Messages.json(request)["message"]?["android"]?["notification"])
         #expect(shown["tag"] != nil && shown["click_action"] == nil)
     }
@@ -305,7 +305,8 @@ struct FCMRequestTests {
     func topic() throws {
         let message = Messages.make { $0.body = String(repeating: "b", count: 4_000) }
         let request = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "/topics/news"), url: "u", accessToken: "a"
+            message, device: Messages.device(.fcm, token: "/topics/news"), settings: FCMSettings(url: "u"),
+            accessToken: "a"
         )
         let json = try Messages.json(request)["message"]
         #expect(json?["topic"]?.string == "news")
@@ -336,8 +337,8 @@ struct FCMRequestTests {
         for (key, source) in [("story", "entity_id"), ("retract", "type")] {
             let shape = try PushShape(members: [(key, [source])])
             let request = FCMRequest.make(
-                message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-                shape: shape)
+                message, device: Messages.device(.fcm, token: "t"), settings: FCMSettings(url: "u", shape: shape),
+                accessToken: "a")
             let data = try Messages.json(request)["message"]?["data"]
             #expect(data?.object?.map(\.key) == ["retract", "notification_id", "created_at"])
             #expect(data?["retract"]?.string == "k")
@@ -359,7 +360,7 @@ struct FCMRequestTests {
         device.platform = platform
         var message = Messages.make { $0.extras.platform = Array(fields.utf8) }
         func sent() throws -> JSONValue? {
-            let request = FCMRequest.make(message, device: device, url: "u", accessToken: "a")
+            let request = FCMRequest.make(message, device: device, settings: FCMSettings(url: "u"), accessToken: "a")
             return try Messages.json(request)["message"]
         }
         let shown = try sent()

@@ -33,7 +33,8 @@ enum Messages {
         var device = self.device(.fcm, token: "tok\"en")
         device.platform = platform
         return FCMRequest.make(
-            message, device: device, url: "https://fcm.example/v1/projects/p1/messages:send", accessToken: "ya29")
+            message, device: device, settings: FCMSettings(url: "https://fcm.example/v1/projects/p1/messages:send"),
+            accessToken: "ya29")
     }
 
     static func apns(_ message: PushMessage) throws -> ProviderRequest {

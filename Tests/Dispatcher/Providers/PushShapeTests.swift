@@ -34,8 +34,8 @@ struct PushShapeTests {
 
     private static func data(_ shape: PushShape) throws -> [String: String] {
         let request = FCMRequest.make(
-            self.message(), device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-            shape: shape)
+            self.message(), device: Messages.device(.fcm, token: "t"), settings: FCMSettings(url: "u", shape: shape),
+            accessToken: "a")
         let members = try Messages.json(request)["message"]?["data"]?.object ?? []
         return Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value.string ?? "no text") })
     }
@@ -90,8 +90,8 @@ struct PushShapeTests {
             of: .object(said.sorted { $0.key < $1.key }.map { JSONMember($0.key, .string($0.value)) }))
         let shape = try Self.shape(name)
         let request = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-            shape: shape)
+            message, device: Messages.device(.fcm, token: "t"), settings: FCMSettings(url: "u", shape: shape),
+            accessToken: "a")
         let data = try Messages.json(request)["message"]?["data"]
         for (key, value) in said { #expect(data?[key]?.string == value) }
         #expect(data?["type"]?.string == (name == "allowance" ? "14" : "greeting"), "identifiers are Carillon's")
@@ -103,8 +103,8 @@ struct PushShapeTests {
     )
     func taps(name: String) throws {
         let request = FCMRequest.make(
-            Self.message(), device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-            shape: try Self.shape(name))
+            Self.message(), device: Messages.device(.fcm, token: "t"),
+            settings: FCMSettings(url: "u", shape: try Self.shape(name)), accessToken: "a")
         let message = try #require(try Messages.json(request)["message"])
         let shown = try #require(message["android"]?["notification"])
         #expect(shown["tag"] != nil && shown["click_action"] == nil)
@@ -146,8 +146,8 @@ struct PushShapeTests {
         var message = Self.message()
         message.notification.data = Array(#"{"a":null,"b":null,"c":null,"d":[null]}"#.utf8)
         let fcm = FCMRequest.make(
-            message, device: Messages.device(.fcm, token: "t"), url: "u", accessToken: "a",
-            shape: shape)
+            message, device: Messages.device(.fcm, token: "t"), settings: FCMSettings(url: "u", shape: shape),
+            accessToken: "a")
         let sent = try #require(try Messages.json(fcm)["message"]?["data"]?.object)
         #expect(sent == [JSONMember("a", .string("e7")), JSONMember("d", .string("[null]"))])
         let apns = try APNSRequest.make(

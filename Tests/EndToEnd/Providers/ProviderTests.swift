@@ -409,7 +409,7 @@ struct ProviderTests {
             // In place of a dispatcher.
             func answerNext() async throws {
                 let request = try await eventualValue("a test send is requested") {
-                    try await sends.take(on: stack.connection, within: 1)
+                    try await sends.next(on: stack.connection, within: 1)
                 }
                 let id = try #require(try JSONParser.parse(request)["id"]?.string)
                 let answer = [JSONMember("outcome", .string("refused")), JSONMember("answer", .string(marks))]

@@ -202,7 +202,7 @@ package struct AccountPauseService: Service {
             let heard = try await shared.exchange(unshared, of: self.deliveries.map(\.provider), now: now)
             let end = self.dispatcher.now()
             for service in self.deliveries where service.pauses.learn(heard, now: end) {
-                self.dispatcher.alarms.retries.note(end)
+                self.dispatcher.alarms.retries.schedule(at: end)
             }
         } catch {
             for service in self.deliveries { service.pauses.unshare(unshared) }

@@ -76,7 +76,7 @@ struct CircuitBreaker: Sendable {
     /// - Parameters:
     ///   - limit: the most calls in flight. If it is lower than ``silentCalls``, that many silent
     ///     calls open the breaker.
-    ///   - extra: the number of places beyond `limit` that this call may use.
+    ///   - extra: how far beyond `limit` this call may go.
     ///   - isCrowded: whether other calls leave no room for this one.
     mutating func admit(now: Timestamp, limit: Int = .max, extra: Int = 0, isCrowded: Bool = false) -> Admission {
         // Silence first: a provider that hangs is at its limit too.
@@ -200,7 +200,7 @@ struct CircuitBreaker: Sendable {
     /// Whether the clock stepped back; a pause would last longer by the step.
     private func hasSteppedBack(to now: Timestamp) -> Bool { self.latest - now > Self.step }
 
-    /// Notes the time, and starts over if the clock has stepped back.
+    /// Records the time, and starts over if the clock has stepped back.
     private mutating func notice(_ now: Timestamp) {
         guard self.hasSteppedBack(to: now) else {
             self.latest = max(self.latest, now)

@@ -21,7 +21,7 @@ final class ProviderHealth: Sendable {
 
     /// The limits of calls in flight where apps or services share a provider.
     ///
-    /// One that hangs would otherwise take all places until its calls time out.
+    /// One that hangs would otherwise use up the limit until its calls time out.
     private struct Limits {
         /// The limit of all apps and services together.
         let all: Int
@@ -40,7 +40,7 @@ final class ProviderHealth: Sendable {
         }
 
         /// Returns how many more calls an app or service that answers may have for an urgent lane:
-        /// the places that ``LanePermits`` reserves.
+        /// the permits that ``LanePermits`` reserves.
         func reserve(_ lane: Lane) -> Int { (Lane.bulk.rank - lane.rank) * max(1, self.all / 16) }
     }
 
@@ -53,43 +53,38 @@ final class ProviderHealth: Sendable {
     }
 
     private struct Breakers {
+        let limits: Limits
         var all: [BreakerScope: Entry] = [:]
         /// The calls in flight to apps and services that do not answer.
         var silentCalls = 0
 
-        mutating func admit(_ scope: BreakerScope, _ limits: Limits, _ lane: Lane, isShared: Bool, now: Timestamp)
+        mutating func admit(_ scope: BreakerScope, _ lane: Lane, isShared: Bool, now: Timestamp)
             -> (CircuitBreaker.Admission, before: CircuitBreaker.State, after: CircuitBreaker.State)
         {
+            if self.all.count >= ProviderHealth.capacity, self.all[scope] == nil {
+                self.all = self.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
+            }
             var entry = self.all[scope] ?? Entry()
             let before = entry.breaker.state
-            let admission = self.admit(&entry, limits, lane, isShared: isShared, now: now)
+            let admission: CircuitBreaker.Admission
+            if !isShared {
+                admission = entry.breaker.admit(now: now, limit: self.limits.all, extra: .max)
+            } else if entry.breaker.isSilent(at: now) {
+                self.setSilentCalls(entry.breaker.inFlight, of: &entry)
+                admission = entry.breaker.admit(
+                    now: now, limit: self.limits.silent, isCrowded: self.silentCalls >= self.limits.allSilent)
+                self.setSilentCalls(entry.breaker.inFlight, of: &entry)
+            } else {
+                admission = entry.breaker.admit(
+                    now: now, limit: self.limits.answering, extra: self.limits.reserve(lane))
+            }
             self.all[scope] = entry
             return (admission, before, entry.breaker.state)
         }
 
-        private mutating func admit(
-            _ entry: inout Entry,
-            _ limits: Limits,
-            _ lane: Lane,
-            isShared: Bool,
-            now: Timestamp
-        ) -> CircuitBreaker.Admission {
-            guard isShared else { return entry.breaker.admit(now: now, limit: limits.all, extra: .max) }
-            guard entry.breaker.isSilent(at: now) else {
-                return entry.breaker.admit(now: now, limit: limits.answering, extra: limits.reserve(lane))
-            }
-            self.setSilentCalls(entry.breaker.inFlight, of: &entry)
-            let admission = entry.breaker.admit(
-                now: now, limit: limits.silent, isCrowded: self.silentCalls >= limits.allSilent)
-            self.setSilentCalls(entry.breaker.inFlight, of: &entry)
-            return admission
-        }
-
         mutating func record(
             _ verdict: CircuitBreaker.Verdict, _ scope: BreakerScope, since start: Timestamp?, now: Timestamp
-        )
-            -> (before: CircuitBreaker.State, after: CircuitBreaker.State)
-        {
+        ) -> (before: CircuitBreaker.State, after: CircuitBreaker.State) {
             var entry = self.all[scope] ?? Entry()
             let before = entry.breaker.state
             entry.breaker.record(verdict, since: start, now: now)
@@ -109,7 +104,7 @@ final class ProviderHealth: Sendable {
         /// Gives an unavailable service a set of its own, unless too many have one.
         ///
         /// - Returns: whether the service has one.
-        mutating func giveSet(to scope: BreakerScope, now: Timestamp) -> Bool {
+        mutating func assignOwnSet(to scope: BreakerScope, now: Timestamp) -> Bool {
             guard let entry = self.all[scope], entry.breaker.state != .closed else { return false }
             guard !entry.hasOwnSet else { return true }
             let count = self.all.values.count { $0.hasOwnSet && $0.breaker.isInUse(at: now) }
@@ -125,35 +120,28 @@ final class ProviderHealth: Sendable {
     }
 
     private let provider: Provider
-    private let limits: Limits
     private let logger: Logger
-    private let breakers = Mutex(Breakers())
+    private let breakers: Mutex<Breakers>
     /// Limits the reports of an app whose configuration is rejected for some devices.
     private let reports = LogLimit<String>(every: .seconds(60))
 
     /// - Parameter calls: the most calls to the provider in flight.
     init(_ provider: Provider, calls: Int, logger: Logger) {
         self.provider = provider
-        self.limits = Limits(calls: calls)
         self.logger = logger
+        self.breakers = Mutex(Breakers(limits: Limits(calls: calls)))
     }
 
-    /// Admits a call for an app, or says when to ask again; logs when silence opens the breaker.
+    /// Admits a call, or says when to ask again; logs when silence opens the breaker.
     ///
     /// An admitted call must be recorded or withdrawn.
     ///
     /// - Parameters:
-    ///   - lane: urgent lanes have reserved places.
+    ///   - lane: urgent lanes have reserved permits.
     ///   - isShared: whether other apps use the provider.
-    func admit(_ app: String, service: String? = nil, lane: Lane = .bulk, isShared: Bool, now: Timestamp)
-        -> CircuitBreaker.Admission
-    {
-        let scope = BreakerScope(app, service: service)
-        let (admission, before, after) = self.breakers.withLock { breakers in
-            if breakers.all.count >= Self.capacity, breakers.all[scope] == nil {
-                breakers.all = breakers.all.filter { $0.value.breaker.inFlight > 0 || $0.value.breaker.isOpen(at: now) }
-            }
-            return breakers.admit(scope, self.limits, lane, isShared: isShared || service != nil, now: now)
+    func admit(_ scope: BreakerScope, lane: Lane = .bulk, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
+        let (admission, before, after) = self.breakers.withLock {
+            $0.admit(scope, lane, isShared: isShared || scope.service != nil, now: now)
         }
         if before == .closed, case .open(let until) = after {
             self.logOutage(scope, until: until, answer: "none")
@@ -165,10 +153,9 @@ final class ProviderHealth: Sendable {
     /// service while the service is unavailable, otherwise that of the app.
     ///
     /// Beyond ``mostServiceSets`` services, it is that of the app too.
-    func heldScope(_ app: String, service: String?, now: Timestamp) -> BreakerScope {
-        let scope = BreakerScope(app, service: service)
-        guard service != nil else { return scope }
-        return self.breakers.withLock { $0.giveSet(to: scope, now: now) } ? scope : BreakerScope(app)
+    func heldScope(_ scope: BreakerScope, now: Timestamp) -> BreakerScope {
+        guard scope.service != nil else { return scope }
+        return self.breakers.withLock { $0.assignOwnSet(to: scope, now: now) } ? scope : BreakerScope(scope.app)
     }
 
     /// Returns the best state of these apps, or of their push service.
@@ -192,15 +179,15 @@ final class ProviderHealth: Sendable {
     }
 
     /// Whether a call that was admitted at `start` must wait, because its breaker has opened since.
-    func isPaused(_ app: String, service: String? = nil, since start: Timestamp) -> Bool {
-        self.breakers.withLock { $0.all[BreakerScope(app, service: service)]?.breaker.isPaused(since: start) ?? false }
+    func isPaused(_ scope: BreakerScope, since start: Timestamp) -> Bool {
+        self.breakers.withLock { $0.all[scope]?.breaker.isPaused(since: start) ?? false }
     }
 
     /// Ends an admitted call that was not made.
     ///
     /// - Parameter start: when it was admitted; nil for just now.
-    func withdraw(_ app: String, service: String? = nil, since start: Timestamp? = nil) {
-        self.breakers.withLock { $0.withdraw(BreakerScope(app, service: service), since: start) }
+    func withdraw(_ scope: BreakerScope, since start: Timestamp? = nil) {
+        self.breakers.withLock { $0.withdraw(scope, since: start) }
     }
 
     /// Records the reply to an admitted call, and logs when that opens or closes a breaker.
@@ -209,15 +196,10 @@ final class ProviderHealth: Sendable {
     /// minute per app.
     ///
     /// - Parameter start: when the call was admitted.
-    func record(
-        _ reply: ProviderReply, app: String, service: String? = nil, since start: Timestamp? = nil, now: Timestamp
-    ) {
-        guard let verdict = CircuitBreaker.Verdict(reply) else {
-            return self.withdraw(app, service: service, since: start)
-        }
-        let scope = BreakerScope(app, service: service)
+    func record(_ reply: ProviderReply, _ scope: BreakerScope, since start: Timestamp? = nil, now: Timestamp) {
+        guard let verdict = CircuitBreaker.Verdict(reply) else { return self.withdraw(scope, since: start) }
         let (before, after) = self.breakers.withLock { $0.record(verdict, scope, since: start, now: now) }
-        let isReported = reply.concernsConfigurationInPart && self.reports.isDue(for: app, at: now)
+        let isReported = reply.concernsConfigurationInPart && self.reports.isDue(for: scope.app, at: now)
         let hasChanged =
             switch (before, after) {
             // Calls that were in flight when it opened get the same answer, which moves the end a
@@ -229,7 +211,7 @@ final class ProviderHealth: Sendable {
         var metadata = self.metadata(scope)
         metadata["answer"] = "\(reply.summary)"
         if isReported {
-            Self.misconfigured(self.provider, app: app).increment()
+            Self.misconfigured(self.provider, app: scope.app).increment()
             self.logger.error(
                 "provider rejected the configuration for some devices; their deliveries retry",
                 metadata: metadata.merging(["tries": "\(self.tries)"]) { $1 })
@@ -237,7 +219,7 @@ final class ProviderHealth: Sendable {
         guard hasChanged else { return }
         switch after {
         case .open(let until) where verdict == .misconfigured:
-            Self.misconfigured(self.provider, app: app).increment()
+            Self.misconfigured(self.provider, app: scope.app).increment()
             self.logger.error(
                 "provider rejected the credentials or settings; its deliveries wait, retrying every minute",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })

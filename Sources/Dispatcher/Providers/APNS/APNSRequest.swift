@@ -91,7 +91,7 @@ struct APNSRequest {
                     writer.member("title", self.message.notification.title)
                     writer.member("body", body)
                 }
-                APNSPayload.writeAside(self.message, to: &writer)
+                APNSPayload.writeAPSMembers(self.message, to: &writer)
             }
         }
         for member in data where member.key != "aps" {
@@ -160,7 +160,7 @@ extension PushPriority {
 /// The parts of Apple's payload that APNs and FCM's Apple block share.
 enum APNSPayload {
     /// Writes the members of `aps` other than the alert.
-    static func writeAside(_ message: PushMessage, to writer: inout JSONWriter) {
+    static func writeAPSMembers(_ message: PushMessage, to writer: inout JSONWriter) {
         let notification = message.notification
         if let badge = message.badge {
             writer.member("badge", badge)

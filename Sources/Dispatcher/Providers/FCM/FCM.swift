@@ -21,15 +21,11 @@ package enum FCM: ProviderKind {
         let account = try CredentialFault.of("credentials") {
             try FCMServiceAccount(json: try context.read(path))
         }
-        return try FCMChannel(
-            app: app,
-            endpoint: settings["endpoint"] ?? "https://fcm.googleapis.com",
-            account: account,
-            shape: shape,
-            androidChannel: settings["channel"],
-            clickAction: settings["click_action"],
-            context: context
-        )
+        let endpoint = settings["endpoint"] ?? "https://fcm.googleapis.com"
+        let settings = FCMSettings(
+            url: "\(endpoint)/v1/projects/\(account.project)/messages:send", shape: shape, channel: settings["channel"],
+            clickAction: settings["click_action"])
+        return try FCMChannel(app: app, endpoint: endpoint, account: account, settings: settings, context: context)
     }
 }
 
@@ -44,20 +40,15 @@ struct FCMChannel: HTTPProviderChannel {
     let now: @Sendable () -> Timestamp
     let timeout: Duration?
     private let endpoint: String
-    private let url: String
     private let serviceAccount: FCMServiceAccount
-    private let shape: PushShape
-    private let androidChannel: String?
-    private let clickAction: String?
+    private let settings: FCMSettings
     private let credentials: CredentialCache
 
     init(
         app: String,
         endpoint: String,
         account: FCMServiceAccount,
-        shape: PushShape,
-        androidChannel: String?,
-        clickAction: String?,
+        settings: FCMSettings,
         context: ChannelContext
     ) throws(CredentialFault) {
         self.app = app
@@ -66,11 +57,8 @@ struct FCMChannel: HTTPProviderChannel {
         self.now = context.now
         self.timeout = context.timeout
         self.endpoint = endpoint
-        self.url = "\(endpoint)/v1/projects/\(account.project)/messages:send"
         self.serviceAccount = account
-        self.shape = shape
-        self.androidChannel = androidChannel
-        self.clickAction = clickAction
+        self.settings = settings
         let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
         self.credentials = CredentialCache(now: context.now, logger: context.logger(of: .fcm, app: app)) { moment in
             let request = try account.tokenRequest(now: moment)
@@ -102,14 +90,7 @@ struct FCMChannel: HTTPProviderChannel {
 
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
         FCMRequest.make(
-            message,
-            device: device,
-            url: self.url,
-            accessToken: try await self.credentials.get(),
-            shape: self.shape,
-            channel: self.androidChannel,
-            clickAction: self.clickAction
-        )
+            message, device: device, settings: self.settings, accessToken: try await self.credentials.get())
     }
 
     func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {

@@ -3,6 +3,21 @@
 
 import Core
 
+/// The settings of an app's messages.
+struct FCMSettings {
+    /// The URL of the project's `messages:send`.
+    let url: String
+    /// The data that the app's clients read.
+    var shape = PushShape.standard
+    /// The Android channel, unless the job sets one.
+    var channel: String?
+    /// The intent action of a tap on Android, unless the job sets one; `category` means the
+    /// message's button category.
+    ///
+    /// Android opens only an activity with a matching filter; with nil a tap opens the app.
+    var clickAction: String?
+}
+
 /// Builds requests for FCM's HTTP v1 API, `messages:send`.
 struct FCMRequest {
     /// FCM's limit on the keys and values of notification and data.
@@ -15,34 +30,22 @@ struct FCMRequest {
     private let message: PushMessage
     private let token: String
     private let platform: Platform
-    private let shape: PushShape
-    private let channel: String?
-    private let clickAction: String?
+    private let settings: FCMSettings
     private let overrides: FCMOverrides
 
     /// Returns the request that sends `message` to one token, or to a topic if the token is
     /// `/topics/<name>`.
-    ///
-    /// - Parameters:
-    ///   - url: the URL of the project's `messages:send`.
-    ///   - shape: the data that the app's clients read.
-    ///   - channel: the Android channel, unless the job sets one.
-    ///   - clickAction: the intent action of a tap on Android, unless the job sets one; `category`
-    ///     means the message's button category; with nil a tap opens the app.
     static func make(
         _ message: PushMessage,
         device: Device,
-        url: String,
-        accessToken: String,
-        shape: PushShape = .standard,
-        channel: String? = nil,
-        clickAction: String? = nil
+        settings: FCMSettings,
+        accessToken: String
     ) -> ProviderRequest {
         let request = FCMRequest(
-            message: message, token: device.token, platform: device.platform, shape: shape, channel: channel,
-            clickAction: clickAction, overrides: FCMOverrides(message.overrides(.fcm)))
+            message: message, token: device.token, platform: device.platform, settings: settings,
+            overrides: FCMOverrides(message.overrides(.fcm)))
         return ProviderRequest(
-            url: url,
+            url: settings.url,
             headers: [("authorization", "Bearer \(accessToken)"), ("content-type", "application/json")],
             body: request.fitted()
         )
@@ -56,13 +59,10 @@ struct FCMRequest {
     /// image, then cuts the text.
     private func fitted() -> [UInt8] {
         guard self.message.purpose == .show else { return self.retraction() }
-        var writer = FCMWriter(
-            message: self.message, data: FCMData.strings(self.shape.data(of: self.message)),
-            tag: self.overrides.tag, channel: self.overrides.channel ?? self.channel,
-            clickAction: self.clickAction == "category" ? self.message.buttonCategory : self.clickAction)
+        var writer = self.writer(data: self.settings.shape.data(of: self.message))
         if !self.fits(writer) {
             // Keeps only the identifying keys; the client fetches the rest.
-            writer.data = FCMData.strings(self.shape.essentials(of: self.message))
+            writer.data = FCMData.strings(self.settings.shape.essentials(of: self.message))
             if !self.fits(writer) { writer.message.notification.extras.image = nil }
             let body = writer.message.notification.body.shortened(by: self.excess(writer))
             writer.message.notification.body = body
@@ -93,9 +93,13 @@ struct FCMRequest {
     /// Data only: the app gets it without showing anything and removes the notification.
     private func retraction() -> [UInt8] {
         let name = self.platform == .ios ? self.overrides.collapseID : self.overrides.tag
-        let data = FCMData.strings(self.shape.retraction(of: self.message, name: name))
-        return FCMWriter(message: self.message, data: data, tag: nil, channel: nil, clickAction: nil)
+        return self.writer(data: self.settings.shape.retraction(of: self.message, name: name))
             .silentBody(target: self.target)
+    }
+
+    private func writer(data: [JSONMember]) -> FCMWriter {
+        FCMWriter(
+            message: self.message, data: FCMData.strings(data), settings: self.settings, overrides: self.overrides)
     }
 }
 
@@ -145,28 +149,24 @@ struct FCMWriter {
         return self.data.reduce(size) { $0 + $1.key.utf8.count + $1.value.utf8.count }
     }
 
-    /// - Parameters:
-    ///   - tag: the name on Android's screen; nil for the message's own.
-    ///   - channel: the Android channel.
-    ///   - clickAction: the intent action of a tap. Android opens only an activity with a matching
-    ///     filter; without one a tap opens the app.
     init(
         message: PushMessage,
         data: [(key: String, value: String)],
-        tag: String?,
-        channel: String?,
-        clickAction: String?
+        settings: FCMSettings,
+        overrides: FCMOverrides
     ) {
         self.message = message
         self.data = data
         self.screenName = message.screenName
+        let tag = overrides.tag
         self.androidTexts = [("tag", tag ?? self.screenName)]
         if tag != nil || message.notification.collapseKey != nil {
             // The app cannot tell the newer of two messages with this tag in another way.
             self.androidTexts.append(("event_time", message.notification.createdAt.rfc3339))
         }
-        if let channel { self.androidTexts.append(("channel_id", channel)) }
+        if let channel = overrides.channel ?? settings.channel { self.androidTexts.append(("channel_id", channel)) }
         if let sound = message.notification.extras.sound { self.androidTexts.append(("sound", sound)) }
+        let clickAction = settings.clickAction == "category" ? message.buttonCategory : settings.clickAction
         if let clickAction { self.androidTexts.append(("click_action", clickAction)) }
     }
 
@@ -196,7 +196,7 @@ struct FCMWriter {
                 writer.member("title", notification.title)
                 writer.member("body", notification.body)
             }
-            APNSPayload.writeAside(self.message, to: &writer)
+            APNSPayload.writeAPSMembers(self.message, to: &writer)
         }
         for (key, value) in self.data {
             writer.key(escaping: key)
@@ -276,7 +276,7 @@ struct FCMWriter {
                 writer.member("apns-collapse-id", self.screenName)
             }
             writer.object("payload") { writer in
-                writer.object("aps") { APNSPayload.writeAside(self.message, to: &$0) }
+                writer.object("aps") { APNSPayload.writeAPSMembers(self.message, to: &$0) }
             }
         }
     }

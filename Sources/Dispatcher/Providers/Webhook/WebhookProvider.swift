@@ -21,11 +21,11 @@ package enum WebhookProvider: ProviderKind {
         context: ChannelContext
     ) async throws(CredentialFault) -> any ProviderChannel {
         let url = try settings.required("url")
-        let (secret, place) = try self.secret(settings, context)
+        let (secret, setting) = try self.secret(settings, context)
         // Without TLS, eavesdroppers could read the notifications.
         if let fault = Webhook.fault(inURL: url, allowsPlain: false) { throw CredentialFault(fault, setting: "url") }
         guard secret.utf8.count >= Self.shortestSecret else {
-            throw CredentialFault("must be at least \(Self.shortestSecret) bytes", setting: place)
+            throw CredentialFault("must be at least \(Self.shortestSecret) bytes", setting: setting)
         }
         return try WebhookChannel(app: app, url: url, secret: secret, shape: shape, context: context)
     }
