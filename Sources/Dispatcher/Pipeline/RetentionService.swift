@@ -16,13 +16,13 @@ import Storage
 /// The turn only saves work: two dispatchers at once would find each other's rows deleted.
 package struct RetentionService: Service {
     private static let interval: Duration = .seconds(60)
-    private static let batchSize = 500
+    static let batchSize = 500
     /// The most steps of one kind before the others get their turn.
-    private static let mostSteps = 100
+    static let mostSteps = 100
     /// The most pages of broadcasts that one step deletes; a page is for 1,000 users.
     private static let mostBroadcastPages = 20_000
     private static let mostDeadLetters = 100_000
-    private static let deadLetterBatchSize = 5_000
+    static let deadLetterBatchSize = 5_000
     /// The most rows outside the audit's daily partitions that one step deletes.
     private static let strayBatchSize = 5_000
     /// The items of digests and their job ids are kept this long, or as long as notifications and
