@@ -22,9 +22,9 @@ struct AlarmTests {
         let alarm = Alarm()
         let waiter = Waiter { await Self.wait(alarm) }
         #expect(await waiter.staysWaiting())
-        alarm.note(Self.now + .seconds(60))
+        alarm.schedule(at: Self.now + .seconds(60))
         #expect(await waiter.staysWaiting())
-        alarm.note(Self.now)
+        alarm.schedule(at: Self.now)
         await waiter.finish()
     }
 
@@ -42,10 +42,10 @@ struct AlarmTests {
     @Test("noting a due moment ends the next wait")
     func between() async {
         let alarm = Alarm()
-        alarm.note(Self.now)
+        alarm.schedule(at: Self.now)
         await Self.wait(alarm)
-        alarm.note(Self.now + .milliseconds(10))
-        alarm.note(Self.now + .seconds(60))
+        alarm.schedule(at: Self.now + .milliseconds(10))
+        alarm.schedule(at: Self.now + .seconds(60))
         await Self.wait(alarm)
     }
 
@@ -53,7 +53,7 @@ struct AlarmTests {
     func limits() async {
         let alarm = Alarm()
         await Self.wait(alarm, atMost: .milliseconds(10))
-        alarm.note(Self.now)
+        alarm.schedule(at: Self.now)
         let start = ContinuousClock.now
         await Self.wait(alarm, atLeast: .milliseconds(50))
         #expect(ContinuousClock.now - start >= .milliseconds(50))

@@ -47,7 +47,7 @@ final class AppChannels: Sendable {
                     entries.append(try await self.entry(kind, app, settings))
                     self.sources.withLock { $0[Key(provider: kind.provider, app: app.name)] = source }
                 } catch {
-                    fault(app.place(name, error.setting), error.description)
+                    fault(app.settingName(of: name, error.setting), error.description)
                 }
             }
         }
@@ -117,7 +117,7 @@ final class AppChannels: Sendable {
             self.context.logger.error(
                 "cannot use the new credentials; keeping the old ones",
                 metadata: metadata.merging([
-                    "setting": "\(app.place(name, error.setting))", "error": "\(error)",
+                    "setting": "\(app.settingName(of: name, error.setting))", "error": "\(error)",
                 ]) { $1 }
             )
         }
@@ -159,7 +159,7 @@ final class AppChannels: Sendable {
         }
         for app in apps {
             for name in app.providers.keys.sorted() where Self.kind(named: name) == nil {
-                fault(app.place(name, nil), "no such provider; one of \(Self.names)")
+                fault(app.settingName(of: name, nil), "no such provider; one of \(Self.names)")
             }
         }
         return apps

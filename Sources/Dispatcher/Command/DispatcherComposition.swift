@@ -15,7 +15,7 @@ import Providers
 import ServiceLifecycle
 import Storage
 
-/// Composes the dispatcher: the only place that makes its clients and services.
+/// Composes the dispatcher: nothing else makes its clients and services.
 enum DispatcherComposition {
     /// Runs the dispatcher until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
@@ -63,7 +63,7 @@ enum DispatcherComposition {
             await time.start()
             let lease = LeaseService(dispatcher: dispatcher)
             // A shutdown may have begun after the lease was taken.
-            guard try await self.take(lease) else { return await lease.release() }
+            guard try await self.acquire(lease) else { return await lease.release() }
             let deliveries = try self.deliveries(dispatcher, settings, clients)
             let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
             // Read the shared pauses before anything is sent to a paused account.
@@ -104,8 +104,8 @@ enum DispatcherComposition {
         await clients.close()
     }
 
-    /// Takes the lease; false if a shutdown comes first, such as while Redis is unreachable.
-    private static func take(_ lease: LeaseService) async throws -> Bool {
+    /// Acquires the lease; false if a shutdown comes first, such as while Redis is unreachable.
+    private static func acquire(_ lease: LeaseService) async throws -> Bool {
         do {
             try await cancelWhenGracefulShutdown {
                 try await lease.claimRedis()

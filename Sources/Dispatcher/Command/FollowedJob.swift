@@ -20,29 +20,28 @@ struct FollowedJob {
     private let database: Database
     private let redis: RedisClient
     private let submission: JobSubmission
-    private let place: JobPlace
+    private let appended: AppendedJob
     /// The job by its entry alone, even if it has an id.
     private let entry: CancellationStore.Name
     private let table = Table([.number("AFTER", leastWidth: 8), .text("STEP", leastWidth: 10), .text("WHAT")])
     /// The printed steps by notification; a set, because a new step may sort before pending ones.
     private var shown: [NotificationID: Set<String>] = [:]
 
-    /// - Parameter place: the job's entry.
-    init(_ database: Database, _ redis: RedisClient, _ submission: JobSubmission, at place: JobPlace) {
+    /// - Parameter appended: the job in its stream.
+    init(_ database: Database, _ redis: RedisClient, _ submission: JobSubmission, _ appended: AppendedJob) {
         self.database = database
         self.redis = redis
         self.submission = submission
-        self.place = place
-        let entry = "\(place.stream)/\(place.entry)"
+        self.appended = appended
         self.entry = CancellationStore.Name(
-            org: submission.job.org, id: entry, entries: [entry],
-            addedAt: Timestamp(milliseconds: StreamEntry.milliseconds(ofID: place.entry) ?? 0))
+            org: submission.job.org, id: appended.origin, entries: [appended.origin],
+            addedAt: Timestamp(milliseconds: StreamEntry.milliseconds(ofID: appended.entry) ?? 0))
     }
 
     /// The job as other commands name it.
     private var name: CancellationStore.Name {
         CancellationStore.Name(
-            org: self.entry.org, id: self.submission.job.id ?? self.place.name, entries: self.entry.entries)
+            org: self.entry.org, id: self.submission.job.id ?? self.appended.name, entries: self.entry.entries)
     }
 
     /// Prints steps until all notifications are on their way and quiet, or the time is up; for a
@@ -57,8 +56,8 @@ struct FollowedJob {
             if keys.isEmpty, let wait = try await self.wait() { return Terminal.line(wait) }
             var isSettled = !keys.isEmpty
             var ends: [String] = []
-            for (user, id) in keys.prefix(Self.mostFollowed) {
-                guard let record = try await self.database.traces.record(id, user: user) else { continue }
+            for key in keys.prefix(Self.mostFollowed) {
+                guard let record = try await self.database.traces.record(key.id, user: key.user) else { continue }
                 if self.showNewSteps(NotificationTrace(record)) { lastStep = .now }
                 isSettled = isSettled && ![.pending, .deferred].contains(record.notification.status)
                 ends.append(Self.end(record))
@@ -82,8 +81,8 @@ struct FollowedJob {
     private func wait() async throws -> String? {
         // Until a dispatcher has finished the entry, a schedule may belong to an older job with the
         // same id. Check this first: a dead letter is stored before the entry leaves the stream.
-        let isWaiting = try await self.place.isWaiting(self.redis)
-        let (stream, entry) = (self.place.stream, self.place.entry)
+        let isWaiting = try await self.appended.isWaiting(self.redis)
+        let (stream, entry) = (self.appended.stream, self.appended.entry)
         if let reason = try await self.database.deadLetters.reason(stream: stream, entry: entry) {
             throw CommandFailure(ExitStatus.no, "the job is a dead letter: \(reason)")
         }
@@ -102,7 +101,7 @@ struct FollowedJob {
 
     /// Returns the failure for a job of which nothing is stored.
     private func nothing() async throws -> CommandFailure {
-        if try await self.place.isWaiting(self.redis) {
+        if try await self.appended.isWaiting(self.redis) {
             return CommandFailure(ExitStatus.no, "nothing is stored yet; is a dispatcher running?")
         }
         let command = "`dispatcher job \(self.name.arguments)`"

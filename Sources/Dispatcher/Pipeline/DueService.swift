@@ -42,9 +42,9 @@ package struct DueService: Service {
         ]
         for (alarm, moment) in Array(zip(alarms.schedules, due.schedules)) + others {
             guard let moment, moment <= now + Self.longestInterval else { continue }
-            alarm.note(moment)
+            alarm.schedule(at: moment)
         }
-        if due.hasBroadcast { for alarm in alarms.broadcasts { alarm.note(now) } }
+        if due.hasBroadcast { for alarm in alarms.broadcasts { alarm.schedule(at: now) } }
     }
 }
 
@@ -54,7 +54,7 @@ extension Dispatcher {
     /// - Parameter shortest: how long to wait in any case, so that work gathers.
     func wait(for alarm: Alarm, atLeast shortest: Duration) async {
         // More may be due now, or soon.
-        self.alarms.due.note(self.now())
+        self.alarms.due.schedule(at: self.now())
         await alarm.wait(atLeast: shortest, atMost: DueService.patience, now: self.clock.now)
     }
 }

@@ -50,8 +50,8 @@ struct LaneReader: Sendable {
         /// A Redis that restarted without its last second of writes forgot what it delivered then.
         private(set) var replaySafeFrom: Int64 = 0
 
-        /// Notes the Redis of a new connection.
-        mutating func note(_ run: RedisRun) {
+        /// Records the Redis of a new connection.
+        mutating func record(_ run: RedisRun) {
             guard let id = run.id else {
                 // It may be another Redis.
                 self.replaySafeFrom = run.now
@@ -124,7 +124,7 @@ struct LaneReader: Sendable {
     private mutating func refresh() async throws {
         let session = self.connection.session
         guard session != self.history.session else { return }
-        self.history.note(try await RedisRun.ask(self.connection, note: self.group.runNote))
+        self.history.record(try await RedisRun.ask(self.connection, note: self.group.runNote))
         self.history.session = session
     }
 }

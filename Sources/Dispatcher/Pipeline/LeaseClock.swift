@@ -119,7 +119,7 @@ extension Dispatcher {
     ) async throws -> (ids: Set<String>, term: LeaseClock.Term) {
         while true {
             let term = try await self.heldTerm()
-            let kept = try await self.untilDone("ask who owns entries") { try await group.reclaimOwned(ids) }
+            let kept = try await self.retrying("ask who owns entries") { try await group.reclaimOwned(ids) }
             guard self.leaseClock.holds(term) else { continue }
             self.inFlight.release(ids.filter { !kept.contains($0) }, of: group.stream)
             return (kept, term)
@@ -165,7 +165,7 @@ package final class LeaseService: Service {
     ///
     /// - Throws: ``RedisError`` with code `configuration` if another database has claimed it.
     package func claimRedis() async throws {
-        try await self.dispatcher.untilDone(
+        try await self.dispatcher.retrying(
             "claim Redis for the database", isFinal: { ($0 as? RedisError)?.code == .configuration }
         ) {
             guard let identity = try await self.dispatcher.database.layout.identity() else { return }
@@ -178,7 +178,7 @@ package final class LeaseService: Service {
     /// - Throws: `RedisError` with the code `configuration` if Redis has more parts than PostgreSQL
     ///   records.
     package func acquire() async throws {
-        let unknown = try await self.dispatcher.untilDone("read the number of parts") {
+        let unknown = try await self.dispatcher.retrying("read the number of parts") {
             try await self.dispatcher.live.unknownPartCount()
         }
         if let unknown {
@@ -187,7 +187,7 @@ package final class LeaseService: Service {
                 "Redis has \(unknown) parts, but PostgreSQL records \(self.dispatcher.keys.parts.count); "
                     + "stop all gateways and dispatchers, run dispatcher parts grow \(unknown), then start them")
         }
-        try await self.dispatcher.untilDone("take the lease") {
+        try await self.dispatcher.retrying("take the lease") {
             try await self.renew()
             // For apps and commands; each sweep writes it again.
             var notes = RedisBatch()

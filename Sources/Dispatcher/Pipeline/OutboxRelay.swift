@@ -104,7 +104,7 @@ package struct OutboxRelay: Service {
             progress.isFailing = false
         } catch {
             // Rows may wait unseen, so the age grows as if the oldest known row still waited.
-            self.metrics.note(waitingSince: progress.waitingSince, now: self.dispatcher.now())
+            self.metrics.setAge(waitingSince: progress.waitingSince, now: self.dispatcher.now())
             if !progress.isFailing {
                 let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
                 self.dispatcher.logger.warning(
@@ -123,7 +123,7 @@ package struct OutboxRelay: Service {
         progress.countedAt = now
         progress.waitingSince = backlog.oldest ?? now
         self.metrics.waiting.set(Int64(backlog.count))
-        self.metrics.note(waitingSince: progress.waitingSince, now: now)
+        self.metrics.setAge(waitingSince: progress.waitingSince, now: now)
         return backlog.count
     }
 
@@ -293,7 +293,7 @@ struct OutboxMetrics: Sendable {
     }
 
     /// Sets the age by the time at which the oldest row was enqueued.
-    func note(waitingSince since: Timestamp, now: Timestamp) {
+    func setAge(waitingSince since: Timestamp, now: Timestamp) {
         self.age.set(Double(max(0, (now - since).inMicroseconds)) / 1_000_000)
     }
 }

@@ -101,10 +101,10 @@ final class PartShare: Sendable {
         return self.state.withLock { $0.own.contains(part) }
     }
 
-    /// Notes a look at a stream of a part.
+    /// Records a look at a stream of a part.
     ///
     /// - Parameter isClear: whether no entry of this dispatcher was lost in the stream.
-    func noteLook(in keys: Keyspace, isClear: Bool) {
+    func recordLook(in keys: Keyspace, isClear: Bool) {
         guard let part = keys.index else { return }
         let now = self.instant()
         self.state.withLock { state in
@@ -120,7 +120,7 @@ final class PartShare: Sendable {
 
     // MARK: Proofs
 
-    /// Notes that this dispatcher has set deadlines for these users.
+    /// Records that this dispatcher has set deadlines for these users.
     func visit(_ users: some Sequence<String>) {
         guard self.keys.isSpread else { return }
         self.watch(users.compactMap { self.keys.part(of: $0).index })

@@ -111,7 +111,7 @@ package struct WebhookService: Service {
     func distribute(_ parts: [Keyspace]) async throws -> Int {
         guard let known = self.cache.current, !known.isEmpty else { return 0 }
         let fence = self.dispatcher.fence(for: Self.abandoned)
-        let batches = try await self.feed.take(from: parts, count: Self.batchSize)
+        let batches = try await self.feed.read(from: parts, count: Self.batchSize)
         // Ask for the list again, because the read may take seconds. After a stall it has expired,
         // and another dispatcher takes the events over.
         guard let webhooks = self.cache.current else { return 0 }
@@ -130,11 +130,11 @@ package struct WebhookService: Service {
             var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }
             for event in events {
                 var json: [UInt8]?
-                for (place, webhook) in webhooks.enumerated()
+                for (index, webhook) in webhooks.enumerated()
                 where event.at >= webhook.createdAt && webhook.wants(event.kind, org: event.org) {
                     let text = json ?? event.json
                     json = text
-                    lists[place].json.append(text)
+                    lists[index].json.append(text)
                 }
             }
             var session: Int
@@ -142,14 +142,14 @@ package struct WebhookService: Service {
                 session = self.dispatcher.redis.session
                 // Retry until another dispatcher takes them over, because the next read would go
                 // past them.
-                let lost = try await self.dispatcher.untilDone(
+                let lost = try await self.dispatcher.retrying(
                     "queue webhook events", isFinal: { _ in !fence.isOpen }
                 ) {
                     let now = self.dispatcher.now()
-                    self.dispatcher.alarms.webhooks.note(now + WebhookQueues.gathering)
+                    self.dispatcher.alarms.webhooks.schedule(at: now + WebhookQueues.gathering)
                     return try await self.queues.append(lists, now: now)
                 }
-                try await self.dispatcher.untilDone("acknowledge events", isFinal: { _ in !fence.isOpen }) {
+                try await self.dispatcher.retrying("acknowledge events", isFinal: { _ in !fence.isOpen }) {
                     try await self.feed.acknowledge(batch)
                 }
                 self.report(lost)
@@ -188,7 +188,7 @@ package struct WebhookService: Service {
                 do {
                     while isRunning, let next = try await self.queues.nextDue() {
                         let now = self.dispatcher.now()
-                        guard next <= now else { return alarm.note(next) }
+                        guard next <= now else { return alarm.schedule(at: next) }
                         let fence = self.dispatcher.fence(for: WebhookSender.hold)
                         for webhook in try await self.queues.claimDue(now: now, hold: WebhookSender.hold, limit: 64) {
                             await permits.acquire()
@@ -200,7 +200,7 @@ package struct WebhookService: Service {
                     }
                 } catch {
                     // Look again after the shortest interval, as Redis may be back by then.
-                    alarm.note(self.dispatcher.now())
+                    alarm.schedule(at: self.dispatcher.now())
                     throw error
                 }
             } wait: {
@@ -303,7 +303,7 @@ struct WebhookSender: Sendable {
             // another may have claimed it.
             let due: Timestamp? = goesOn ? now + fence.timeLeft : fence.isOpen ? now : nil
             let left = try await self.queues.finish(id, entries: events.map(\.entry), due: due)
-            if left > 0, !goesOn { self.dispatcher.alarms.webhooks.note(now) }
+            if left > 0, !goesOn { self.dispatcher.alarms.webhooks.schedule(at: now) }
             return left > 0 && goesOn
         case _ where !fence.isOpen:
             // Our own stall may be the reason, and another dispatcher may have the claim.
@@ -367,7 +367,7 @@ struct WebhookSender: Sendable {
         let now = self.dispatcher.now()
         let oldest = now - Self.patience
         let dropped = try await self.queues.postpone(id, until: now + delay, droppingBefore: oldest)
-        self.dispatcher.alarms.webhooks.note(now + delay)
+        self.dispatcher.alarms.webhooks.schedule(at: now + delay)
         if dropped > 0 { WebhookMetrics.old.increment(by: dropped) }
     }
 }

@@ -128,7 +128,7 @@ enum GatewayComposition {
     ) -> GatewayBase {
         GatewayBase(
             database: Database(
-                clients.pool, standby: clients.standby.map { StandbyReads($0, note: StandbyMetrics.note) }),
+                clients.pool, standby: clients.standby.map { StandbyReads($0, note: StandbyMetrics.record) }),
             live: Live(clients.redis, keys: clients.keys, replicated: clients.replicated),
             catalogs: catalogs,
             defaultZone: settings.common.defaultZone,
@@ -159,7 +159,7 @@ enum GatewayComposition {
         )
         clients.epoch.onChange {
             logger.warning("database was restored or replaced; clients start from a new sync")
-            hub.repair()
+            hub.catchUpAll()
         }
         return hub
     }

@@ -74,11 +74,11 @@ final class ServerCertificate: Sendable {
         return try Self.read("GATEWAY_TLS_KEY") { try NIOSSLContext(configuration: configuration) }
     }
 
-    private static func read<Value>(_ place: String, _ work: () throws -> Value) throws -> Value {
+    private static func read<Value>(_ setting: String, _ work: () throws -> Value) throws -> Value {
         do {
             return try work()
         } catch {
-            throw CertificateFault(description: "\(place): \(NetworkFault.words(error))")
+            throw CertificateFault(description: "\(setting): \(NetworkFault.words(error))")
         }
     }
 }

@@ -7,12 +7,12 @@ import Synchronization
 
 /// Wakes a service when work is due.
 ///
-/// Neither Redis nor PostgreSQL signals that work is due, so a process notes when the work that it
-/// postponed is due, and its service sleeps until then. The service also wakes at its longest
+/// Neither Redis nor PostgreSQL signals that work is due, so a process schedules an alarm for the
+/// work that it postponed, and its service sleeps until then. The service also wakes at its longest
 /// interval, to find the work of dead processes.
 package final class Alarm: Sendable {
     private struct State {
-        /// The earliest moment that was noted since the last wait ended.
+        /// The earliest moment scheduled since the last wait ended.
         var moment: Timestamp?
         /// Returns true if it ran to its end.
         var sleep: Task<Bool, Never>?
@@ -23,24 +23,25 @@ package final class Alarm: Sendable {
     package init() {}
 
     /// Ends the wait, or the next one, at once.
-    package func ring() { self.note(Timestamp(seconds: 0)) }
+    package func ring() { self.schedule(at: Timestamp(seconds: 0)) }
 
-    /// Notes that work is due at a moment; one in the past ends the wait at once.
-    package func note(_ moment: Timestamp) {
+    /// Ends the wait at a moment when work is due; one in the past ends it at once.
+    package func schedule(at moment: Timestamp) {
         self.state.withLock { state in
-            if let noted = state.moment, noted <= moment { return }
+            if let earliest = state.moment, earliest <= moment { return }
             state.moment = moment
             state.sleep?.cancel()
         }
     }
 
-    /// Waits for the earliest noted moment; a shutdown or a cancellation ends the wait.
+    /// Waits for the earliest scheduled moment; a shutdown or a cancellation ends the wait.
     ///
-    /// Only one service may wait. It must then look for all due work, and note the next due time.
+    /// Only one service may wait. It must then look for all due work, and schedule the next
+    /// wake-up.
     ///
     /// - Parameters:
     ///   - shortest: the least wait, so that work gathers into batches.
-    ///   - longest: the wait if no noted moment comes first.
+    ///   - longest: the wait if no scheduled moment comes first.
     ///   - now: the clock that the moments refer to.
     package func wait(
         atLeast shortest: Duration = .zero, atMost longest: Duration, now: @Sendable () -> Timestamp = Timestamp.now

@@ -75,7 +75,7 @@ struct AbsentMasterTests {
                 notification.jobEntry = "jobs/\(place)-0"
                 _ = try await database.notifications.store([notification], areRepeats: false)
                 guard channels.contains(.push) else { continue }
-                try await database.notifications.mark([(user, notification.id, .pending, "queued", nil)])
+                try await database.notifications.mark([(notification.key, .pending, "queued", nil)])
             }
         }
 
@@ -158,7 +158,7 @@ struct AbsentMasterTests {
                     "XADD", .text(stream), "*", "user", .text(try scene.user(in: kept)), "type", "news",
                     "title", .text(consumer))
                 let group = ConsumerGroup(stream: stream, consumer: consumer, connection: scene.redis)
-                let entry = try #require(try await group.takeWaiting(count: 1).first)
+                let entry = try #require(try await group.readWaiting(count: 1).first)
                 // As if it had been read a minute ago.
                 try await scene.redis.send(
                     "XCLAIM", .text(stream), "dispatchers", .text(consumer), "0", .text(entry.id), "IDLE", "60000",
@@ -203,7 +203,7 @@ struct AbsentMasterTests {
                 return await reader.roundOfAll().count == 1
             }
             let policy = OverflowPolicy(backlog: 10)
-            try await OverflowGuard(dispatcher: scene.dispatcher, policy: policy).look()
+            try await OverflowGuard(dispatcher: scene.dispatcher, policy: policy).refresh()
         }
     }
 
@@ -248,7 +248,7 @@ struct AbsentMasterTests {
                     group.addTask { try? await Router(dispatcher: dispatcher).carryOut(plan) }
                 }
                 group.addTask { [waiting] in
-                    try? await DeliveryHandover(dispatcher: dispatcher, provider: .fcm).finish(
+                    try? await DeliveryHandover(dispatcher: dispatcher, provider: .fcm).scheduleAndAcknowledge(
                         waiting.map(\.outcome), waiting: waiting, reporting: [])
                 }
                 group.addTask {
@@ -408,7 +408,7 @@ struct AbsentMasterTests {
             let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
             let log = EventLog(keys: scene.keys, length: 1_000)
             // The first look makes the groups.
-            _ = try await dispatcher.live.eventFeed.take(from: scene.keys.parts, count: 10)
+            _ = try await dispatcher.live.eventFeed.read(from: scene.keys.parts, count: 10)
             try await scene.loseMaster()
             try await eventually("events of the other master are handed on while the list is new") {
                 await log.append([event], on: scene.redis)

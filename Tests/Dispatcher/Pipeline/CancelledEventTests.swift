@@ -148,7 +148,7 @@ struct CancelledEventTests {
             let stored = try await JobIntake(dispatcher: dispatcher).store(
                 LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries))
             #expect(stored.events.map(\.entry) == [entries[1].id, entries[3].id])
-            #expect(stored.finished.count == jobs.count && stored.dead.isEmpty)
+            #expect(stored.toAcknowledge.count == jobs.count && stored.dead.isEmpty)
         }
     }
 }

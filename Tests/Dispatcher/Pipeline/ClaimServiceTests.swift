@@ -46,7 +46,7 @@ struct ClaimServiceTests {
         }
 
         func stored() async throws -> Notification? {
-            try await self.dispatcher.database.notifications.load([("ada", self.notification.id)]).first
+            try await self.dispatcher.database.notifications.load([self.notification.key]).first
         }
 
         func texts(_ query: String) async throws -> [String] {
@@ -94,7 +94,7 @@ struct ClaimServiceTests {
         var notification = TestDispatcher.notification(number, of: user, channels: [.inApp, .push])
         notification.jobEntry = "jobs/\(number)-0"
         _ = try await database.notifications.store([notification], areRepeats: false)
-        try await database.notifications.mark([(user, notification.id, .pending, "queued", nil)])
+        try await database.notifications.mark([(notification.key, .pending, "queued", nil)])
         let work = DeliveryWork(
             notification: notification.id, device: phone.id, user: user, attempt: 0, isRepeat: false)
         return (notification, work)
@@ -121,7 +121,7 @@ struct ClaimServiceTests {
         var batch = RedisBatch()
         batch.append(entry: fields, to: stream)
         try await redis.run(batch)
-        let entry = try #require(try await gone.takeWaiting(count: 1).first)
+        let entry = try #require(try await gone.readWaiting(count: 1).first)
         try await redis.send(
             "XCLAIM", .text(stream), "dispatchers", "gone", "0", .text(entry.id), "IDLE", "60000",
             "RETRYCOUNT", .text(deliveries), "JUSTID")
@@ -146,7 +146,7 @@ struct ClaimServiceTests {
             #expect(try await ReplayService(dispatcher: scene.dispatcher).replay().count == 1)
             scene.dispatcher.leaseClock.renewed(at: .now)
             let group = scene.dispatcher.group(scene.stream)
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             #expect(entries.count == 1)
             try await scene.service.sendAlone(
                 LaneBatch(

@@ -137,7 +137,7 @@ struct DeliverySenderTests {
             } else {
                 #expect(try await devices.remove(user: "ada", id: Self.device))
             }
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             #expect(entries.count == 1)
             let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             try await service.sendAlone(
@@ -170,7 +170,7 @@ struct DeliverySenderTests {
             let work = DeliveryWork(
                 notification: Self.first, device: Device.emailAddress, user: "ada", attempt: 0, isRepeat: false)
             try await dispatcher.redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             let service = DeliveriesService(dispatcher: dispatcher, provider: .email, calls: 8, readers: [])
             try await service.sendAlone(
                 LaneBatch(
@@ -211,7 +211,7 @@ struct DeliverySenderTests {
             let work = DeliveryWork(
                 notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
             try await dispatcher.redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             try await service.sendAlone(
                 LaneBatch(
@@ -390,7 +390,7 @@ struct DeliverySenderTests {
                     notification: notification, device: device, user: "ada", attempt: 0, isRepeat: false)
                 try await dispatcher.redis.send(
                     "XADD", .text(group.stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
-                let entries = try await group.takeWaiting(count: 10)
+                let entries = try await group.readWaiting(count: 10)
                 #expect(entries.count == 1)
                 try await service.sendAlone(
                     LaneBatch(
@@ -619,7 +619,7 @@ struct DeliverySenderTests {
                     since: TestDispatcher.now + .seconds(-600))
                 try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
             }
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             service.health.hold(
                 ["default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
@@ -656,7 +656,7 @@ struct DeliverySenderTests {
                 try await dispatcher.redis.send(
                     "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
             }
-            let entries = try await group.takeWaiting(count: 20)
+            let entries = try await group.readWaiting(count: 20)
             let service = DeliveriesService(dispatcher: dispatcher, provider: .fcm, calls: 8, readers: [])
             service.health.hold(
                 ["default"], service: channel.service, until: TestDispatcher.now + .seconds(60),

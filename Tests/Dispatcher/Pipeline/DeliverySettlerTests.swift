@@ -59,8 +59,8 @@ struct DeliverySettlerTests {
         notification.expiresAt = expiresAt
         _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
         let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
-        let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
-        return try #require(try await dispatcher.database.deliveries.facts([key])[0])
+        let delivery = (key: notification.key, device: phone.id, isRepeat: false)
+        return try #require(try await dispatcher.database.deliveries.facts([delivery])[0])
     }
 
     /// Stores a pending notification, settles an outcome of it, and returns it as it is then.
@@ -74,9 +74,9 @@ struct DeliverySettlerTests {
             let notification = TestDispatcher.notification(channels: channels)
             let store = dispatcher.database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("ada", Self.notification, .pending, reason, nil)])
+            try await store.mark([(notification.key, .pending, reason, nil)])
             try await Self.settler(dispatcher, of: provider).settle([outcome(dispatcher)])
-            return try await store.load([("ada", Self.notification)]).first
+            return try await store.load([notification.key]).first
         }
     }
 
@@ -397,8 +397,10 @@ struct DeliverySettlerTests {
         try await TestDispatcher.with(eventsLength: 1_000) { dispatcher, database in
             let (redis, keys) = (dispatcher.redis, dispatcher.keys)
             try await TestDispatcher.storePushes(in: database.pool)
-            let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
-            let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+            let delivery = (
+                key: NotificationKey(user: "ada", id: Self.notification), device: Self.device, isRepeat: false
+            )
+            let facts = try #require(try await dispatcher.database.deliveries.facts([delivery])[0])
             let settler = Self.settler(dispatcher)
             func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
                 let answer = ProviderAnswer.deadToken(
@@ -446,8 +448,8 @@ struct DeliverySettlerTests {
             let notification = TestDispatcher.notification(channels: [.inApp, .push])
             _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
             let phone = try await dispatcher.database.devices.register(TestDispatcher.phone()).device
-            let key = (user: "ada", notification: Self.notification, device: phone.id, isRepeat: false)
-            let facts = try #require(try await dispatcher.database.deliveries.facts([key])[0])
+            let delivery = (key: notification.key, device: phone.id, isRepeat: false)
+            let facts = try #require(try await dispatcher.database.deliveries.facts([delivery])[0])
             let result = DeliveryOutcome.Result.postponed(until: TestDispatcher.now + .seconds(3_600))
             func reach(_ attempts: ClosedRange<Int>) async throws {
                 try await Self.settler(dispatcher).settle(
@@ -540,10 +542,10 @@ struct DeliverySettlerTests {
         try await TestDispatcher.with(eventsLength: 100) { dispatcher, _ in
             let notification = TestDispatcher.notification(channels: [.inApp, .push])
             _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-            try await dispatcher.database.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
+            try await dispatcher.database.notifications.mark([(notification.key, .pending, "queued", nil)])
             let settler = Self.settler(dispatcher)
             try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher)])
-            let stored = try await dispatcher.database.notifications.load([("ada", Self.notification)])
+            let stored = try await dispatcher.database.notifications.load([notification.key])
             #expect(stored.map(\.status) == [.sent])
             #expect(stored.map(\.statusReason) == ["no_device"])
             let events = try await dispatcher.redis.entries(of: dispatcher.keys.events).map(\.texts)

@@ -122,8 +122,8 @@ struct DigestServiceTests {
             let due = try #require(try await digests.claim(now: TestDispatcher.now, until: until, limit: 10).first)
             var summary = Notification(id: due.summary, user: "ada", type: "news", createdAt: TestDispatcher.now)
             summary.channels = [.inApp, .push]
-            let stored = try await dispatcher.database.notifications.store(
-                [summary], ofWindows: [due.id], claimedUntil: until)
+            let stored = try await dispatcher.database.notifications.storeDigests(
+                [summary], windows: [due.id], claimedUntil: until)
             #expect(stored != nil)
             var settings = UserSettings()
             settings.quietHours = QuietHours(start: 1, end: 0)
@@ -247,7 +247,7 @@ struct DigestServiceTests {
                     defer { run.cancel() }
                     try await eventually("Ada's is sent") {
                         // No `DueService` runs here.
-                        hasty.alarms.digests.note(TestDispatcher.now)
+                        hasty.alarms.digests.schedule(at: TestDispatcher.now)
                         return try await sent() == ["ada"]
                     }
                     run.cancel()

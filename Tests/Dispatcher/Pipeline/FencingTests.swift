@@ -25,7 +25,7 @@ struct FencingTests {
         for fields in jobs { try await Self.append(fields, to: stream, dispatcher.redis) }
         let group = dispatcher.group(stream)
         try await group.create()
-        let entries = try await group.takeWaiting(count: 10)
+        let entries = try await group.readWaiting(count: 10)
         dispatcher.inFlight.take(entries.map(\.id), of: stream)
         let batch = LaneBatch(
             lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
@@ -42,7 +42,7 @@ struct FencingTests {
     private static func flags(_ stream: String, _ redis: RedisClient) async throws -> [Bool] {
         let group = ConsumerGroup(stream: stream, consumer: "reader", connection: redis)
         try await group.create()
-        return try await group.takeWaiting(count: 100).map { entry in
+        return try await group.readWaiting(count: 100).map { entry in
             try DeliveryWork(entry[DeliveryWork.field] ?? []).isRepeat
         }
     }
@@ -116,7 +116,7 @@ struct FencingTests {
             }
             let group = dispatcher.group(stream)
             try await group.create()
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             dispatcher.inFlight.take(entries.map(\.id), of: stream)
             let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
             let outcomes = Mutex<[String: DeliveryOutcome.Result]>([:])
@@ -165,7 +165,7 @@ struct FencingTests {
             }
             let group = dispatcher.group(stream)
             try await group.create()
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             dispatcher.inFlight.take(entries.map(\.id), of: stream)
             let batch = LaneBatch(
                 lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
@@ -175,7 +175,7 @@ struct FencingTests {
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             #expect(try await rival.claim(entries[1].id, from: dispatcher.name, idle: .zero) != nil)
             dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
-            try await Router(dispatcher: dispatcher).finish(stored)
+            try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
 
             #expect(try await group.pending(of: dispatcher.name, count: 10).isEmpty)
             #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[1].id])
@@ -198,13 +198,13 @@ struct FencingTests {
             let (mine, theirs) = (stored.toRoute[0].notification.id, stored.toRoute[1].notification.id)
 
             let rival = ConsumerGroup(stream: keys.jobs(.normal), consumer: "rival", connection: redis)
-            let claimed = try await rival.claim(stored.finished[1], from: dispatcher.name, idle: .zero)
+            let claimed = try await rival.claim(stored.toAcknowledge[1], from: dispatcher.name, idle: .zero)
             #expect(claimed != nil)
             _ = try await dispatcher.database.notifications.markDelivered(
-                [(user: "ada", id: theirs, at: TestDispatcher.now)], via: "socket")
+                [(NotificationKey(user: "ada", id: theirs), TestDispatcher.now)], via: "socket")
             dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
             time.withLock { $0 = end + .seconds(60) }
-            try await Router(dispatcher: dispatcher).finish(stored)
+            try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
 
             let events = try await redis.entries(of: keys.events).map(\.texts)
             #expect(events.map { $0["event"] } == ["expired"])
@@ -221,7 +221,7 @@ struct FencingTests {
             notification.jobEntry = "jobs/1-0"
             let store = dispatcher.database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("ada", notification.id, .sent, nil, "push")])
+            try await store.mark([(notification.key, .sent, nil, "push")])
             // Without a device, it would fail.
             let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
             try await Router(dispatcher: dispatcher).route([RoutedNotification(notification, .stored)], within: fence)
@@ -261,14 +261,14 @@ struct FencingTests {
             try #require(stored.dead.count == 2)
 
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: dispatcher.redis)
-            let claimed = try await rival.claim(stored.finished[0], from: dispatcher.name, idle: .zero)
+            let claimed = try await rival.claim(stored.toAcknowledge[0], from: dispatcher.name, idle: .zero)
             #expect(claimed != nil)
             dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
-            try await Router(dispatcher: dispatcher).finish(stored)
+            try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
 
             let letters = try await database.pool.query("SELECT entry FROM carillon.dead_letters")
             let entries = try letters.map { try $0.text(0) }
-            #expect(entries == [areMoved ? "2-0" : stored.finished[1]])
+            #expect(entries == [areMoved ? "2-0" : stored.toAcknowledge[1]])
         }
     }
 
@@ -279,13 +279,13 @@ struct FencingTests {
             let group = ConsumerGroup(stream: keys.jobs(.normal), consumer: "test", connection: redis)
             var batch = StoredBatch(
                 group: group, catalog: try Catalog([NotificationType(name: "news")]), fence: Fence(LeaseClock.Term()))
-            batch.finished = ["1-0", "2-0"]
-            for entry in batch.finished {
+            batch.toAcknowledge = ["1-0", "2-0"]
+            for entry in batch.toAcknowledge {
                 let frame = NodeFrame(kind: .event, user: "ada", body: [])
-                batch.events.append(StoredBatch.Event(entry: entry, frame: frame))
+                batch.events.append(.init(entry: entry, jobEntry: entry, org: "", job: nil, frames: [frame]))
             }
             let kept = batch.keeping(["2-0"])
-            #expect(kept.finished == ["2-0"])
+            #expect(kept.toAcknowledge == ["2-0"])
             #expect(kept.events.map(\.entry) == ["2-0"])
         }
     }
@@ -348,7 +348,7 @@ struct FencingTests {
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             for number in 0..<20 {
                 try await Self.append([("title", "\(number)")], to: stream, redis)
-                #expect(try await rival.takeWaiting(count: 10).count == 1)
+                #expect(try await rival.readWaiting(count: 10).count == 1)
             }
             #expect(try await client().contains(" flags=N "))
             clock.renewed(at: .now + later, withoutGap: false)
@@ -439,9 +439,9 @@ struct FencingTests {
             // As the dispatcher itself would have stored it.
             let other = try PostgresPool(database.configuration(applicationName: "other"), logger: TestLog.logger)
             defer { other.close() }
-            _ = try await Database(other).notifications.store(
+            _ = try await Database(other).notifications.storeBroadcastPage(
                 [notification],
-                withPage: BroadcastStore.statements(
+                page: BroadcastStore.statements(
                     Broadcast.Page(until: "ada", selected: 1, stored: 1, counted: [:], isLast: true), of: chain),
                 recount: BroadcastStore.recount(chain, [notification]))
             try await expansion
@@ -484,8 +484,8 @@ struct FencingTests {
             await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
             let feed = dispatcher.live.eventFeed
             // The first look makes the group.
-            _ = try await feed.take(from: keys.parts, count: 10)
-            let batches = try await feed.take(from: keys.parts, count: 10)
+            _ = try await feed.read(from: keys.parts, count: 10)
+            let batches = try await feed.read(from: keys.parts, count: 10)
             for isOpen in [false, true] {
                 let fence = dispatcher.fence(for: isOpen ? .seconds(30) : .zero)
                 try await service.hand(batches, to: [webhook], within: fence)
@@ -554,13 +554,13 @@ struct FencingTests {
             let service = WebhookService(dispatcher: dispatcher, transfer: transfer)
             let feed = dispatcher.live.eventFeed
             // The first look makes the group.
-            _ = try await feed.take(from: keys.parts, count: 10)
+            _ = try await feed.read(from: keys.parts, count: 10)
             let label = NotificationLabel(
                 id: Self.notification(1), user: "ada", type: "news", category: nil, org: "", job: nil)
             let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
             await EventLog(keys: keys, length: 100).append([event], on: dispatcher.redis)
             try await service.refresh(isCheck: true)
-            let unread = try await feed.take(from: keys.parts, count: 10)
+            let unread = try await feed.read(from: keys.parts, count: 10)
             #expect(unread.isEmpty == isTimely)
             await transfer.shutdown()
         }

@@ -261,7 +261,7 @@ struct DisabledTypeTests {
                 Postponement(notification: notification, kind: kind, due: due, reason: "delay")
             ])
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-            let stored = try await store.load([("ada", notification.id)])
+            let stored = try await store.load([notification.key])
             #expect(stored.map(\.status) == [status])
             #expect(stored.map(\.statusReason) == ["type_disabled"])
             #expect(try await dispatcher.redis.send("XLEN", .text(keys.deliveries(.email, .normal))).integer() == 0)
@@ -279,7 +279,7 @@ struct DelayedMailTests {
             let notification = TestDispatcher.notification(channels: [.push, .email])
             let store = dispatcher.database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("ada", notification.id, .pending, "queued", nil)])
+            try await store.mark([(notification.key, .pending, "queued", nil)])
             try await dispatcher.database.preferences.set(
                 user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
             let due = TestDispatcher.now + .seconds(-1)
@@ -287,7 +287,7 @@ struct DelayedMailTests {
                 Postponement(notification: notification, kind: .email, due: due, reason: "delay")
             ])
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-            let stored = try await store.load([("ada", notification.id)])
+            let stored = try await store.load([notification.key])
             #expect(stored.map(\.status) == [status])
             #expect(stored.map(\.statusReason) == [reason])
             #expect(try await dispatcher.redis.send("XLEN", .text(dispatcher.keys.events)).integer() == 1)
@@ -308,10 +308,10 @@ struct FailedMailTests {
                 Postponement(notification: notification, kind: .release, due: due, reason: "delay")
             ])
             var settlement = DeliveryStore.Settlement()
-            settlement.failed = [("ada", notification.id, "SMTP_550", false)]
+            settlement.failed = [(notification.key, "SMTP_550", false)]
             try await dispatcher.database.deliveries.settle(settlement)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-            let stored = try await store.load([("ada", notification.id)])
+            let stored = try await store.load([notification.key])
             #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["failed no_device"])
         }
     }
@@ -387,7 +387,7 @@ struct LateMailTests {
                 user: "ada", preferences: ["news": TypePreference(email: reason != "opted_out")])
             let store = dispatcher.database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+            try await store.mark([(notification.key, .sent, "offline", "inbox")])
             let due = TestDispatcher.now + .seconds(-1)
             try await dispatcher.postpone([
                 Postponement(notification: notification, kind: .email, due: due, reason: "unread")
@@ -408,7 +408,7 @@ struct LateMailTests {
             let notification = TestDispatcher.notification(channels: [.inApp, .email])
             let store = dispatcher.database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("ada", notification.id, .sent, "offline", "inbox")])
+            try await store.mark([(notification.key, .sent, "offline", "inbox")])
             try await database.pool.query(
                 "INSERT INTO carillon.user_settings (user_id, email) VALUES ('ada', 'ada@example.com')")
             let due = TestDispatcher.now + .seconds(-1)
@@ -421,7 +421,7 @@ struct LateMailTests {
                 ).map { try $0.text(0) }
             }
             _ = try await dispatcher.database.cancellations.cancel(
-                [("ada", notification.id)], at: TestDispatcher.now)
+                [notification.key], at: TestDispatcher.now)
             #expect(try await state() == ["cancelled in_flight"])
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
             #expect(try await state() == ["cancelled"])
@@ -437,7 +437,7 @@ struct LateMailTests {
             notification.keepUntil = TestDispatcher.now
             let store = dispatcher.database.notifications
             _ = try await store.store([notification], areRepeats: false)
-            try await store.mark([("ada", notification.id, .pending, "unread", nil)])
+            try await store.mark([(notification.key, .pending, "unread", nil)])
             try await dispatcher.database.preferences.set(
                 user: "ada", preferences: ["news": TypePreference(email: true)])
             let due = TestDispatcher.now + .seconds(-1)
@@ -448,7 +448,7 @@ struct LateMailTests {
                 try await database.pool.query("UPDATE carillon.notifications SET deleted_at = keep_until")
             }
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
-            let stored = try await store.load([("ada", notification.id)])
+            let stored = try await store.load([notification.key])
             #expect(stored.map { "\($0.status) \($0.statusReason ?? "")" } == ["expired expired"])
         }
     }
@@ -507,7 +507,7 @@ struct ReclaimedReleaseTests {
                     DeliveryStore.Attempt(
                         at: now, user: "ada", notification: notification.id, device: phone, provider: .fcm,
                         kind: "push", attempt: 1, outcome: .accepted))
-                settlement.accepted.append(("ada", notification.id, "fcm", phone))
+                settlement.accepted.append((notification.key, "fcm", phone))
             }
             try await dispatcher.database.deliveries.settle(settlement)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 6)
@@ -574,7 +574,7 @@ struct ReclaimedReleaseTests {
             let notification = try await Self.release(1, by: dispatcher)[0]
             // It died before the push was in its stream.
             try await dispatcher.database.notifications.mark(
-                [("ada", notification.id, .pending, "queued", nil)], areReleases: true)
+                [(notification.key, .pending, "queued", nil)], areReleases: true)
             let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
             try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
@@ -591,7 +591,7 @@ struct ReclaimedReleaseTests {
         try await TestDispatcher.with { dispatcher, database in
             let notification = try await Self.release(1, by: dispatcher)[0]
             try await dispatcher.database.notifications.mark(
-                [("ada", notification.id, .pending, "queued", nil)], areReleases: true)
+                [(notification.key, .pending, "queued", nil)], areReleases: true)
             let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
             try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
@@ -607,7 +607,7 @@ struct ReclaimedReleaseTests {
             let notifications = try await Self.release(9, by: dispatcher)
             // It had released three, whose pushes may be in their stream.
             try await dispatcher.database.notifications.mark(
-                notifications[..<3].map { ("ada", $0.id, .pending, "queued", nil) }, areReleases: true)
+                notifications[..<3].map { ($0.key, .pending, "queued", nil) }, areReleases: true)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 9)
             #expect(try await Self.deliveries(dispatcher).count == 4)
             let titles = try await database.pool.query(
@@ -687,7 +687,8 @@ struct PostponedTraceTests {
             }
             #expect(try await trace().map(\.event) == ["enqueued", "stored", "deferred", "due"])
             try await database.notifications.mark(
-                [("ada", id, .expired, "expired", nil)], notes: [("ada", id, Reason.cappedByType.rawValue)])
+                [(notification.key, .expired, "expired", nil)],
+                notes: [(notification.key, Reason.cappedByType.rawValue)])
             let late = try await trace()
             #expect(late.map(\.event) == ["enqueued", "stored", "deferred", "held_back", "due"])
             // It expired after it was stored.

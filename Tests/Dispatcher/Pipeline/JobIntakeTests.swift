@@ -160,13 +160,13 @@ struct JobIntakeTests {
             try await dispatcher.database.preferences.set(user: "ada", settings: settings)
             batch.areRepeats = true
             let router = Router(dispatcher: dispatcher)
-            try await router.finish(try await JobIntake(dispatcher: dispatcher).store(batch))
+            try await router.routeAndAcknowledge(try await JobIntake(dispatcher: dispatcher).store(batch))
             try await eventually("a frame is there") { !heard.frames.isEmpty }
             #expect(heard.frames.map(\.id) == [id])
             await subscription.close()
 
             // No socket proves it.
-            try await router.fallBack(try await store.load([("ada", id)]))
+            try await router.fallBack(try await store.load([NotificationKey(user: "ada", id: id)]))
             let stream = keys.deliveries(.fcm, .normal)
             let deliveries = LaneBatch(
                 lane: .normal, group: dispatcher.group(stream), entries: try await dispatcher.redis.entries(of: stream))

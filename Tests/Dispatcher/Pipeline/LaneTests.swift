@@ -93,16 +93,16 @@ struct RedisHistoryTests {
     @Test("entries appended before Redis was first seen, or before a failover, may be repeats")
     func failover() {
         var history = LaneReader.RedisHistory()
-        history.note(Self.run("master", now: 50_000, note: "master 49000 1000"))
+        history.record(Self.run("master", now: 50_000, note: "master 49000 1000"))
         #expect(history.replaySafeFrom == 1_000)
-        history.note(Self.run("master", now: 60_000, note: "master 59000 1000"))
+        history.record(Self.run("master", now: 60_000, note: "master 59000 1000"))
         #expect(history.replaySafeFrom == 1_000, "the connection broke, and Redis kept its data")
-        history.note(Self.run("replica", now: 70_000, note: "master 69000 1000"))
+        history.record(Self.run("replica", now: 70_000, note: "master 69000 1000"))
         #expect(history.replaySafeFrom == 70_000)
-        history.note(Self.run("replica", now: 80_000, note: "replica 79000 75000"))
+        history.record(Self.run("replica", now: 80_000, note: "replica 79000 75000"))
         #expect(history.replaySafeFrom == 70_000, "the connection broke after the failover")
         // It led before, and lacks what the other one did meanwhile.
-        history.note(Self.run("master", now: 90_000, note: "master 69000 1000"))
+        history.record(Self.run("master", now: 90_000, note: "master 69000 1000"))
         #expect(history.replaySafeFrom == 90_000)
     }
 
@@ -111,16 +111,16 @@ struct RedisHistoryTests {
         arguments: [nil, "master 49000 1000", "replica 49000", "replica"] as [String?])
     func unknown(note: String?) {
         var history = LaneReader.RedisHistory()
-        history.note(Self.run("replica", now: 50_000, note: note))
+        history.record(Self.run("replica", now: 50_000, note: note))
         #expect(history.replaySafeFrom == 50_000)
     }
 
     @Test("each connection to a Redis that hides its run may be a failover")
     func hidden() {
         var history = LaneReader.RedisHistory()
-        history.note(Self.run(nil, now: 50_000, note: "unknown 49000 1000"))
+        history.record(Self.run(nil, now: 50_000, note: "unknown 49000 1000"))
         #expect(history.replaySafeFrom == 50_000)
-        history.note(Self.run(nil, now: 60_000, note: "unknown 59000 1000"))
+        history.record(Self.run(nil, now: 60_000, note: "unknown 59000 1000"))
         #expect(history.replaySafeFrom == 60_000)
     }
 

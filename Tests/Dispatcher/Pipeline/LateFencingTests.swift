@@ -123,7 +123,7 @@ struct LateFencingTests {
             try await redis.send("XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes))
             let group = dispatcher.group(stream)
             try await group.create()
-            let entries = try await group.takeWaiting(count: 10)
+            let entries = try await group.readWaiting(count: 10)
             dispatcher.inFlight.take(entries.map(\.id), of: stream)
             try await body(
                 Scene(

@@ -84,7 +84,7 @@ struct OutboxRelayTests {
 
             let group = dispatcher.group(dispatcher.keys.jobs(.normal))
             try await group.create()
-            let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
+            let batch = LaneBatch(lane: .normal, group: group, entries: try await group.readWaiting(count: 100))
             let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
             #expect(stored.toRoute.map(\.notification.id.milliseconds) == [enqueued.milliseconds])
         }
@@ -205,7 +205,7 @@ struct OutboxRelayTests {
 
             let group = dispatcher.group(dispatcher.keys.jobs(.normal))
             try await group.create()
-            let batch = LaneBatch(lane: .normal, group: group, entries: try await group.takeWaiting(count: 100))
+            let batch = LaneBatch(lane: .normal, group: group, entries: try await group.readWaiting(count: 100))
             let stored = try await JobIntake(dispatcher: dispatcher).store(batch)
             #expect(stored.dead.isEmpty)
             let (sql, moment) =
@@ -265,7 +265,7 @@ struct OutboxRelayTests {
 
                     let group = dispatcher.group(stream)
                     try await group.create()
-                    let entries = try await group.takeWaiting(count: 100)
+                    let entries = try await group.readWaiting(count: 100)
                     #expect(entries.count > 1)
                     for entry in entries {
                         let batch = LaneBatch(lane: .normal, group: group, entries: [entry])

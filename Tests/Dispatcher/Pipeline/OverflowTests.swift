@@ -44,11 +44,11 @@ struct OverflowGuardTests {
                 return count - excess.count
             }
             for _ in 0..<10 { try await redis.send("XADD", .text(keys.jobs(.normal)), "*", "org", "loud") }
-            try await overflow.look()
+            try await overflow.refresh()
             #expect(try await kept(100, of: "loud") == Self.share)
 
             try await redis.send("DEL", .text(keys.jobs(.normal)))
-            try await overflow.look()
+            try await overflow.refresh()
             // Far more than the average of the others.
             #expect(try await kept(100, of: "other") == 100)
             #expect(try await kept(100, of: "loud") == 0)
@@ -60,14 +60,14 @@ struct OverflowGuardTests {
 
             // A dispatcher that has just started finds the limit in Redis.
             let restarted = OverflowGuard(dispatcher: dispatcher, policy: policy)
-            try await restarted.look()
+            try await restarted.refresh()
             let batch = Self.batch(100, of: "loud", in: keys.jobs(.normal), dispatcher)
             #expect(restarted.excess(of: batch).count == 100 - Self.share)
 
             // Once that has been worked off, it is like any other.
             try await redis.send("DEL", .text(keys.overflow("loud")))
             try await dispatcher.live.overflows.dropIfEmpty("loud")
-            try await overflow.look()
+            try await overflow.refresh()
             #expect(try await kept(100, of: "loud") == 100)
         }
     }
@@ -80,11 +80,11 @@ struct OverflowGuardTests {
             let policy = OverflowPolicy(backlog: 10, leastShare: Self.share)
             let overflow = OverflowGuard(dispatcher: dispatcher, policy: policy)
             for _ in 0..<10 { try await redis.send("XADD", .text(keys.jobs(.normal)), "*", "org", "x") }
-            try await overflow.look()
+            try await overflow.refresh()
             let flood = Self.batch(20, of: loud, in: keys.jobs(.normal), dispatcher)
             try await overflow.move(overflow.excess(of: flood), of: flood.group)
             try await redis.send("DEL", .text(keys.jobs(.normal)))
-            try await overflow.look()
+            try await overflow.refresh()
             let others = Self.batch(100, of: twin, in: keys.jobs(.normal), dispatcher)
             #expect(overflow.excess(of: others).isEmpty)
 

@@ -77,7 +77,7 @@ struct ReleaseSummaryTests {
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 7)
             #expect(try await Self.send(by: dispatcher) == [.cancelled])
             #expect(titles.withLock { $0 } == ["6 notifications"])
-            let withdrawn = try await cancellations.cancel([("ada", notifications[0].id)], at: TestDispatcher.now)
+            let withdrawn = try await cancellations.cancel([notifications[0].key], at: TestDispatcher.now)
             #expect(withdrawn.map(\.id) == [notifications[0].id])
         }
     }

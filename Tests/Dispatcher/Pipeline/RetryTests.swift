@@ -286,8 +286,8 @@ struct RetryFairnessTests {
             #expect(try await bench.moved()["big"] == 4, "probes")
             #expect(try await bench.moved(.critical) == ["big": 4], "probes")
 
-            #expect(health.admit("big", isShared: true, now: bench.seconds.now) == .yes)
-            health.record(ProviderReply(.answered(.accepted(id: nil))), app: "big", now: bench.seconds.now)
+            #expect(health.admit(BreakerScope("big"), isShared: true, now: bench.seconds.now) == .yes)
+            health.record(ProviderReply(.answered(.accepted(id: nil))), BreakerScope("big"), now: bench.seconds.now)
             await bench.step()
             #expect(try await bench.moved(.critical) == ["big": 300])
             var steps = 0
@@ -318,9 +318,8 @@ struct RetryFairnessTests {
             await bench.step()
             #expect(try await bench.moved(.critical) == ["big": 24], "probes")
 
-            #expect(health.admit("big", service: dead.service, isShared: true, now: bench.seconds.now) == .yes)
-            health.record(
-                ProviderReply(.answered(.accepted(id: nil))), app: "big", service: dead.service, now: bench.seconds.now)
+            #expect(health.admit(dead, isShared: true, now: bench.seconds.now) == .yes)
+            health.record(ProviderReply(.answered(.accepted(id: nil))), dead, now: bench.seconds.now)
             await bench.step()
             #expect(try await bench.moved(.critical) == ["big": 320])
         }

@@ -200,7 +200,7 @@ struct RoutedFrameTests {
                     after: .known(version: number == 0 ? 3 : 2, unread: 1, status: .pending, isOwned: true))
             }
             #expect(batch.toRedo.count == 2)
-            try await Router(dispatcher: dispatcher).finish(batch)
+            try await Router(dispatcher: dispatcher).routeAndAcknowledge(batch)
             try await eventually("a frame is there") { !heard.frames.isEmpty }
             #expect(heard.frames.map(\.id) == [notifications[1].id])
             await subscription.close()

@@ -74,7 +74,7 @@ struct ScheduleServiceTests {
                     try await query("SELECT FROM carillon.schedules WHERE attempts = 1") == 1
                 }
                 _ = try await dispatcher.database.schedules.add([Self.schedule(2, of: "ada", .critical)])
-                dispatcher.alarms.schedules[Lane.critical.rank].note(dispatcher.now())
+                dispatcher.alarms.schedules[Lane.critical.rank].schedule(at: dispatcher.now())
                 try await eventually("Ada is notified") {
                     try await query("SELECT FROM carillon.notifications WHERE user_id = 'ada'") == 1
                 }
@@ -109,7 +109,7 @@ struct ScheduleServiceTests {
             try await eventually("the job is sent") { try await !notified().isEmpty }
             #expect(try await notified() == ["ada"])
             try await dispatcher.redis.send("DEL", .text(stream))
-            dispatcher.alarms.schedules[Lane.normal.rank].note(dispatcher.now())
+            dispatcher.alarms.schedules[Lane.normal.rank].schedule(at: dispatcher.now())
             try await eventually("the page is sent") { try await notified() == ["ada", "ben"] }
         }
     }

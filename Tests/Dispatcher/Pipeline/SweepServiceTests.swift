@@ -54,7 +54,7 @@ struct SweepServiceTests {
                     at: TestDispatcher.now, user: "ada", notification: self.notification.id, device: self.phone.id,
                     provider: .fcm, kind: "push", attempt: 8, outcome: .failed, reason: "UNAVAILABLE")
             ]
-            settlement.failed = [("ada", self.notification.id, "UNAVAILABLE", true)]
+            settlement.failed = [(self.notification.key, "UNAVAILABLE", true)]
             try await self.dispatcher.database.deliveries.settle(settlement)
             return tablet.device
         }
@@ -99,7 +99,7 @@ struct SweepServiceTests {
                 var notification = TestDispatcher.notification(channels: [.inApp, .push])
                 notification.jobEntry = "jobs/1-0"
                 _ = try await dispatcher.database.notifications.store([notification], areRepeats: false)
-                try await dispatcher.database.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
+                try await dispatcher.database.notifications.mark([(notification.key, .pending, "queued", nil)])
                 try await body(
                     Scene(
                         dispatcher: dispatcher, pool: database.pool, redis: redis, keys: keys,
@@ -128,7 +128,7 @@ struct SweepServiceTests {
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
-            let stored = try await scene.dispatcher.database.notifications.load([("ada", scene.notification.id)])
+            let stored = try await scene.dispatcher.database.notifications.load([scene.notification.key])
             #expect(stored.first?.status == .pending)
             // The process that the last sweep saw: nothing is lost.
             try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
@@ -142,7 +142,9 @@ struct SweepServiceTests {
         try await Self.with { scene in
             for number in 2...4 as ClosedRange<UInt64> { _ = try await scene.store(number) }
             try await scene.dispatcher.database.notifications.mark(
-                (1...4 as ClosedRange<UInt64>).map { ("ada", Scene.id($0), .pending, "queued", nil) })
+                (1...4 as ClosedRange<UInt64>).map {
+                    (NotificationKey(user: "ada", id: Scene.id($0)), .pending, "queued", nil)
+                })
             // Two at the same moment, and one that was handed on long after it was stored.
             try await scene.pool.query(
                 """
@@ -199,7 +201,7 @@ struct SweepServiceTests {
             try await scene.pool.query("UPDATE carillon.sweep SET swept_until = now() - interval '1 hour'")
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
-            let stored = try await scene.dispatcher.database.notifications.load([("ada", inApp.id)])
+            let stored = try await scene.dispatcher.database.notifications.load([inApp.key])
             #expect(stored.first?.status == .sent)
             #expect(found() == ["found unowned notifications; routed them again, 2"])
             try await scene.forget(beat: 20)
@@ -385,7 +387,7 @@ struct SweepServiceTests {
             #expect(try await scene.appended().isEmpty)
             // Stored as long ago, but enqueued now, as when quiet hours end.
             try await scene.dispatcher.database.notifications.mark([
-                ("ada", scene.notification.id, .pending, "queued", nil)
+                (scene.notification.key, .pending, "queued", nil)
             ])
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
@@ -642,7 +644,7 @@ struct SweepServiceTests {
                     at: now, user: "ada", notification: scene.notification.id, device: scene.phone.id,
                     provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
             ]
-            settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
+            settlement.accepted = [(scene.notification.key, "fcm", scene.phone.id)]
             try await scene.dispatcher.database.deliveries.settle(settlement)
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
             let followUps = scene.dispatcher.database.followUps
@@ -673,7 +675,7 @@ struct SweepServiceTests {
                     at: now + .seconds(-3 * 3_600), user: "ada", notification: scene.notification.id,
                     device: scene.phone.id, provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
             ]
-            settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
+            settlement.accepted = [(scene.notification.key, "fcm", scene.phone.id)]
             try await database.deliveries.settle(settlement)
             try await scene.dispatcher.postpone([
                 Postponement(
@@ -681,7 +683,7 @@ struct SweepServiceTests {
             ])
             #expect(try await FollowUpService(dispatcher: scene.dispatcher).follow() == 1)
             #expect(try await scene.appended().contains { $0.device == tablet.id })
-            #expect(try await database.notifications.load([("ada", scene.notification.id)]).first?.status == .sent)
+            #expect(try await database.notifications.load([scene.notification.key]).first?.status == .sent)
 
             try await scene.redis.send("DEL", .text(scene.keys.deliveries(.fcm, .normal)))
             try await scene.forget(beat: 20)
@@ -689,7 +691,7 @@ struct SweepServiceTests {
             #expect(try await scene.appended().contains { $0.device == tablet.id })
             // The gate refuses a repeat for the first device.
             let keys = [scene.phone, tablet].map {
-                (user: "ada", notification: scene.notification.id, device: $0.id, isRepeat: true)
+                (key: scene.notification.key, device: $0.id, isRepeat: true)
             }
             #expect(try await database.deliveries.facts(keys).map { $0?.wasAccepted } == [true, false])
         }
@@ -702,7 +704,7 @@ struct SweepServiceTests {
         try await Self.with { scene in
             let tablet = try await scene.failOnPhone()
             if isRepeatedJob {
-                try await Router(dispatcher: scene.dispatcher).finish(scene.repeated(version: 1))
+                try await Router(dispatcher: scene.dispatcher).routeAndAcknowledge(scene.repeated(version: 1))
             } else {
                 try await scene.forget(beat: 20)
                 try await scene.sweeper.sweep()
@@ -717,17 +719,17 @@ struct SweepServiceTests {
     func failedOnLast(isRepeatedJob: Bool) async throws {
         try await Self.with { scene in
             _ = try await scene.failOnPhone()
-            let waiting = try await scene.dispatcher.database.notifications.load([("ada", scene.notification.id)])
+            let waiting = try await scene.dispatcher.database.notifications.load([scene.notification.key])
             #expect(waiting.first?.isQueued == true)
             try await scene.pool.query("UPDATE carillon.devices SET active = false WHERE token = 'tablet'")
             if isRepeatedJob {
-                try await Router(dispatcher: scene.dispatcher).finish(scene.repeated(version: 1))
+                try await Router(dispatcher: scene.dispatcher).routeAndAcknowledge(scene.repeated(version: 1))
             } else {
                 try await scene.forget(beat: 20)
                 try await scene.sweeper.sweep()
             }
             #expect(try await scene.appended().isEmpty)
-            let ended = try await scene.dispatcher.database.notifications.load([("ada", scene.notification.id)])
+            let ended = try await scene.dispatcher.database.notifications.load([scene.notification.key])
             #expect(ended.first?.status == .failed && ended.first?.statusReason == "UNAVAILABLE")
         }
     }
@@ -762,7 +764,7 @@ struct SweepServiceTests {
         try await Self.with { scene in
             let batch = scene.repeated(version: version)
             #expect(batch.toRedo.count == 1)
-            try await Router(dispatcher: scene.dispatcher).finish(batch)
+            try await Router(dispatcher: scene.dispatcher).routeAndAcknowledge(batch)
             #expect(try await scene.appended() == [scene.work(attempt: 0)])
         }
     }

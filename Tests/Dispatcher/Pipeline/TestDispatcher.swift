@@ -126,8 +126,8 @@ extension Catalog {
     /// A catalog of these types alone.
     convenience init(_ types: [NotificationType]) throws(CatalogFaults) {
         var document = CatalogDocument()
-        let place = CatalogPlace(file: "test", line: nil)
-        document.types = types.map { Placed(TypeEntry(type: $0), at: place) }
+        let location = CatalogLocation(file: "test", line: nil)
+        document.types = types.map { Located(TypeEntry(type: $0), at: location) }
         let log = CatalogFaultLog()
         self.init([document], digest: "", log: log)
         try log.finish()

@@ -23,7 +23,7 @@ struct TestSendServiceTests {
             try await TestRedis.with(configuration) { reader in
                 try await reader.send("PING", timeout: .seconds(20))
                 let session = reader.session
-                #expect(try await sends.take(on: reader, within: 1) == nil)
+                #expect(try await sends.next(on: reader, within: 1) == nil)
                 #expect(reader.session == session)
             }
         }
@@ -173,7 +173,7 @@ struct TestSendServiceTests {
             let other = try await Self.ask("other", Self.good, sends)
             await #expect(throws: TestSends.Failure.untaken) { try await sends.waitForAnswer("late", to: late) }
             let reader = try await TestRedis.connect()
-            #expect(try await sends.take(on: reader) == other)
+            #expect(try await sends.next(on: reader) == other)
             await #expect(throws: TestSends.Failure.unanswered) { try await sends.waitForAnswer("other", to: other) }
             await reader.close()
         }

@@ -219,8 +219,8 @@ struct WebhookServiceTests {
             await EventLog(keys: dispatcher.keys, length: 100).append([event], on: redis)
             let feed = dispatcher.live.eventFeed
             // The first look makes the group.
-            _ = try await feed.take(from: dispatcher.keys.parts, count: 10)
-            let batches = try await feed.take(from: dispatcher.keys.parts, count: 10)
+            _ = try await feed.read(from: dispatcher.keys.parts, count: 10)
+            let batches = try await feed.read(from: dispatcher.keys.parts, count: 10)
             let queue = RedisArgument.text(dispatcher.keys.webhookQueue(id))
             let stream = RedisArgument.text(dispatcher.keys.events)
             let aside = RedisArgument.text("\(dispatcher.keys.events):aside")
@@ -261,8 +261,8 @@ struct WebhookServiceTests {
         await EventLog(keys: dispatcher.keys, length: 100).append([event], on: dispatcher.redis)
         let feed = dispatcher.live.eventFeed
         // The first look makes the group.
-        _ = try await feed.take(from: dispatcher.keys.parts, count: 10)
-        let batches = try await feed.take(from: dispatcher.keys.parts, count: 10)
+        _ = try await feed.read(from: dispatcher.keys.parts, count: 10)
+        let batches = try await feed.read(from: dispatcher.keys.parts, count: 10)
         #expect(!batches.isEmpty)
         return (webhook, batches)
     }
@@ -324,7 +324,7 @@ struct WebhookServiceTests {
                         id: id, org: nil, url: "https://a.example", kinds: nil, secret: "s",
                         createdAt: Timestamp(milliseconds: 0)))
                 // The first look makes the groups.
-                _ = try await Live(redis, keys: former).eventFeed.take(from: former.parts, count: 10)
+                _ = try await Live(redis, keys: former).eventFeed.read(from: former.parts, count: 10)
                 let label = NotificationLabel(id: id, user: "ada", type: "news", category: nil, org: "", job: nil)
                 let event = LifecycleEvent(.sent, label, at: TestDispatcher.now)
                 await EventLog(keys: former, length: 100).append([event], on: redis)

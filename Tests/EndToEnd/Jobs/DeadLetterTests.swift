@@ -451,7 +451,7 @@ struct PoisonJobTests {
                 entries.append(
                     try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)]))
             }
-            let taken = try await group.takeWaiting(count: 10)
+            let taken = try await group.readWaiting(count: 10)
             #expect(taken.map(\.id) == entries)
             for (entry, deliveries) in zip(entries, ["1", "1", "5", "4"]) {
                 try await stack.connection.send(

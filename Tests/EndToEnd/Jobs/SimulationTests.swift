@@ -199,7 +199,7 @@ struct SimulationTests {
             }
             // No dispatcher has announced its providers yet.
             let board = Live(stack.connection).providerBoard
-            try await board.put([], dispatcher: "killed", now: Schedules.now() - .seconds(21))
+            try await board.publish([], dispatcher: "killed", now: Schedules.now() - .seconds(21))
             #expect(try await simulate()["reachable"]?.integer == 1)
             #expect(try await mail() == "no_address")
             let announced = try await stack.connection.send("HKEYS", "carillon:providers").strings()

@@ -381,7 +381,7 @@ struct CommandTests {
                         provider: .fcm, app: app, dispatcher: "one", breaker: breaker,
                         until: breaker == .open ? now : nil, inFlight: 0)
                 }
-                try await Live(stack.connection).providerBoard.put(states, dispatcher: "one", now: now)
+                try await Live(stack.connection).providerBoard.publish(states, dispatcher: "one", now: now)
             }
             try await report([("default", .open)])
             let calm = try await stack.command(["lag", "--max", "60"])

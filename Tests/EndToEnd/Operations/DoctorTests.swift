@@ -258,7 +258,7 @@ struct DoctorTests {
             let now = Timestamp(seconds: 4_000_000_000)
             let state = ProviderState(
                 provider: .fcm, app: "news", dispatcher: "one", breaker: .closed, until: nil, inFlight: 0)
-            try await Live(stack.connection).providerBoard.put([state], dispatcher: "one", now: now)
+            try await Live(stack.connection).providerBoard.publish([state], dispatcher: "one", now: now)
             let examined = try await Self.examine(stack, "dispatcher", [:], ["--offline"])
             #expect(examined.outcome("dispatchers") == "warn", "\(examined.output)")
             for words in ["one: no apns of app default, fcm of app default", "these settings: no fcm of app news"] {

@@ -193,6 +193,8 @@ struct SignalRAbsenceTests {
             let sockets = [
                 try await TestSignalR.synced(gateway, user: "ada"), try await TestSignalR.synced(gateway, user: "ada"),
             ]
+            // Else the second could be the client of the first, back before its loss is noticed.
+            try await sockets[0].send(opcode: 1, payload: TestSignalR.record(#"{"type":6}"#))
             for socket in sockets { await socket.close() }
             try await Self.waitUntilGone(stack, 2)
             try await Self.miss(stack, "missed")

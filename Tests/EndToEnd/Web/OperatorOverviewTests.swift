@@ -66,7 +66,7 @@ struct OperatorOverviewTests {
             let state = ProviderState(
                 provider: .fcm, app: "shop", dispatcher: dispatcher, breaker: breaker,
                 until: breaker == .open ? now : nil, inFlight: 2)
-            try await board.put([state], dispatcher: dispatcher, now: now)
+            try await board.publish([state], dispatcher: dispatcher, now: now)
         }
     }
 
@@ -97,7 +97,7 @@ struct OperatorOverviewTests {
             try await eventually("the row has both") { try await page.rows("Providers").first?[4] == "2" }
             try await page.wait(Self.outage("unequal-dispatchers"), counts: 0)
             let now = Timestamp(seconds: 4_000_000_000)
-            try await Live(stack.connection).providerBoard.put([], dispatcher: "two", now: now)
+            try await Live(stack.connection).providerBoard.publish([], dispatcher: "two", now: now)
             try await page.wait(Self.outage("unequal-dispatchers"), shows: "two lacks FCM for app shop")
             #expect(try await page.complaints() == [])
         }

@@ -127,8 +127,8 @@ struct AppsFileTests {
 
     @Test("a fault names the variable or the app")
     func places() {
-        #expect(AppSettings(name: "default").place("fcm", "credentials") == "FCM_CREDENTIALS")
-        #expect(AppSettings(name: "news").place("fcm", "credentials") == "APPS: app news: fcm.credentials")
-        #expect(AppSettings(name: "default").place("fcm", "shape") == "PUSH_SHAPE")
+        #expect(AppSettings(name: "default").settingName(of: "fcm", "credentials") == "FCM_CREDENTIALS")
+        #expect(AppSettings(name: "news").settingName(of: "fcm", "credentials") == "APPS: app news: fcm.credentials")
+        #expect(AppSettings(name: "default").settingName(of: "fcm", "shape") == "PUSH_SHAPE")
     }
 }

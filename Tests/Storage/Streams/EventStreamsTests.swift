@@ -36,11 +36,11 @@ struct EventStreamsTests {
             }
             let feed = Live(redis, keys: keys).eventFeed
             // The first look makes the groups.
-            #expect(try await feed.take(from: keys.parts, count: 100).isEmpty)
-            let batches = try await feed.take(from: keys.parts, count: 100)
+            #expect(try await feed.read(from: keys.parts, count: 100).isEmpty)
+            let batches = try await feed.read(from: keys.parts, count: 100)
             #expect(Self.users(batches).sorted() == Self.users.sorted())
             #expect(Set(batches.flatMap { batch in batch.entries.map { batch.name(of: $0) } }).count == 40)
-            #expect(try await feed.take(from: keys.parts, count: 100).isEmpty)
+            #expect(try await feed.read(from: keys.parts, count: 100).isEmpty)
             // Entries that are not acknowledged are taken over.
             for batch in batches.dropFirst() { try await feed.acknowledge(batch) }
             let abandoned = try await feed.takeOver(from: keys.parts, idle: .zero, count: 100)
@@ -70,11 +70,11 @@ struct EventStreamsTests {
         try await TestRedis.with { redis, prefix in
             let former = Keyspace(prefix: prefix, parts: 4)
             let feed = Live(redis, keys: former).eventFeed
-            _ = try await feed.take(from: former.parts, count: 100)
+            _ = try await feed.read(from: former.parts, count: 100)
             await EventLog(keys: former, length: 1_000).append(Self.events(Self.users), on: redis)
             let keys = Keyspace(prefix: prefix, parts: 16, former: [4])
             let later = Live(redis, keys: keys).eventFeed
-            let batches = try await later.take(from: keys.otherSources, count: 100)
+            let batches = try await later.read(from: keys.otherSources, count: 100)
             #expect(Self.users(batches).sorted() == Self.users.sorted())
             // Entries that are not acknowledged are taken over.
             let last = try #require(batches.last)
@@ -83,7 +83,7 @@ struct EventStreamsTests {
             #expect(abandoned.map(\.stream) == [last.stream])
             try await later.acknowledge(last)
             #expect(try await later.takeOver(from: keys.otherSources, idle: .zero, count: 100).isEmpty)
-            #expect(try await later.take(from: keys.otherSources, count: 100).isEmpty)
+            #expect(try await later.read(from: keys.otherSources, count: 100).isEmpty)
             // Nothing makes streams that no part has.
             #expect(try await redis.send("EXISTS", .text(keys.otherSources[0].events)).integer() == 0)
         }
@@ -99,10 +99,10 @@ struct EventStreamsTests {
                 await log.append(Self.events(Self.users), on: redis)
                 // The first time there are no groups.
                 try await feed.skip(keys.parts)
-                #expect(try await feed.take(from: keys.parts, count: 100).isEmpty, "\(isFirst)")
+                #expect(try await feed.read(from: keys.parts, count: 100).isEmpty, "\(isFirst)")
             }
             await log.append(Self.events(["ada"]), on: redis)
-            #expect(try await Self.users(feed.take(from: keys.parts, count: 100)) == ["ada"])
+            #expect(try await Self.users(feed.read(from: keys.parts, count: 100)) == ["ada"])
         }
     }
 

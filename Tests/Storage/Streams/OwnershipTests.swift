@@ -42,7 +42,7 @@ struct OwnershipTests {
             try await consumers.one.create()
             // An entry that the consumer reads after the check stays pending.
             #expect(try await consumers.rival.pending(of: "one", count: 1).isEmpty)
-            #expect(try await consumers.one.takeWaiting(count: 10).map(\.id) == ids)
+            #expect(try await consumers.one.readWaiting(count: 10).map(\.id) == ids)
             #expect(try await consumers.rival.remove("one") == false)
             #expect(try await consumers.rival.pending(of: "one", count: 10) == [.init(id: ids[0], deliveries: 1)])
             try await consumers.one.acknowledge(ids)
@@ -58,7 +58,7 @@ struct OwnershipTests {
             let consumers = Consumers(connection, keys)
             let ids = try await Self.append(4, connection, keys)
             try await consumers.one.create()
-            _ = try await consumers.one.takeWaiting(count: 10)
+            _ = try await consumers.one.readWaiting(count: 10)
             // All were pending for long; a rival claimed one and finished another.
             for id in ids {
                 try await connection.send(
@@ -82,7 +82,7 @@ struct OwnershipTests {
             let consumers = Consumers(connection, keys)
             let ids = try await Self.append(1, connection, keys)
             try await consumers.one.create()
-            _ = try await consumers.one.takeWaiting(count: 1)
+            _ = try await consumers.one.readWaiting(count: 1)
             // More than once, as a busy machine may let that time pass between the two calls.
             try await eventually("the rival leaves the entry") {
                 try await connection.send(
@@ -100,7 +100,7 @@ struct OwnershipTests {
             let third = ConsumerGroup(stream: consumers.stream, consumer: "third", connection: connection)
             let ids = try await Self.append(3, connection, keys)
             try await consumers.one.create()
-            _ = try await consumers.one.takeWaiting(count: 10)
+            _ = try await consumers.one.readWaiting(count: 10)
             let taken = try await third.claim(ids[0], from: "one", idle: .zero)
             #expect(taken?.id == ids[0])
             let alone = try await consumers.rival.claim(ids[0], from: "one", idle: .zero)
@@ -119,7 +119,7 @@ struct OwnershipTests {
             let consumers = Consumers(connection, keys)
             let ids = try await Self.append(2, connection, keys)
             try await consumers.one.create()
-            _ = try await consumers.one.takeWaiting(count: 10)
+            _ = try await consumers.one.readWaiting(count: 10)
             try await connection.send("XDEL", .text(consumers.stream), .text(ids[0]))
             let claimed = try await consumers.rival.claim(ids, from: "one", idle: .zero, deliveries: 7)
             #expect(claimed.map(\.id) == [ids[1]])
@@ -136,7 +136,7 @@ struct OwnershipTests {
             let consumers = Consumers(connection, keys)
             let ids = try await Self.append(2, connection, keys)
             try await consumers.one.create()
-            _ = try await consumers.one.takeWaiting(count: 10)
+            _ = try await consumers.one.readWaiting(count: 10)
             try await connection.send("DEL", .text(consumers.stream))
             #expect(try await consumers.one.reclaimOwned(ids) == Set(ids), "there is no stream")
             // Redis's clock could give it the id of a lost one, within the same millisecond.
@@ -159,7 +159,7 @@ struct OwnershipTests {
                 ConsumerGroup(stream: keys.overflow("acme"), consumer: "one", connection: connection, keys: keys),
                 ConsumerGroup(stream: keys.overflow("acme"), consumer: "rival", connection: connection, keys: keys)
             )
-            let ids = try await one.takeWaiting(count: 10).map(\.id)
+            let ids = try await one.readWaiting(count: 10).map(\.id)
             #expect(ids.count == 1)
             #expect(try await rival.claim(ids, from: "one", idle: .zero).map(\.id) == ids)
             try await rival.acknowledge(ids)

@@ -29,8 +29,8 @@ struct ProviderBoardTests {
             let other = Self.counts([nil], app: "other", took: .milliseconds(6))
             let state = ProviderState(
                 provider: .fcm, app: "my app", dispatcher: "d1", breaker: .closed, until: nil, inFlight: 1)
-            try await board.put([state], counts: [one, other], dispatcher: "d1", now: Self.now)
-            try await board.put([], counts: [two], dispatcher: "d2", now: Self.now)
+            try await board.publish([state], counts: [one, other], dispatcher: "d1", now: Self.now)
+            try await board.publish([], counts: [two], dispatcher: "d2", now: Self.now)
             let report = try await board.report(now: Self.now, removesStale: false)
             #expect(report.states == [state])
             #expect(report.counts.map(\.app) == ["my app", "other"])
@@ -43,7 +43,7 @@ struct ProviderBoardTests {
             #expect(try await board.report(now: Self.now + .seconds(30), removesStale: false).dispatchers.isEmpty)
             #expect(try await board.report(now: Self.now, removesStale: false).dispatchers == ["d1", "d2"])
             // Only the second is recent enough.
-            try await board.put([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
+            try await board.publish([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
             let later = try await board.report(now: Self.now + .seconds(30), removesStale: true)
             #expect(later.states.isEmpty && later.counts == [two])
             // A dispatcher without providers serves nothing; without a dispatcher, it is not known.

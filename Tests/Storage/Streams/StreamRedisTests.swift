@@ -528,7 +528,7 @@ struct AbsentServerTests {
             await #expect(throws: RedisError.self) {
                 try await registry.setStates([away, here].map { ($0, "c", .idle, start + .seconds(1)) })
             }
-            let bookmark = Bookmark(client: "web", version: 5, hasLeft: true)
+            let bookmark = Bookmark(client: "web", version: 5, lastHeard: start)
             for users in [[away, here], [away]] {
                 try await live.bookmarks.store(users.map { ($0, "c", bookmark) }, at: start)
             }

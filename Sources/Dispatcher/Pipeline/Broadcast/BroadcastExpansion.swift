@@ -99,14 +99,14 @@ struct BroadcastExpansion: Sendable {
                 try await self.dispatcher.database.broadcasts.store(page, of: chain)
                 try await Router(dispatcher: self.dispatcher).publish(frames)
             case .later(let waiting):
-                let (uncounted, place) = (page, chain)
+                let (uncounted, current) = (page, chain)
                 let dead = try await ScheduleIntake(dispatcher: self.dispatcher).store(
                     [waiting], now: self.dispatcher.now()
                 ) { late in
                     var page = uncounted
                     page.counted.add(page.selected - late, .scheduled)
                     page.counted.add(late, .missed)
-                    return BroadcastStore.statements(page, of: place)
+                    return BroadcastStore.statements(page, of: current)
                 }
                 try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead)
             case .notifications(let job):
@@ -177,14 +177,14 @@ struct BroadcastExpansion: Sendable {
         var tries = 0
         let batch: NotificationStore.Batch
         do {
-            batch = try await self.dispatcher.untilDone(
+            batch = try await self.dispatcher.retrying(
                 "store a page",
                 isFinal: JobIntake.isRefusal
             ) {
                 tries += 1
-                return try await self.dispatcher.database.notifications.store(
+                return try await self.dispatcher.database.notifications.storeBroadcastPage(
                     wanted,
-                    withPage: BroadcastStore.statements(page, of: chain),
+                    page: BroadcastStore.statements(page, of: chain),
                     recount: BroadcastStore.recount(chain, wanted)
                 )
             }
@@ -221,7 +221,7 @@ struct BroadcastExpansion: Sendable {
     /// Stores one dead letter for a broadcast whose id some users already have with other content.
     private func refuse(_ broadcast: Broadcast) async throws {
         let letter = broadcast.deadLetter(JobIntake.conflictReason, at: self.dispatcher.now())
-        let known = try await self.dispatcher.untilDone("look for a dead letter") {
+        let known = try await self.dispatcher.retrying("look for a dead letter") {
             try await self.dispatcher.database.deadLetters.reason(stream: letter.stream, entry: letter.entry)
         }
         guard known == nil else { return }

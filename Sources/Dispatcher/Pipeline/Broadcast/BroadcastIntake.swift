@@ -62,7 +62,7 @@ extension JobIntake {
         var dead: [DeadLetter] = []
         for broadcast in broadcasts {
             do {
-                let outcome = try await self.dispatcher.untilDone(
+                let outcome = try await self.dispatcher.retrying(
                     "store a broadcast",
                     isFinal: Self.isRefusal
                 ) {
@@ -125,7 +125,7 @@ extension JobIntake {
         }
         for (topic, jobs) in topics {
             let users = jobs.flatMap { intake.jobs[$0].users }
-            let subscribers = try await self.dispatcher.untilDone("look up subscribers") {
+            let subscribers = try await self.dispatcher.retrying("look up subscribers") {
                 try await self.dispatcher.database.topics.subscribers(of: topic.text, among: users)
             }
             for job in jobs {

@@ -47,12 +47,14 @@ package struct DeliveriesService: Service {
                 defer { outcomes.finish() }
                 try await withThrowingDiscardingTaskGroup { lanes in
                     for (lane, readers) in self.readers {
-                        let taken = LaneQueue<LaneBatch>(capacity: 0)
+                        let batches = LaneQueue<LaneBatch>(capacity: 0)
                         // One batch is looked up while another waits for its calls, so that no
                         // permit stays unused.
                         let prepared = LaneQueue<DeliverySender.Prepared>(capacity: 0)
-                        lanes.addTask { try await self.read(readers, into: taken) }
-                        lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
+                        lanes.addTask { try await self.read(readers, into: batches) }
+                        lanes.addTask {
+                            try await self.prepare(batches, into: prepared, lane: lane, outcomes: outcomes)
+                        }
                         lanes.addTask { await self.send(prepared, permits: permits, outcomes: outcomes) }
                     }
                 }
@@ -107,15 +109,15 @@ package struct DeliveriesService: Service {
     var counts: [ProviderCounts] { self.settler.tally.all }
 
     private func prepare(
-        _ taken: LaneQueue<LaneBatch>,
+        _ batches: LaneQueue<LaneBatch>,
         into prepared: LaneQueue<DeliverySender.Prepared>,
         lane: Lane,
         outcomes: BatchQueue<DeliveryOutcome>
     ) async throws {
         // If this stage fails, releases the senders that wait for it.
-        defer { taken.finish() }
+        defer { batches.finish() }
         defer { prepared.finish() }
-        while let batch = await taken.receive() {
+        while let batch = await batches.receive() {
             let batch = try await self.sender.prepare(batch)
             for outcome in batch.ended { await outcomes.send(outcome) }
             await prepared.send(batch, lane: lane)

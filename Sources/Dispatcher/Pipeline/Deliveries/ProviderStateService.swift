@@ -53,7 +53,7 @@ package struct ProviderStateService: Service {
             for key in gone { self.show(key, ProviderHealth.Overview()) }
             do {
                 let counts = self.deliveries.flatMap(\.counts)
-                try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
+                try await board.publish(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
             } catch {
                 self.dispatcher.logger.warning(
                     "cannot publish provider states; retrying at the next interval", metadata: ["error": "\(error)"])

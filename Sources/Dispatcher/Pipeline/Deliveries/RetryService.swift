@@ -68,7 +68,7 @@ package struct RetryService: Service {
         }
     }
 
-    /// Moves the due deliveries of all providers, and notes when to look again.
+    /// Moves the due deliveries of all providers, and schedules the next look.
     ///
     /// - Throws: an error of a part or a lane that failed, once the others are done.
     func poll() async throws {
@@ -81,12 +81,12 @@ package struct RetryService: Service {
                 for service in self.deliveries where waiting.contains(service.provider) {
                     let moved = await self.move(service, in: part)
                     failure = moved.failure ?? failure
-                    if let next = moved.next { alarm.note(next) }
+                    if let next = moved.next { alarm.schedule(at: next) }
                 }
             } catch {
                 // The other parts may be on servers that answer.
                 failure = error
-                alarm.note(self.dispatcher.now())
+                alarm.schedule(at: self.dispatcher.now())
             }
         }
         if let failure { throw failure }

@@ -46,7 +46,7 @@ package struct TestSendService: Service {
                     underWay -= 1
                 }
                 do throws(RedisError) {
-                    guard let request = try await sends.take(on: self.reader) else { continue }
+                    guard let request = try await sends.next(on: self.reader) else { continue }
                     group.addTask { await self.work(request, sends) }
                     underWay += 1
                 } catch {

@@ -64,7 +64,7 @@ package struct DigestService: Service {
         }
         try await self.reportEvents(of: due, summaries: sent)
         let suppressed = sent.filter { $0.value.status == .suppressed }.map(\.key)
-        try await self.dispatcher.untilDone("remove digests") {
+        try await self.dispatcher.retrying("remove digests") {
             try await self.dispatcher.database.digests.remove(due.map(\.id), suppressed: suppressed)
         }
         return claimed.count
@@ -103,7 +103,7 @@ package struct DigestService: Service {
         let due = windows.filter { $0.count > 0 }
         let catalog = await self.dispatcher.catalog(forTypes: due.map(\.type))
         let keys = due.map { catalog.preferenceKey(user: $0.user, type: $0.type, needsLocale: true) }
-        let preferences = try await self.dispatcher.untilDone("look up preferences") {
+        let preferences = try await self.dispatcher.retrying("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
         let decided = zip(due, preferences).map { digest, preference in
@@ -114,9 +114,9 @@ package struct DigestService: Service {
             return RoutedNotification(summary, .arrived, preferences: preference)
         }
         guard fence.isOpen else { return nil }
-        let stored = try await self.dispatcher.untilDone("store digests") {
-            try await self.dispatcher.database.notifications.store(
-                decided.map(\.notification), ofWindows: windows.map(\.id), claimedUntil: now + Self.hold)
+        let stored = try await self.dispatcher.retrying("store digests") {
+            try await self.dispatcher.database.notifications.storeDigests(
+                decided.map(\.notification), windows: windows.map(\.id), claimedUntil: now + Self.hold)
         }
         // Another dispatcher has claimed a window since, or a window is gone.
         guard let batch = stored else { return nil }
@@ -249,7 +249,7 @@ struct DigestIntake: Sendable {
     func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
         do {
-            let outcomes = try await self.dispatcher.untilDone(
+            let outcomes = try await self.dispatcher.retrying(
                 "gather digests",
                 isFinal: JobIntake.isRefusal
             ) {

@@ -60,11 +60,11 @@ struct ReleaseSummary: Sendable {
         guard !wanted.isEmpty else { return }
         let summaries = wanted.map(\.summary)
         let items = wanted.flatMap { summary, group in
-            group.map { (user: summary.user, id: $0.item.notification.id, summary: summary.id) }
+            group.map { (key: $0.item.notification.key, summary: summary.id) }
         }
         // Tried once: during retries, another dispatcher could claim the follow-ups.
-        let outcomes = try await self.dispatcher.database.notifications.store(
-            summaries, of: items, at: self.dispatcher.now())
+        let outcomes = try await self.dispatcher.database.notifications.storeSummaries(
+            summaries, endingItems: items, at: self.dispatcher.now())
         for ((summary, group), outcome) in zip(wanted, outcomes) {
             if Self.isOpen(outcome) {
                 for device in group[0].devices.served {
@@ -93,7 +93,7 @@ struct ReleaseSummary: Sendable {
         guard !users.isEmpty else { return [] }
         let catalog = self.dispatcher.catalog
         let keys = users.map { catalog.preferenceKey(user: $0, type: Self.type, needsLocale: true) }
-        return try await self.dispatcher.untilDone("look up preferences") {
+        return try await self.dispatcher.retrying("look up preferences") {
             try await self.dispatcher.database.recipients.preferences(keys)
         }
     }

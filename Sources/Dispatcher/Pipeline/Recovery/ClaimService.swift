@@ -146,7 +146,7 @@ package struct ClaimService: Service {
         let batch = LaneBatch(lane: lane, group: group, entries: entries, term: term, areRepeats: true)
         for slice in batch.slices() {
             let stored = try await JobIntake(dispatcher: self.dispatcher).store(slice)
-            try await Router(dispatcher: self.dispatcher).finish(stored)
+            try await Router(dispatcher: self.dispatcher).routeAndAcknowledge(stored)
         }
     }
 
@@ -163,7 +163,7 @@ package struct ClaimService: Service {
     ) async {
         do {
             let consumers = try await group.consumers()
-            self.peers.note(consumers.map(\.name).filter { $0 != self.dispatcher.name })
+            self.peers.add(consumers.map(\.name).filter { $0 != self.dispatcher.name })
             let lost = self.peers.lost
             var isClear = true
             for consumer in consumers {
@@ -176,9 +176,9 @@ package struct ClaimService: Service {
                     try await group.remove(consumer.name)
                 }
             }
-            self.dispatcher.share.noteLook(in: group.keys, isClear: isClear)
+            self.dispatcher.share.recordLook(in: group.keys, isClear: isClear)
         } catch {
-            self.dispatcher.share.noteLook(in: group.keys, isClear: false)
+            self.dispatcher.share.recordLook(in: group.keys, isClear: false)
             // The readers log once that a master of a cluster is away; this would log it for each
             // of its streams at every look.
             if self.dispatcher.redis.isCluster, (error as? RedisError)?.code == .unavailable { return }
@@ -335,7 +335,7 @@ private final class Peers: Sendable {
     /// - Parameter memory: how long a dispatcher is watched after it was last seen.
     init(memory: Duration) { self.memory = memory }
 
-    func note(_ names: [String]) {
+    func add(_ names: [String]) {
         let now = ContinuousClock.now
         self.state.withLock { state in
             for name in names { state.seenAt[name] = now }

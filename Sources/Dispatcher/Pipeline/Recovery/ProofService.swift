@@ -36,7 +36,7 @@ package struct ProofService: Service {
         }
     }
 
-    /// Handles all that is due, and notes when to look again.
+    /// Handles all that is due, and schedules the next look.
     ///
     /// One server of a cluster may be away; the shards of the others go on.
     ///
@@ -61,7 +61,7 @@ package struct ProofService: Service {
         }
         self.dispatcher.share.watch(kept)
         if failure != nil { next = min(next ?? now + Self.pause, now + Self.pause) }
-        if let next { self.dispatcher.alarms.proofs.note(max(next, now)) }
+        if let next { self.dispatcher.alarms.proofs.schedule(at: max(next, now)) }
         // A batch of each shard in turn, so that a full shard delays no other.
         while !shards.isEmpty, isRunning {
             var full: [Int] = []
@@ -100,8 +100,8 @@ package struct ProofService: Service {
         )
         guard !due.isEmpty else { return 0 }
         // Retries, because claimed notifications are due again only after 30 s.
-        let notifications = try await self.dispatcher.untilDone("look up unproven notifications") {
-            try await self.dispatcher.database.notifications.load(due.map { ($0.user, $0.id) })
+        let notifications = try await self.dispatcher.retrying("look up unproven notifications") {
+            try await self.dispatcher.database.notifications.load(due.map { NotificationKey(user: $0.user, id: $0.id) })
         }
         let unproven = notifications.filter { notification in
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
@@ -110,8 +110,8 @@ package struct ProofService: Service {
         let moment = self.dispatcher.now()
         // Another dispatcher may have claimed them; otherwise they are due again.
         guard fence.isOpen else { return due.count }
-        try await self.dispatcher.untilDone("record missing proofs") {
-            try await self.dispatcher.database.deliveries.recordUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
+        try await self.dispatcher.retrying("record missing proofs") {
+            try await self.dispatcher.database.deliveries.recordUnproven(unproven.map { $0.key }, at: moment)
         }
         try await Router(dispatcher: self.dispatcher).fallBack(unproven)
         // Removed only now that the deliveries stream has them.
@@ -132,7 +132,7 @@ package struct ProofService: Service {
         var plan = RoutePlan(for: self.dispatcher)
         for notification in seen {
             let reason: GateRefusal = notification.readAt != nil ? .read : .deleted
-            plan.end(notification, .sent, reason: reason.rawValue, via: socketWay, at: self.dispatcher.now())
+            plan.end(notification, .sent, reason: reason.rawValue, via: .socket, at: self.dispatcher.now())
         }
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
         await self.dispatcher.report(plan.lifecycle)

@@ -71,23 +71,23 @@ struct Repair: Sendable {
     private func recallFollowUps(_ span: Span) async throws {
         let followUps = self.dispatcher.database.followUps
         try await followUps.recallExpected(now: self.now)
-        var place: Timestamp? = span.since
-        while let from = place {
+        var cursor: Timestamp? = span.since
+        while let from = cursor {
             // The next sweep starts over.
             guard isRunning else { throw CancellationError() }
-            place = try await followUps.recall(handedOnSince: from, until: span.until, now: self.now)
-            try await self.turn.hold()
+            cursor = try await followUps.recall(handedOnSince: from, until: span.until, now: self.now)
+            try await self.turn.renew()
         }
     }
 
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.
     private func pushQueued(_ span: Span) async throws {
-        try await self.inSlices(span) { start, end, place in
+        try await self.inSlices(span) { start, end, cursor in
             let (page, last) = try await self.dispatcher.database.notifications.queued(
-                handedOnSince: start, until: end, after: place, limit: Self.batchSize)
+                handedOnSince: start, until: end, after: cursor, limit: Self.batchSize)
             let reachable = page.filter { !self.absent.contains($0.user) }
             try await self.router.pushAgain(reachable)
-            self.dispatcher.noteSwept("found queued notifications; enqueued them again", reachable.count)
+            self.dispatcher.recordSwept("found queued notifications; enqueued them again", reachable.count)
             return last
         }
     }
@@ -96,12 +96,12 @@ struct Repair: Sendable {
     /// ended the notification.
     private func repeatLost(_ span: Span) async throws {
         let tried = Span(since: max(span.since, self.now - Self.tries), until: span.until)
-        try await self.inSlices(tried) { start, end, place in
+        try await self.inSlices(tried) { start, end, cursor in
             let (lost, last) = try await self.dispatcher.database.deliveries.lost(
-                handedOnSince: start, until: end, after: place, now: self.now, limit: Self.lostBatchSize)
+                handedOnSince: start, until: end, after: cursor, now: self.now, limit: Self.lostBatchSize)
             let reachable = lost.filter { !self.absent.contains($0.user) }
             try await self.router.deliverAgain(reachable)
-            self.dispatcher.noteSwept("found lost deliveries; enqueued them again", reachable.count)
+            self.dispatcher.recordSwept("found lost deliveries; enqueued them again", reachable.count)
             return last
         }
     }
@@ -113,18 +113,18 @@ struct Repair: Sendable {
     /// attempts reveal the repeats.
     private func inSlices(
         _ span: Span,
-        _ page: (_ start: Timestamp, _ end: Timestamp, _ after: RepairPlace) async throws -> RepairPlace?
+        _ page: (_ start: Timestamp, _ end: Timestamp, _ after: RepairCursor) async throws -> RepairCursor?
     ) async throws {
         var start = span.since
         while start <= span.until {
             let end = try await self.dispatcher.database.notifications.repairEnd(
                 from: start, until: span.until, size: self.sliceSize)
-            var place: RepairPlace? = RepairPlace(start)
-            while let after = place {
+            var cursor: RepairCursor? = RepairCursor(start)
+            while let after = cursor {
                 // The next sweep starts over.
                 guard isRunning else { throw CancellationError() }
-                place = try await page(start, end, after)
-                try await self.turn.hold()
+                cursor = try await page(start, end, after)
+                try await self.turn.renew()
             }
             start = end + .microseconds(1)
         }

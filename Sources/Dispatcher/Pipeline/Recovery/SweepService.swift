@@ -74,7 +74,7 @@ package struct SweepService: Service {
     /// Creates the audit's partitions if they are due.
     private func createPartitions() async throws {
         guard isRunning, self.partitions.areDue else { return }
-        try await self.turn.hold()
+        try await self.turn.renew()
         try await self.partitions.create()
     }
 
@@ -103,7 +103,7 @@ package struct SweepService: Service {
             guard slice.end < before else { break }
             slice = try await notifications.sweepSlice(after: slice, before: before, size: sliceSize)
             // All slices together may take longer than a turn lasts.
-            try await self.turn.hold()
+            try await self.turn.renew()
         }
     }
 
@@ -131,11 +131,11 @@ package struct SweepService: Service {
                     within: fence)
                 // Those that only sockets can get stay unowned in normal operation if none proves
                 // receipt.
-                self.dispatcher.noteSwept(
+                self.dispatcher.recordSwept(
                     "found unowned notifications; routed them again",
                     reachable.count { $0.notification.channels != .inApp })
             }
-            try await self.turn.hold()
+            try await self.turn.renew()
         }
     }
 
@@ -248,7 +248,7 @@ struct SweepTurn: Sendable {
     }
 
     /// Renews the turn.
-    func hold() async throws {
+    func renew() async throws {
         try await self.dispatcher.redis.send(
             "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), "XX", "PX",
             .integer(self.lifetime.inMilliseconds))
@@ -257,7 +257,7 @@ struct SweepTurn: Sendable {
 
 extension Dispatcher {
     /// Counts and logs rows that were enqueued again.
-    func noteSwept(_ message: Logger.Message, _ count: Int) {
+    func recordSwept(_ message: Logger.Message, _ count: Int) {
         guard count > 0 else { return }
         PipelineMetrics.swept.increment(by: count)
         self.logger.info(message, metadata: ["count": "\(count)"])

@@ -63,7 +63,7 @@ struct ScheduleFiring: Sendable {
         if !waiting.isEmpty {
             // These are due again after `hold`. If they kept the attempt, each would then fire
             // alone.
-            try await self.dispatcher.untilDone("withdraw attempts") {
+            try await self.dispatcher.retrying("withdraw attempts") {
                 try await store.withdrawAttempts(waiting.map(\.schedule))
             }
             let ids = Set(waiting.map(\.schedule.id))
@@ -109,7 +109,7 @@ struct ScheduleFiring: Sendable {
     /// - Returns: false if it was cancelled since it was claimed.
     private func begin(_ batch: [Firing]) async throws -> Bool {
         guard let firing = batch.first, firing.schedule.attempts > 1 else { return true }
-        return try await self.dispatcher.untilDone("begin a schedule alone") {
+        return try await self.dispatcher.retrying("begin a schedule alone") {
             try await self.dispatcher.database.schedules.beginAlone(firing.schedule)
         }
     }
@@ -135,10 +135,10 @@ struct ScheduleFiring: Sendable {
         for slice in batch.slices() where isRunning {
             var stored = try await JobIntake(dispatcher: self.dispatcher).store(slice)
             // No stream waits for an acknowledgement.
-            stored.finished = []
+            stored.toAcknowledge = []
             // No entry is in two slices.
             outcomes.merge(stored.pageOutcomes) { first, _ in first }
-            try await Router(dispatcher: self.dispatcher).finish(stored)
+            try await Router(dispatcher: self.dispatcher).routeAndAcknowledge(stored)
             count += slice.entries.count
         }
         PipelineMetrics.fired.increment(by: count)
@@ -162,7 +162,7 @@ struct ScheduleFiring: Sendable {
                     firedAt: firing.occurrence.at, wakeAt: next.at)
             }
         }
-        try await self.dispatcher.untilDone("settle schedules") {
+        try await self.dispatcher.retrying("settle schedules") {
             try await self.dispatcher.database.schedules.remove(done, outcomes: counts)
             try await self.dispatcher.database.schedules.advance(steps)
         }
@@ -239,7 +239,7 @@ struct ScheduleFiring: Sendable {
             }
         }
         let (skips, done, outcomes) = (steps, ended, late)
-        let moved = try await self.dispatcher.untilDone("move schedules") {
+        let moved = try await self.dispatcher.retrying("move schedules") {
             try await self.dispatcher.database.schedules.remove(done, outcomes: outcomes)
             return try await self.dispatcher.database.schedules.advance(skips)
         }
@@ -280,7 +280,7 @@ struct ScheduleFiring: Sendable {
         do throws(ScheduleFault) {
             return try schedule.recurrence(self.dispatcher.zones.database)
         } catch {
-            try await self.dispatcher.untilDone("fail schedule") { try await self.dispatcher.fail(schedule, error) }
+            try await self.dispatcher.retrying("fail schedule") { try await self.dispatcher.fail(schedule, error) }
             return nil
         }
     }

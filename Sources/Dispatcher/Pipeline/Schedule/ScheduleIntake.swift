@@ -65,7 +65,7 @@ struct ScheduleIntake: Sendable {
         }
         let batch = schedules.map(\.schedule)
         let statements = page(late)
-        let outcomes = try await self.dispatcher.untilDone(
+        let outcomes = try await self.dispatcher.retrying(
             "store schedules",
             isFinal: { !statements.isEmpty && JobIntake.isRefusal($0) }
         ) {
@@ -99,7 +99,7 @@ struct ScheduleIntake: Sendable {
     private func zones(of waiting: [Waiting]) async throws -> [ExactText: String] {
         let users = waiting.filter { $0.content.deliverLocal != nil }.flatMap { JobIntake.users($0.job) }
         guard !users.isEmpty else { return [:] }
-        return try await self.dispatcher.untilDone("look up zones") {
+        return try await self.dispatcher.retrying("look up zones") {
             try await self.dispatcher.database.schedules.zones(ExactText.distinct(users))
         }
     }

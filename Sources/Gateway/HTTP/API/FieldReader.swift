@@ -119,8 +119,8 @@ struct FieldReader {
 
     /// Adds a fault for each unknown name; only the first lists the known ones, which may be many.
     private mutating func refuse(unknown: [String], known: Set<String>) {
-        for (place, name) in unknown.enumerated() {
-            let hint = place > 0 || known.isEmpty ? "" : "; use one of \(known.sorted().joined(separator: ", "))"
+        for (index, name) in unknown.enumerated() {
+            let hint = index > 0 || known.isEmpty ? "" : "; use one of \(known.sorted().joined(separator: ", "))"
             self.fault(String(name.prefix(64)), "is unknown" + hint)
         }
     }

@@ -152,7 +152,7 @@ package enum StandbyMetrics {
             (outcome, Counter(label: "carillon.standby.pages", dimensions: [("outcome", outcome.rawValue)]))
         })
 
-    @Sendable package static func note(_ outcome: StandbyReads.Outcome) { self.counters[outcome]?.increment() }
+    @Sendable package static func record(_ outcome: StandbyReads.Outcome) { self.counters[outcome]?.increment() }
 }
 
 /// Counters of the cache, created once.

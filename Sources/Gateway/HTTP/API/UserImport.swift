@@ -58,10 +58,10 @@ package struct UserImport {
         self.progress = progress
     }
 
-    /// Imports the next line.
+    /// Adds the next line to the batch; stores the batch once it is full.
     ///
     /// - Throws: The PostgreSQL error if a batch cannot be stored; earlier batches stay.
-    package mutating func take(_ line: Line) async throws {
+    package mutating func add(_ line: Line) async throws {
         self.tally.lines += 1
         guard case .text(var bytes) = line else { return self.refuse(["is longer than 1 MB"]) }
         if self.tally.lines == 1, bytes.starts(with: Self.byteOrderMark) {
@@ -95,7 +95,7 @@ package struct UserImport {
 
     private mutating func store() async throws {
         guard !self.batch.isEmpty else { return }
-        try await self.put(triesLeft: 3)
+        try await self.storeBatch(triesLeft: 3)
         self.tally.users += self.batch.count
         for record in self.batch {
             self.tally.devices += record.devices.count
@@ -109,12 +109,12 @@ package struct UserImport {
 
     /// Retries deadlocks: users may register devices during an import, and a token that moves locks
     /// two users.
-    private func put(triesLeft: Int) async throws {
+    private func storeBatch(triesLeft: Int) async throws {
         do {
             _ = try await self.store.put(self.batch, timeout: Self.batchTimeout)
         } catch {
             guard error.sqlState == "40P01", triesLeft > 0 else { throw error }
-            try await self.put(triesLeft: triesLeft - 1)
+            try await self.storeBatch(triesLeft: triesLeft - 1)
         }
     }
 }

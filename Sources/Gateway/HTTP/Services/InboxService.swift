@@ -174,7 +174,8 @@ struct InboxService: Sendable {
     func markDelivered(user: String, id: NotificationID) async throws -> Bool {
         // Update the row first: after a crash the deadline expires and the gate finds the delivery.
         let now = self.base.now()
-        guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
+        let via = SentVia.client.rawValue
+        guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: via) else {
             return false
         }
         await self.publish(.delivered, receipt, at: now)

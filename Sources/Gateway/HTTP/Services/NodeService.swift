@@ -11,8 +11,8 @@ import Sockets
 import Storage
 import Synchronization
 
-/// Keeps a node registered: renews its lease, holds its subscription, and repairs sockets after
-/// gaps in either.
+/// Keeps a node registered: renews its lease, holds its subscription, and has all sockets catch up
+/// after gaps in either.
 ///
 /// At each renewal it publishes a probe, an empty message, on each of its channels. If two probes
 /// in a row do not arrive on a channel, the node resubscribes: a server may answer commands and yet
@@ -22,9 +22,9 @@ package struct NodeService: Service {
     /// 0.3 s after a failed renewal.
     private static let steps = 50
     private static let retrySteps = 3
-    /// The time between repairs while the lease cannot be renewed; each repair reads the inbox of
-    /// every socket.
-    private static let repairInterval: Duration = .seconds(60)
+    /// The time between catch-ups while the lease cannot be renewed; each reads the inbox of every
+    /// socket.
+    private static let catchUpInterval: Duration = .seconds(60)
 
     private let node: String
     private let lease: Lease
@@ -34,8 +34,8 @@ package struct NodeService: Service {
     private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
     private let now: @Sendable () -> ContinuousClock.Instant
-    /// The time from a resubscription to the second repair.
-    private let secondRepair: Duration
+    /// The time from a resubscription to the second catch-up.
+    private let secondCatchUp: Duration
     private let process: ProcessNote
     private let revocationsChannel: String
     private let logger: Logger
@@ -52,7 +52,7 @@ package struct NodeService: Service {
         revocations: RevocationRegister,
         eventLoop: any EventLoop,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
-        secondRepair: Duration = .seconds(15),
+        secondCatchUp: Duration = .seconds(15),
         logger: Logger
     ) {
         self.node = node
@@ -63,7 +63,7 @@ package struct NodeService: Service {
         self.revocations = revocations
         self.eventLoop = eventLoop
         self.now = now
-        self.secondRepair = secondRepair
+        self.secondCatchUp = secondCatchUp
         self.process = ProcessNote(version: Release.version, startedAt: .now())
         self.revocationsChannel = live.keys.revocationsChannel
         self.logger = logger
@@ -85,22 +85,22 @@ package struct NodeService: Service {
             logger: self.logger
         ) { self.handle($0) }
         var isFailing = false
-        // When to repair the sockets unless the lease is renewed first.
-        var repairAt = start + self.lease.lifetime
+        // When the sockets catch up unless the lease is renewed first.
+        var catchUpAt = start + self.lease.lifetime
         while !Task.isCancelled, self.isNeeded {
             do throws(RedisError) {
                 try await self.renew(subscription)
                 isFailing = false
-                repairAt = self.now() + self.lease.lifetime
+                catchUpAt = self.now() + self.lease.lifetime
             } catch {
                 if !isFailing {
                     self.logger.warning("cannot renew the node's lease; retrying", metadata: ["error": "\(error)"])
                 }
                 isFailing = true
                 // Publishers that still reach the lease's master consider the node dead.
-                if self.live.connection.isCluster, self.now() >= repairAt {
-                    repairAt = self.now() + Self.repairInterval
-                    self.hub.repair()
+                if self.live.connection.isCluster, self.now() >= catchUpAt {
+                    catchUpAt = self.now() + Self.catchUpInterval
+                    self.hub.catchUpAll()
                 }
             }
             try await self.pause(afterFailure: isFailing)
@@ -117,13 +117,13 @@ package struct NodeService: Service {
         switch event {
         case .subscribed(let isFirst):
             self.probes.listen()
-            self.hub.repair()
+            self.hub.catchUpAll()
             self.revocations.wake()
             guard !isFirst else { return }
-            // After a planned failover, this repair and the publishers may have used the former
+            // After a planned failover, this catch-up and the publishers may have used the former
             // master, whose writes are lost.
-            self.eventLoop.scheduleTask(in: TimeAmount(self.secondRepair)) { self.hub.repair() }
-        case .resumed: self.hub.repair()
+            self.eventLoop.scheduleTask(in: TimeAmount(self.secondCatchUp)) { self.hub.catchUpAll() }
+        case .resumed: self.hub.catchUpAll()
         case .lost: self.probes.drop()
         case .message(self.revocationsChannel, let payload):
             guard let revocation = self.revocations.hear(payload) else { return }
@@ -183,7 +183,7 @@ package struct NodeService: Service {
         if isHeld, self.window.isWhole(at: self.now()) {
             self.window.extend(from: start)
         } else {
-            // Drops the waiting frames; the hub repairs once the node has resubscribed.
+            // Drops the waiting frames; the sockets catch up once the node has resubscribed.
             await subscription.restart("the lease expired")
             self.window.begin(at: start)
         }

@@ -45,9 +45,9 @@ struct SnapshotReader: Sendable {
     /// missed too much, or if PostgreSQL cannot read the changes in time.
     func snapshots(_ requests: [Request]) async throws -> [InboxSnapshot] {
         var snapshots = try await self.resumed(requests)
-        let places = requests.indices.filter { snapshots[$0] == nil }
-        for (place, snapshot) in zip(places, try await self.newestSnapshots(places.map { requests[$0] })) {
-            snapshots[place] = snapshot
+        let indices = requests.indices.filter { snapshots[$0] == nil }
+        for (index, snapshot) in zip(indices, try await self.newestSnapshots(indices.map { requests[$0] })) {
+            snapshots[index] = snapshot
         }
         return snapshots.compactMap(\.self)
     }
@@ -71,11 +71,11 @@ struct SnapshotReader: Sendable {
         let end = ContinuousClock.now + .seconds(18)
         var values: [Value?] = []
         var timeouts = 0
-        for (place, key) in keys.enumerated() {
+        for (index, key) in keys.enumerated() {
             // More timeouts would hold up all sockets. The rest fails only if all of PostgreSQL is
             // slow.
             guard timeouts < 2, ContinuousClock.now < end else {
-                let rest = try await body(Array(keys[place...])).map(Optional.some)
+                let rest = try await body(Array(keys[index...])).map(Optional.some)
                 return values + rest
             }
             let value = try await self.read([key], body)[0]

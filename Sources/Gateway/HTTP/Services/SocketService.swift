@@ -72,8 +72,8 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        let places = openings.indices.filter { areRegistered[$0] }
-        let registered = places.map { openings[$0] }
+        let indices = openings.indices.filter { areRegistered[$0] }
+        let registered = indices.map { openings[$0] }
         let returns = try await self.returns(registered, at: now)
         let snapshots = try await self.reader.snapshots(
             zip(registered, returns).map { opening, seen in
@@ -83,17 +83,17 @@ package struct SocketService: SocketBackend {
             }
         )
         var answers = [InboxSnapshot?](repeating: nil, count: openings.count)
-        for (place, snapshot) in zip(places, snapshots) { answers[place] = snapshot }
+        for (index, snapshot) in zip(indices, snapshots) { answers[index] = snapshot }
         return answers
     }
 
     /// Returns the version from which each client without a `resume` continues, by its bookmark.
     private func returns(_ openings: [SocketOpening], at now: Timestamp) async throws -> [Int64?] {
         var versions = [Int64?](repeating: nil, count: openings.count)
-        let places = openings.indices.filter { openings[$0].since == nil && openings[$0].client != nil }
+        let indices = openings.indices.filter { openings[$0].since == nil && openings[$0].client != nil }
         let presence = self.base.presence
         let claimed = try await self.base.live.bookmarks.claim(
-            places.map { (openings[$0].user, openings[$0].connection, openings[$0].client ?? "") },
+            indices.map { (openings[$0].user, openings[$0].connection, openings[$0].client ?? "") },
             at: now
         ) { (users: [String]) async throws(RedisError) -> [Set<String>] in
             try await presence.lookUp(users).map { presence -> Set<String> in
@@ -101,7 +101,7 @@ package struct SocketService: SocketBackend {
                 return Set(connections.map(\.connection))
             }
         }
-        for (place, version) in zip(places, claimed) { versions[place] = version }
+        for (index, version) in zip(indices, claimed) { versions[index] = version }
         return versions
     }
 
@@ -110,7 +110,9 @@ package struct SocketService: SocketBackend {
             bookmarks.map { bookmark in
                 (
                     bookmark.user, bookmark.connection,
-                    bookmark.version.map { Bookmark(client: bookmark.client, version: $0, hasLeft: bookmark.hasLeft) }
+                    bookmark.version.map {
+                        Bookmark(client: bookmark.client, version: $0, lastHeard: bookmark.lastHeard)
+                    }
                 )
             },
             at: self.base.now()
@@ -169,23 +171,23 @@ package struct SocketService: SocketBackend {
 
     package func admitsOpening(of user: String) -> Bool { self.openingRate?.delay(user) == nil }
 
-    package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
+    package func changes(_ requests: [CatchUpRequest]) async throws -> [InboxSnapshot?] {
         let snapshots = try await self.reader.snapshots(
-            questions.map { SnapshotReader.Request(user: $0.user, dialect: $0.dialect, since: $0.since) })
-        return zip(questions, snapshots).map { question, snapshot in
-            let isUnchanged = question.since == snapshot.version && !snapshot.isReset
-            return isUnchanged && !question.wantsAnswer ? nil : snapshot
+            requests.map { SnapshotReader.Request(user: $0.user, dialect: $0.dialect, since: $0.since) })
+        return zip(requests, snapshots).map { request, snapshot in
+            let isUnchanged = request.since == snapshot.version && !snapshot.isReset
+            return isUnchanged && !request.wantsAnswer ? nil : snapshot
         }
     }
 
     package func confirm(_ proofs: [ReceiptProof]) async throws -> RecordedProofs {
         let delivered = try await self.base.database.notifications.markDelivered(
-            proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
+            proofs.map { (NotificationKey(user: $0.user, id: $0.id), $0.at) }, via: SentVia.socket.rawValue)
         return RecordedProofs(
             proofs, events: delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) })
     }
 
-    package func finish(_ recorded: RecordedProofs) async {
+    package func settle(_ recorded: RecordedProofs) async {
         let waiting = recorded.proofs.compactMap { proof in
             proof.awaitingLane.map { AwaitedProof(id: proof.id, user: proof.user, lane: $0) }
         }
@@ -203,9 +205,9 @@ package struct SocketService: SocketBackend {
         }
     }
 
-    package func markRead(_ reading: Reading) async throws -> Int32 {
+    package func markRead(_ request: MarkReadRequest) async throws -> Int32 {
         try await self.inbox.service.markRead(
-            user: reading.user, ids: reading.ids, isBulk: reading.isBulk, isPatient: false
+            user: request.user, ids: request.ids, isBulk: request.isBulk, isPatient: false
         ).unread
     }
 

@@ -90,11 +90,11 @@ package struct SurveyService: Service {
             let persistence = try answer.replies[1].string() ?? ""
             let facts = RedisFacts(info: memory + "\n" + persistence)
             servers.append(facts)
-            let place = answers.count > 1 ? "\(answer.server): " : ""
-            if !facts.usesAppendOnlyFile { faults.append(place + "appendonly is off") }
-            if !facts.isLastWriteGood { faults.append(place + "the last write to disk failed") }
+            let prefix = answers.count > 1 ? "\(answer.server): " : ""
+            if !facts.usesAppendOnlyFile { faults.append(prefix + "appendonly is off") }
+            if !facts.isLastWriteGood { faults.append(prefix + "the last write to disk failed") }
             if !["", "noeviction"].contains(facts.evictionPolicy) {
-                faults.append("\(place)maxmemory-policy is \(facts.evictionPolicy), not noeviction")
+                faults.append("\(prefix)maxmemory-policy is \(facts.evictionPolicy), not noeviction")
             }
         }
         self.metrics.record(Self.fullest(servers), isDurable: faults.isEmpty)

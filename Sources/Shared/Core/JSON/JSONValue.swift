@@ -160,7 +160,7 @@ package struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLit
     package static func == (left: ExactText, right: ExactText) -> Bool {
         guard left.text.utf8.count == right.text.utf8.count else { return false }
         return self.withUTF8(left, right) { left, right in
-            for place in left.indices where left[place] != right[place] { return false }
+            for index in left.indices where left[index] != right[index] { return false }
             return true
         }
     }
@@ -172,8 +172,8 @@ package struct ExactText: Hashable, Comparable, Sendable, ExpressibleByStringLit
     /// Compares bytes, which sorts by code point.
     package static func < (left: ExactText, right: ExactText) -> Bool {
         self.withUTF8(left, right) { left, right in
-            for place in 0..<min(left.count, right.count) where left[place] != right[place] {
-                return left[place] < right[place]
+            for index in 0..<min(left.count, right.count) where left[index] != right[index] {
+                return left[index] < right[index]
             }
             return left.count < right.count
         }

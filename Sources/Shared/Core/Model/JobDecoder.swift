@@ -179,16 +179,16 @@ package struct JobDecoder {
         1 << ((UInt64(name.utf8.first ?? 0) &* 5 &+ UInt64(name.utf8.count)) & 63)
     }
 
-    private func place(_ name: String) -> Int? {
+    private func index(of name: String) -> Int? {
         guard self.marks & Self.mark(name) != 0 else { return nil }
         // Compares bytes: an unknown name may have any number of combining marks.
         return self.fields.firstIndex { ExactText($0.name) == ExactText(name) }
     }
 
-    private func has(_ name: String) -> Bool { self.place(name) != nil }
+    private func has(_ name: String) -> Bool { self.index(of: name) != nil }
 
     private mutating func take(_ name: String) -> ArraySlice<UInt8>? {
-        self.place(name).map { self.fields.remove(at: $0).value }
+        self.index(of: name).map { self.fields.remove(at: $0).value }
     }
 
     /// Returns the member of ``source`` that a field comes from; nil if there is none.

@@ -13,7 +13,7 @@ package struct LifecycleEvent: Sendable, Equatable {
         case acted
         /// Its push waits for the end of quiet hours, or it waits for its digest.
         case deferred
-        /// A newer notification with the same collapse key took its place.
+        /// A newer notification with the same collapse key replaced it.
         case replaced
         /// A digest's summary replaced it.
         case summarised

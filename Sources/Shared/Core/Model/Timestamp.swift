@@ -143,8 +143,8 @@ extension Timestamp {
         let (year, month, dayOfMonth) = Self.date(days: Int(day))
         func put(_ value: Int, at position: Int, digits: Int) {
             var rest = value
-            for place in stride(from: position + digits - 1, through: position, by: -1) {
-                text[place] = UInt8(ascii: "0") + UInt8(rest % 10)
+            for index in stride(from: position + digits - 1, through: position, by: -1) {
+                text[index] = UInt8(ascii: "0") + UInt8(rest % 10)
                 rest /= 10
             }
         }

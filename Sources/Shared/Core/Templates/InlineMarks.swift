@@ -11,15 +11,15 @@ package enum InlineMarks {
         guard text.utf8.contains(where: Self.isMark) else { return text }
         let scalars = Array(text.unicodeScalars)
         var plain = String.UnicodeScalarView()
-        var place = 0
-        while place < scalars.count {
-            guard let mark = Self.mark(in: scalars, at: place) else {
-                plain.append(scalars[place])
-                place += 1
+        var index = 0
+        while index < scalars.count {
+            guard let mark = Self.mark(in: scalars, at: index) else {
+                plain.append(scalars[index])
+                index += 1
                 continue
             }
             plain.append(contentsOf: scalars[mark.content])
-            place = mark.end
+            index = mark.end
         }
         return String(plain)
     }
@@ -28,7 +28,7 @@ package enum InlineMarks {
         byte == UInt8(ascii: "*") || byte == UInt8(ascii: "`") || byte == UInt8(ascii: "_")
     }
 
-    /// Returns the marked text that begins at a place, and the place after it.
+    /// Returns the marked text that begins at an index, and the index after it.
     private static func mark(in scalars: [Unicode.Scalar], at start: Int) -> (content: Range<Int>, end: Int)? {
         switch scalars[start] {
         case "*":

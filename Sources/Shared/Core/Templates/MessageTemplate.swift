@@ -141,17 +141,17 @@ package struct MessageRenderer: Sendable {
 
     private func render(_ locale: String) -> Result<RenderedMessage, JobFault> {
         guard let template = self.templates.locales[locale] else {
-            return .failure(JobFault("template", "has no text, \(self.place(locale))"))
+            return .failure(JobFault("template", "has no text, \(self.location(locale))"))
         }
         do throws(TemplateVariableFault) {
             return .success(try template.render(self.variables))
         } catch {
             let field = error.name.isEmpty ? "vars" : "vars.\(error.name)"
-            return .failure(JobFault(field, "\(error.reason), \(self.place(locale))"))
+            return .failure(JobFault(field, "\(error.reason), \(self.location(locale))"))
         }
     }
 
-    private func place(_ locale: String) -> String { "in \(self.templates.owner), locale \(locale)" }
+    private func location(_ locale: String) -> String { "in \(self.templates.owner), locale \(locale)" }
 }
 
 /// A job's variables.

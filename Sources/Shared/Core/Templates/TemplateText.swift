@@ -133,9 +133,9 @@ struct TemplateTags {
         "capitalized", "count", "empty", "equalzero", "even", "first", "index", "last", "lowercased", "minusone", "odd",
         "plusone", "reversed", "uppercased",
     ]
-    /// Functions that need no variable, such as `index()`: they take an element's place in its
+    /// Functions that need no variable, such as `index()`: they take an element's index in its
     /// list.
-    private static let placeFunctions: Set = ["even", "first", "index", "last", "odd"]
+    private static let indexFunctions: Set = ["even", "first", "index", "last", "odd"]
     /// Functions that return a boolean, which no other function takes.
     private static let booleanFunctions: Set = ["empty", "equalzero", "even", "odd"]
 
@@ -198,7 +198,7 @@ struct TemplateTags {
             let hint = Spelling.nearest(to: unknown, of: Self.functions).map { "; did you mean \($0)?" } ?? ""
             throw TemplateSyntaxFault(line: line, reason: "unknown function \"\(unknown)\"\(hint)")
         }
-        if let function = parts.dropLast().last, parts.last?.first == ")", !Self.placeFunctions.contains(function) {
+        if let function = parts.dropLast().last, parts.last?.first == ")", !Self.indexFunctions.contains(function) {
             throw TemplateSyntaxFault(line: line, reason: "\(function) needs a variable")
         }
         if let function = parts.dropLast().dropFirst().first(where: { Self.booleanFunctions.contains($0) }) {

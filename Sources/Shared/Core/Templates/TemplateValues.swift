@@ -11,7 +11,7 @@ final class TemplateLookup {
     /// The first fault.
     private(set) var fault: TemplateVariableFault?
 
-    func note(_ name: String, _ reason: String) {
+    func recordFault(_ name: String, _ reason: String) {
         if self.fault == nil { self.fault = TemplateVariableFault(name: name, reason: reason) }
     }
 
@@ -30,7 +30,7 @@ final class TemplateLookup {
         let call = "\(function)(\(path))"
         switch result {
         case nil:
-            self.note(path, TemplateVariableFault.unsuitable(for: function))
+            self.recordFault(path, TemplateVariableFault.unsuitable(for: function))
             return nil
         // A section for a boolean does not change the current list element.
         case let flag as Bool: return flag
@@ -49,7 +49,7 @@ final class TemplateLookup {
         case .object(let members): return ScopeValue(members, lookup: self, path: path)
         case .array(let elements):
             guard elements.count <= Self.longestList else {
-                self.note(path, "has more than \(Self.longestList) elements")
+                self.recordFault(path, "has more than \(Self.longestList) elements")
                 return nil
             }
             return ListValue(elements.compactMap { self.value($0, path: path) }, lookup: self, path: path)
@@ -89,7 +89,7 @@ struct ScopeValue: MustacheParent, MustacheTransformable, MustacheCustomRenderab
     func transform(_ name: String) -> Any? { self.lookup.value(nil, of: name, path: self.path) }
 
     var renderText: String {
-        self.lookup.note(self.path, TemplateVariableFault.object)
+        self.lookup.recordFault(self.path, TemplateVariableFault.object)
         return ""
     }
 
@@ -151,7 +151,7 @@ struct ListValue: MustacheSequence, MustacheParent, MustacheTransformable, Musta
     }
 
     var renderText: String {
-        self.lookup.note(self.path, TemplateVariableFault.list)
+        self.lookup.recordFault(self.path, TemplateVariableFault.list)
         return ""
     }
 
@@ -168,7 +168,7 @@ struct MissingValue: MustacheParent, MustacheTransformable, MustacheCustomRender
     func transform(_ name: String) -> Any? { self }
 
     var renderText: String {
-        self.lookup.note(self.path, TemplateVariableFault.missing)
+        self.lookup.recordFault(self.path, TemplateVariableFault.missing)
         return ""
     }
 

@@ -277,7 +277,7 @@ package struct JobControl: Sendable {
             name: name, tally: nil, cancelledAt: report.cancelledAt, progress: nil, scheduled: 0, isFinal: true)
     }
 
-    private func withdraw(_ keys: [(user: String, id: NotificationID)], at: Timestamp) async throws {
+    private func withdraw(_ keys: [NotificationKey], at: Timestamp) async throws {
         let seen = try await self.cancellations.endSeen(keys)
         await self.events.publish(seen.compactMap { $0.event(at: at) })
         await self.publish(try await self.cancellations.cancel(keys, at: at), at: at)

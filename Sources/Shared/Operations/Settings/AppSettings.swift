@@ -118,7 +118,7 @@ package struct AppSettings: Sendable, Equatable {
     }
 
     /// Returns the name of a setting as the operator wrote it.
-    package func place(_ provider: String, _ setting: String?) -> String {
+    package func settingName(of provider: String, _ setting: String?) -> String {
         let variables = Self.variables.first { $0.provider == provider }
         let variable = setting.flatMap { variables?.name(of: $0) }
         if self.name == Self.defaultName, let variable { return variable }
@@ -217,18 +217,18 @@ package enum AppsFile {
         return app
     }
 
-    private static func shape(_ node: Node, _ place: String, _ faults: inout [String]) -> AppSettings.Shape? {
+    private static func shape(_ node: Node, _ owner: String, _ faults: inout [String]) -> AppSettings.Shape? {
         if let text = node.plainText, !text.isEmpty { return AppSettings.Shape(text) }
         guard let entries = node.mapping else {
-            faults.append(self.fault(node, "\(place) must be `standard`, a path, or keys and their sources"))
+            faults.append(self.fault(node, "\(owner) must be `standard`, a path, or keys and their sources"))
             return nil
         }
-        return .members(self.members(entries, "\(place): ", &faults))
+        return .members(self.members(entries, "\(owner): ", &faults))
     }
 
     fileprivate static func members(
         _ entries: Node.Mapping,
-        _ place: String,
+        _ owner: String,
         _ faults: inout [String]
     ) -> [AppSettings.Member] {
         var members: [AppSettings.Member] = []
@@ -237,7 +237,7 @@ package enum AppsFile {
             let sources = nodes.compactMap(\.plainText).filter { !$0.isEmpty }
             guard let name = key.plainText, !name.isEmpty, !sources.isEmpty, sources.count == nodes.count else {
                 let reason =
-                    "\(place)\(key.string ?? "?"): expected a source or a list of them, such as [data.id, entity_id]"
+                    "\(owner)\(key.string ?? "?"): expected a source or a list of them, such as [data.id, entity_id]"
                 faults.append(self.fault(key, reason))
                 continue
             }

@@ -76,7 +76,7 @@ package final class ConsumerGroup: Sendable {
     /// Reads up to `count` new entries without waiting.
     ///
     /// Creates a missing group, but no stream.
-    package func takeWaiting(count: Int) async throws(RedisError) -> [StreamEntry] {
+    package func readWaiting(count: Int) async throws(RedisError) -> [StreamEntry] {
         do throws(RedisError) {
             let reply = try await self.connection.send(
                 "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer), "COUNT", .integer(Int64(count)),
@@ -89,7 +89,7 @@ package final class ConsumerGroup: Sendable {
             } catch  where error.serverCode == "BUSYGROUP" || error.message?.contains("requires the key") == true {
                 return []
             }
-            return try await self.takeWaiting(count: count)
+            return try await self.readWaiting(count: count)
         }
     }
 

@@ -32,6 +32,9 @@ package struct DeliveryWork: Sendable, Equatable {
     /// When it was first appended to a stream; nil until it waits for a retry or is held back.
     package private(set) var since: Timestamp?
 
+    /// The key of its notification.
+    package var key: NotificationKey { NotificationKey(user: self.user, id: self.notification) }
+
     /// Whether it comes from a retry or held set.
     package var hasWaited: Bool { self.since != nil }
 

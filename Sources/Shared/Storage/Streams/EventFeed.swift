@@ -27,7 +27,7 @@ package struct EventFeed: Sendable {
     /// Reads up to `count` new events of each part.
     ///
     /// Creates missing groups at the oldest entry.
-    package func take(from parts: [Keyspace], count: Int) async throws(RedisError) -> [Batch] {
+    package func read(from parts: [Keyspace], count: Int) async throws(RedisError) -> [Batch] {
         try await self.batches(of: parts) { stream in
             [
                 "XREADGROUP", "GROUP", .text(Self.group), .text(Self.consumer), "COUNT", .integer(Int64(count)),

@@ -71,21 +71,21 @@ package struct EventLog: Sendable {
         batch.arguments(encoded: bytes)
     }
 
-    private static func write(_ place: Int, _ value: String?, to bytes: inout [UInt8]) {
+    private static func write(_ index: Int, _ value: String?, to bytes: inout [UInt8]) {
         guard let value else {
-            bytes += Self.absent[place]
+            bytes += Self.absent[index]
             return
         }
-        bytes += Self.names[place]
+        bytes += Self.names[index]
         RedisBatch.encode(value, to: &bytes)
     }
 
-    private static func write(_ place: Int, _ id: NotificationID?, to bytes: inout [UInt8]) {
+    private static func write(_ index: Int, _ id: NotificationID?, to bytes: inout [UInt8]) {
         guard let id else {
-            bytes += Self.absent[place]
+            bytes += Self.absent[index]
             return
         }
-        bytes += Self.names[place]
+        bytes += Self.names[index]
         bytes += "$36\r\n".utf8
         id.append(to: &bytes)
         bytes += "\r\n".utf8

@@ -36,7 +36,7 @@ package struct EventTail: Sendable {
         self.last = live.keys.parts.map { ($0.events, "0") }
     }
 
-    /// Returns the last events, the newest first, and notes where new ones begin.
+    /// Returns the last events, the newest first, and remembers where new ones begin.
     package mutating func newest(_ count: Int) async throws(RedisError) -> [Entry] {
         var batch = RedisBatch()
         for (stream, _) in self.last {
@@ -44,11 +44,11 @@ package struct EventTail: Sendable {
             batch.append("XREVRANGE", .text(stream), "+", "-", "COUNT", .integer(Int64(max(count, 1))))
         }
         var entries: [Entry] = []
-        for (place, reply) in try await self.live.connection.send(batch).enumerated() {
+        for (index, reply) in try await self.live.connection.send(batch).enumerated() {
             guard var cursor = try reply.cursor() else { continue }
             let found = try StreamEntry.read(&cursor)
-            if let newest = found.first { self.last[place].entry = newest.id }
-            entries += found.map { self.entry($0, of: place) }
+            if let newest = found.first { self.last[index].entry = newest.id }
+            entries += found.map { self.entry($0, of: index) }
         }
         return Array(entries.sorted { $0.position > $1.position }.prefix(count))
     }
@@ -77,15 +77,15 @@ package struct EventTail: Sendable {
         }
         let replies = try await self.live.connection.send(batch, timeout: patience.map { $0 + .seconds(5) })
         var entries: [Entry] = []
-        for (place, reply) in replies.enumerated() {
+        for (index, reply) in replies.enumerated() {
             let found = try StreamEntry.ofStream(reply)
-            if let newest = found.last { self.last[place].entry = newest.id }
-            entries += found.map { self.entry($0, of: place) }
+            if let newest = found.last { self.last[index].entry = newest.id }
+            entries += found.map { self.entry($0, of: index) }
         }
         return entries.sorted { $0.position < $1.position }
     }
 
-    private func entry(_ entry: StreamEntry, of place: Int) -> Entry {
-        Entry(entry, id: self.live.keys.eventName(entry.id, in: self.last[place].stream))
+    private func entry(_ entry: StreamEntry, of index: Int) -> Entry {
+        Entry(entry, id: self.live.keys.eventName(entry.id, in: self.last[index].stream))
     }
 }

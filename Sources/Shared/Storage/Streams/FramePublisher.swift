@@ -141,13 +141,13 @@ package struct NodeMessages: Sendable {
 
     private mutating func append(_ frame: NodeFrame, to node: String) {
         self.frameCount += 1
-        let place = self.keys.isSpread ? self.keys.part(of: frame.user.text).nodeChannel(node) : node
+        let key = self.keys.isSpread ? self.keys.part(of: frame.user.text).nodeChannel(node) : node
         self.filling[
-            place, default: Message(node: node, channel: self.keys.isSpread ? place : self.keys.nodeChannel(node))
+            key, default: Message(node: node, channel: self.keys.isSpread ? key : self.keys.nodeChannel(node))
         ].frames.append(frame)
-        if let message = self.filling[place], message.frames.isFull {
+        if let message = self.filling[key], message.frames.isFull {
             self.full.append(message)
-            self.filling[place] = nil
+            self.filling[key] = nil
         }
     }
 

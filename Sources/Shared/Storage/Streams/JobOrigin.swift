@@ -13,11 +13,11 @@ package struct JobOrigin: Sendable {
     /// The names of both fields.
     private static let marks: Set = [ExactText(Self.movedField), ExactText(Self.replayField)]
     /// The most bytes of such a field; PostgreSQL could not index much longer ones.
-    private static let longestPlace = 1_024
+    private static let longestOrigin = 1_024
     /// The most bytes of a `traceparent`; a longer one would be stored with each part of its job.
     private static let longestTrace = 128
 
-    private let place: (stream: String, entry: String)
+    private let first: (stream: String, entry: String)
     /// The entry from when the job was last enqueued or replayed; a move keeps it, and a dead
     /// letter names it.
     private let latest: (stream: String, entry: String)
@@ -32,11 +32,11 @@ package struct JobOrigin: Sendable {
 
     /// Reads an entry of a stream.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
-        let moved = Self.place(Self.movedField, fields)
-        let replayed = Self.place(Self.replayField, fields)
+        let moved = Self.entry(Self.movedField, fields)
+        let replayed = Self.entry(Self.replayField, fields)
         self.latest = moved ?? (stream, entry)
-        self.place = replayed ?? self.latest
-        self.text = "\(self.place.stream)/\(self.place.entry)"
+        self.first = replayed ?? self.latest
+        self.text = "\(self.first.stream)/\(self.first.entry)"
         self.jobEntry = self.text
         self.isReplay = replayed != nil
         let isMarked = moved != nil || replayed != nil
@@ -49,12 +49,12 @@ package struct JobOrigin: Sendable {
     }
 
     /// Reads `stream/entry` from the named field; nil if that is missing or malformed.
-    private static func place(
+    private static func entry(
         _ name: String,
         _ fields: [(name: String, value: ArraySlice<UInt8>)]
     ) -> (stream: String, entry: String)? {
         guard let field = fields.last(where: { ExactText($0.name) == ExactText(name) }),
-            field.value.count <= Self.longestPlace, !field.value.contains(0)
+            field.value.count <= Self.longestOrigin, !field.value.contains(0)
         else { return nil }
         let text = String(decoding: field.value, as: UTF8.self)
         guard let slash = text.lastIndex(of: "/") else { return nil }
@@ -69,10 +69,10 @@ package struct JobOrigin: Sendable {
     }
 
     /// The stream of the first entry.
-    package var stream: String { self.place.stream }
+    package var stream: String { self.first.stream }
 
     /// The id of the first entry.
-    package var entry: String { self.place.entry }
+    package var entry: String { self.first.entry }
 
     /// The stream of the latest entry.
     package var latestStream: String { self.latest.stream }

@@ -4,8 +4,8 @@
 import Clients
 import Core
 
-/// The stream entry of an appended job.
-package struct JobPlace: Sendable, Equatable {
+/// A job in its stream.
+package struct AppendedJob: Sendable, Equatable {
     package let stream: String
     package let entry: String
     /// The name of the job in answers: the entry's id, or `stream/entry` if several parts may use
@@ -24,20 +24,20 @@ package struct JobStream: Sendable {
     ///
     /// After an error some of the jobs may have been appended.
     ///
-    /// - Returns: the place of each, in order.
+    /// - Returns: the jobs in their streams, in order.
     package func append(
         _ jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])]
-    ) async throws(RedisError) -> [JobPlace] {
+    ) async throws(RedisError) -> [AppendedJob] {
         var batch = RedisBatch()
         let streams = jobs.map { self.stream(for: $0.lane, $0.fields) }
         for (job, stream) in zip(jobs, streams) { batch.append(entry: job.fields, to: stream) }
-        var places: [JobPlace] = []
+        var appended: [AppendedJob] = []
         for (stream, reply) in zip(streams, try await self.live.append(batch)) {
             let entry = try reply.string() ?? ""
             let name = self.live.keys.isSpread ? "\(stream)/\(entry)" : entry
-            places.append(JobPlace(stream: stream, entry: entry, name: name))
+            appended.append(AppendedJob(stream: stream, entry: entry, name: name))
         }
-        return places
+        return appended
     }
 
     /// Appends entries to their streams.

@@ -89,7 +89,7 @@ package struct Keyspace: Sendable {
         self.isSpread ? [self.tagged(nil)] + self.layout.formerTags.map { self.tagged($0) } : []
     }
 
-    /// All places with streams of jobs: the parts and ``otherSources``.
+    /// All keyspaces with streams of jobs: the parts and ``otherSources``.
     package var jobSources: [Keyspace] { self.parts + self.otherSources }
 
     /// The part in which a user's keys are; itself for one Redis.
@@ -143,12 +143,12 @@ package struct Keyspace: Sendable {
 
     /// The lane of a jobs stream of any part; nil for any other key.
     package func lane(ofJobs stream: String) -> Lane? {
-        let names = self.tagged(self.place(of: stream).tag)
+        let names = self.tagged(self.split(stream).tag)
         return Lane.allCases.first { names.jobs($0) == stream }
     }
 
     /// Returns the tag that a key's name begins with, and the rest of the name.
-    private func place(of key: String) -> (tag: String?, rest: Substring) {
+    private func split(_ key: String) -> (tag: String?, rest: Substring) {
         let name = key.dropFirst(self.prefix.count)
         guard name.first == "{", let end = name.firstRange(of: "}:") else { return (nil, name) }
         return (String(name[..<end.lowerBound].dropFirst()), name[end.upperBound...])
@@ -227,10 +227,10 @@ package struct Keyspace: Sendable {
     /// The provider and the lane of a stream of deliveries of any part; nil for any other key.
     package func kind(ofDeliveries stream: String) -> (provider: Provider, lane: Lane)? {
         // Compares names, because this process may not know the provider of a dead letter.
-        let place = self.place(of: stream)
-        let names = [place.tag, String(place.rest.prefix { $0 != ":" })].compactMap(\.self)
+        let (ownTag, rest) = self.split(stream)
+        let names = [ownTag, String(rest.prefix { $0 != ":" })].compactMap(\.self)
         for provider in names.compactMap({ Provider(rawValue: $0) }) {
-            for tag in [nil, place.tag] {
+            for tag in [nil, ownTag] {
                 let keys = self.tagged(tag)
                 if let lane = Lane.allCases.first(where: { keys.deliveries(provider, $0) == stream }) {
                     return (provider, lane)

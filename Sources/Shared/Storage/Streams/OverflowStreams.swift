@@ -48,8 +48,8 @@ package struct OverflowStreams: Sendable {
         jobs.keepFailed(by: replies[orgs.count..<first])
         for reply in replies { _ = try reply.checked() }
         var lengths: [ExactText: Int] = [:]
-        for (place, org) in orgs.enumerated() {
-            lengths[org] = Int(try replies[first + 2 * place + 1].integer())
+        for (index, org) in orgs.enumerated() {
+            lengths[org] = Int(try replies[first + 2 * index + 1].integer())
         }
         return lengths
     }

@@ -38,11 +38,11 @@ enum PartTags {
 
     /// Replaces a word by the next one, as in `a`, `b` … `z`, `aa`, `ab`.
     private static func advance(_ word: inout [UInt8]) {
-        var place = word.count - 1
-        while place >= 0, word[place] == UInt8(ascii: "z") {
-            word[place] = UInt8(ascii: "a")
-            place -= 1
+        var index = word.count - 1
+        while index >= 0, word[index] == UInt8(ascii: "z") {
+            word[index] = UInt8(ascii: "a")
+            index -= 1
         }
-        if place >= 0 { word[place] += 1 } else { word.insert(UInt8(ascii: "a"), at: 0) }
+        if index >= 0 { word[index] += 1 } else { word.insert(UInt8(ascii: "a"), at: 0) }
     }
 }

@@ -72,7 +72,7 @@ package struct ProviderBoard: Sendable {
     let live: Live
 
     /// Publishes the states of a dispatcher's providers and its counts since it started.
-    package func put(
+    package func publish(
         _ states: [ProviderState],
         counts: [ProviderCounts] = [],
         dispatcher: String,
@@ -192,7 +192,7 @@ package struct ProviderCounts: Sendable, Equatable {
 
     private mutating func count(_ reason: String, _ count: Int) {
         let isWord = (1...64).contains(reason.utf8.count) && reason.utf8.allSatisfy { Self.isPartOfWord($0) }
-        // The last place is for ``other``.
+        // The last one is for ``other``.
         let hasRoom = self.reasons[reason] != nil || self.reasons.count < Self.mostReasons - 1
         self.reasons[isWord && hasRoom ? reason : Self.other, default: 0] += count
     }

@@ -132,14 +132,14 @@ package struct StreamSurvey: Sendable {
         let keys = self.live.keys
         for lane in Lane.allCases {
             let stream = Stream(name: keys.jobs(lane), lane: lane, provider: nil)
-            streams.append(try await self.read(stream, in: keys.jobSources.map { Place($0, $0.jobs(lane)) }))
+            streams.append(try await self.read(stream, in: keys.jobSources.map { PartStream($0, $0.jobs(lane)) }))
         }
         streams.append(try await self.overflow())
         for provider in providers {
             for lane in Lane.allCases {
                 let stream = Stream(name: keys.deliveries(provider, lane), lane: lane, provider: provider)
-                let places = keys.parts.map { Place($0, $0.deliveries(provider, lane)) }
-                streams.append(try await self.read(stream, in: places))
+                let partStreams = keys.parts.map { PartStream($0, $0.deliveries(provider, lane)) }
+                streams.append(try await self.read(stream, in: partStreams))
             }
         }
         return streams
@@ -148,12 +148,12 @@ package struct StreamSurvey: Sendable {
     /// The overflows of all organisations as one stream of the bulk lane, whose share they use.
     private func overflow() async throws(RedisError) -> Stream {
         let parts = self.live.keys.jobSources
-        var places: [Place] = []
+        var partStreams: [PartStream] = []
         for (part, orgs) in zip(parts, try await self.live.overflows.orgs(in: parts)) {
-            for org in try orgs.get() { places.append(Place(part, part.overflow(org))) }
+            for org in try orgs.get() { partStreams.append(PartStream(part, part.overflow(org))) }
         }
         let stream = Stream(name: self.live.keys.overflows, lane: .bulk, provider: nil, isOverflow: true)
-        return try await self.read(stream, in: places)
+        return try await self.read(stream, in: partStreams)
     }
 
     /// Counts notifications that wait for a socket's proof.
@@ -167,7 +167,7 @@ package struct StreamSurvey: Sendable {
     }
 
     /// A part's stream of the same kind.
-    private struct Place {
+    private struct PartStream {
         let part: Keyspace
         let name: String
 
@@ -186,20 +186,20 @@ package struct StreamSurvey: Sendable {
 
     /// Reads the state of a stream in all its parts, in one round trip; a stream with work takes
     /// another.
-    private func read(_ kind: Stream, in places: [Place]) async throws(RedisError) -> Stream {
-        guard !places.isEmpty else { return kind }
+    private func read(_ kind: Stream, in partStreams: [PartStream]) async throws(RedisError) -> Stream {
+        guard !partStreams.isEmpty else { return kind }
         var batch = RedisBatch()
-        for place in places {
-            batch.append("XLEN", .text(place.name))
-            batch.append("XINFO", "GROUPS", .text(place.name))
+        for partStream in partStreams {
+            batch.append("XLEN", .text(partStream.name))
+            batch.append("XINFO", "GROUPS", .text(partStream.name))
             guard let provider = kind.provider else { continue }
-            batch.append("ZCARD", .text(place.part.retries(provider, kind.lane)))
-            batch.append("SMEMBERS", .text(place.part.held(provider, kind.lane)))
+            batch.append("ZCARD", .text(partStream.part.retries(provider, kind.lane)))
+            batch.append("SMEMBERS", .text(partStream.part.held(provider, kind.lane)))
         }
         var replies = try await self.live.connection.send(batch)[...]
         var details = RedisBatch()
         var shares: [Share] = []
-        for place in places {
+        for partStream in partStreams {
             var share = Share(stream: kind)
             share.stream.length = Int(try replies.removeFirst().integer())
             if let group = try Group.named(Keyspace.group, in: replies.removeFirst()) {
@@ -207,7 +207,7 @@ package struct StreamSurvey: Sendable {
                 share.stream.consumers = group.consumers
                 share.stream.lag = group.lag
             }
-            let name = RedisArgument.text(place.name)
+            let name = RedisArgument.text(partStream.name)
             if share.stream.length > 0 {
                 let fields = [DeliveryWork.field, JobOrigin.movedField].map { RedisArgument.text($0) }
                 details.append(StreamScripts.readFirst, keys: [name], arguments: fields)
@@ -217,7 +217,7 @@ package struct StreamSurvey: Sendable {
                 if try replies.removeFirst().integer() > 0 { share.scopes.append(nil) }
                 for scope in try RetrySet.scopes(replies.removeFirst()) { share.scopes.append(scope) }
                 for scope in share.scopes {
-                    WaitingSummary.ask(RetrySet.key(place.part, provider, kind.lane, scope: scope), in: &details)
+                    WaitingSummary.ask(RetrySet.key(partStream.part, provider, kind.lane, scope: scope), in: &details)
                 }
             }
             shares.append(share)

@@ -53,10 +53,10 @@ package struct TestSends: Sendable {
         try await self.live.connection.run(batch)
     }
 
-    /// Takes a request; waits for one on a connection of its own.
+    /// Removes the oldest request and returns it; waits for one on a connection of its own.
     ///
     /// - Returns: nil if none came within `seconds`.
-    package func take(
+    package func next(
         on reader: RedisClient,
         within seconds: Int64 = 4
     ) async throws(RedisError) -> [UInt8]? {

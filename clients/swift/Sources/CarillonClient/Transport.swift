@@ -86,8 +86,8 @@ public enum SocketLimits {
 
 /// The clock and the randomness, which tests replace.
 public struct Timing: Sendable {
-    /// Waits, and throws when the task is cancelled: for reconnects, pings, token renewals and pages
-    /// that failed to load.
+    /// Waits, and throws when the task is cancelled: for reconnects, pings, token renewals and
+    /// pages that failed to load.
     public var sleep: @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
     /// Returns the current time.
     public var now: @Sendable () -> Date = { Date() }
@@ -97,7 +97,7 @@ public struct Timing: Sendable {
     /// Creates the real clock with random jitter.
     public init() {}
 
-    /// Returns the wait before the next try: at most 0.5 s, doubled with each failure, at most 30 s.
+    /// Returns the wait before the next try: at most 0.5 s, doubled by each failure, at most 30 s.
     ///
     /// Full jitter keeps the clients of a gateway from trying again all at once.
     func backoff(after failures: Int) -> Duration {

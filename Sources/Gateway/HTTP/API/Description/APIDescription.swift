@@ -252,11 +252,11 @@ private struct OperationWriter {
         return .object(members)
     }
 
-    private mutating func parameters(_ fields: Fields, in place: String) -> [JSONValue] {
+    private mutating func parameters(_ fields: Fields, in location: String) -> [JSONValue] {
         fields.all.map { field in
             self.add(field.schema)
             let members: [JSONMember?] = [
-                JSONMember("name", .string(field.name)), JSONMember("in", .string(place)),
+                JSONMember("name", .string(field.name)), JSONMember("in", .string(location)),
                 JSONMember("required", .bool(field.isRequired)),
                 field.schema.description.map { JSONMember("description", $0) },
                 JSONMember("schema", field.schema.withoutDescription),

@@ -62,7 +62,7 @@ struct AdminJobRoutes {
         filter.until = query.moment("until")
         filter.limit = query.limit()
         if let text = query.text("cursor", limit: 256) {
-            filter.after = JobListStore.Place(text)
+            filter.after = JobListStore.Cursor(text)
             if filter.after == nil { query.fault("cursor", "must be next_cursor of a page") }
         }
         try query.finish()
@@ -173,14 +173,14 @@ struct AdminJobRoutes {
         else { throw Problem.noSuch("notification") }
         let notification = record.notification
         let repeats = self.repeats(of: [notification], key: key)
-        guard let place = try await self.append(repeats).first else {
+        guard let entry = try await self.append(repeats).first else {
             let faults = JobFaults(repeats.faults)
             throw Problem(.unprocessableContent, "it cannot be sent again: \(faults)", faults: faults.faults)
         }
         return Response.object(status: .accepted) { writer in
             writer.member("id", "resend:\(notification.id):\(key)")
             writer.member("lane", notification.lane.rawValue)
-            writer.member("entry", place.name)
+            writer.member("entry", entry.name)
         }
     }
 
@@ -249,7 +249,7 @@ struct AdminJobRoutes {
         return repeats
     }
 
-    private func append(_ repeats: Repeats) async throws -> [JobPlace] {
+    private func append(_ repeats: Repeats) async throws -> [AppendedJob] {
         guard !repeats.jobs.isEmpty else { return [] }
         try await self.jobs.requireRoom(for: repeats.jobs)
         return try await self.jobs.stream.append(repeats.jobs.map { ($0.lane, $0.fields) })

@@ -76,15 +76,15 @@ struct JobRoutes {
         var forbidden: [JobFault] = []
         var jobs: [Checked] = []
         for (index, body) in bodies.enumerated() {
-            func placed(_ fault: JobFault) -> JobFault {
+            func prefixed(_ fault: JobFault) -> JobFault {
                 JobFault(isBatch ? "[\(index)].\(fault.field)" : fault.field, fault.reason)
             }
             // Check permission first, so that a refused job reveals nothing else.
-            forbidden += Self.forbidden(body, allowance).map { placed($0) }
+            forbidden += Self.forbidden(body, allowance).map { prefixed($0) }
             do throws(JobFaults) {
                 jobs.append(try self.check(body, key: key, trace: trace))
             } catch {
-                faults += error.faults.map { placed($0) }
+                faults += error.faults.map { prefixed($0) }
             }
         }
         guard forbidden.isEmpty else {

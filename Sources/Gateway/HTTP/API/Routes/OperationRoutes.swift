@@ -90,10 +90,10 @@ struct OperationRoutes {
     private func isUp(_ name: String, _ context: APIContext, _ check: () async throws -> Void) async -> Bool {
         do {
             try await check()
-            self.log.note(name, fault: nil, context.logger)
+            self.log.record(name, fault: nil, context.logger)
             return true
         } catch {
-            self.log.note(name, fault: "\(error)", context.logger)
+            self.log.record(name, fault: "\(error)", context.logger)
             return false
         }
     }
@@ -103,7 +103,7 @@ struct OperationRoutes {
 private final class DependencyLog: Sendable {
     private let faults = Mutex<[String: String]>([:])
 
-    func note(_ name: String, fault: String?, _ logger: Logger) {
+    func record(_ name: String, fault: String?, _ logger: Logger) {
         let isNew = self.faults.withLock { faults in
             defer { faults[name] = fault }
             return faults[name] != fault

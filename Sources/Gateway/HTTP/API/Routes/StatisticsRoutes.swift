@@ -57,10 +57,10 @@ struct StatisticsRoutes {
         let minutes = max(1, StatisticsService.minutes - summary.skippedMinutes)
         var series: [String: [String: [Int64]]] = [:]
         for count in summary.counts {
-            let place = Int((count.minute - summary.since).components.seconds / 60)
-            guard (0..<minutes).contains(place) else { continue }
+            let index = Int((count.minute - summary.since).components.seconds / 60)
+            guard (0..<minutes).contains(index) else { continue }
             let none = [Int64](repeating: 0, count: minutes)
-            series[count.channel, default: [:]][count.outcome, default: none][place] += count.count
+            series[count.channel, default: [:]][count.outcome, default: none][index] += count.count
         }
         writer.key("channels")
         writer.beginArray()
@@ -101,9 +101,9 @@ struct StatisticsRoutes {
         let reason = query.text("reason", limit: 1_024)
         let provider = query.text("provider", limit: 64)
         let limit = query.limit()
-        var last: StatisticsStore.Place?
+        var last: StatisticsStore.Cursor?
         if let text = query.text("cursor", limit: 64) {
-            last = StatisticsStore.Place(text)
+            last = StatisticsStore.Cursor(text)
             if last == nil { query.fault("cursor", "must be next_cursor of a page") }
         }
         try query.finish()

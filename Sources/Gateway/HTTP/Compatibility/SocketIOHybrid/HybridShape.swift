@@ -28,10 +28,11 @@ enum HybridShape {
     /// Returns `socket`, `push`, or nil for a notification that is only in the inbox, even if an
     /// e-mail or a digest announced it.
     static func sentVia(_ via: String?) -> String? {
-        switch via {
-        case nil, "inbox", "email", "summary": nil
-        case "socket", "client": "socket"
-        default: "push"
+        guard let via, via != Provider.email.rawValue else { return nil }
+        return switch SentVia(rawValue: via) {
+        case .inbox, .summary: nil
+        case .socket, .client: "socket"
+        case nil: "push"
         }
     }
 

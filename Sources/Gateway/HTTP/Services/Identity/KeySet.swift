@@ -31,7 +31,7 @@ package struct KeySet: Sendable {
         var skipped: [String] = []
         // Keys of different types may share a kid (RFC 7517 section 4.5).
         var names: [VerificationKey.Algorithm: Set<ExactText>] = [:]
-        for (place, member) in members.enumerated() {
+        for (index, member) in members.enumerated() {
             do throws(VerificationKey.Unfit) {
                 let key = try VerificationKey(member)
                 guard keys.count < Self.most else {
@@ -43,7 +43,7 @@ package struct KeySet: Sendable {
                 keys.append(key)
             } catch {
                 // Each reason is logged, so bound their number.
-                if skipped.count < Self.most { skipped.append("key \(place) \(error.reason)") }
+                if skipped.count < Self.most { skipped.append("key \(index) \(error.reason)") }
             }
         }
         guard !keys.isEmpty else {

@@ -200,9 +200,9 @@ function providerTable(known, streams) {
 
 function chartRow(statistics) {
   if (!statistics) return none();
-  const place = ({ channel }) => (channelIDs.includes(channel) ? channelIDs.indexOf(channel) : channelIDs.length);
+  const rank = ({ channel }) => (channelIDs.includes(channel) ? channelIDs.indexOf(channel) : channelIDs.length);
   const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)
-    .sort((one, other) => place(one) - place(other));
+    .sort((one, other) => rank(one) - rank(other));
   const note = statistics.complete ? null
     : h("p", { class: "hint" }, "Too much data to count; the oldest minutes are missing.");
   if (!shown.length) return note ?? h("p", { class: "hint empty" }, "Nothing went out in the last hour.");

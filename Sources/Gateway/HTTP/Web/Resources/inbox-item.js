@@ -26,7 +26,7 @@ export class ItemView {
   show(item) {
     if (item === this.#item) return;
     const hadFocus = this.element.contains(this.element.getRootNode().activeElement);
-    const place = hadFocus ? this.element.getRootNode().activeElement.dataset.part : null;
+    const part = hadFocus ? this.element.getRootNode().activeElement.dataset.part : null;
     this.#item = item;
     const { texts } = this.#context;
     this.element.dataset.id = item.id;
@@ -34,7 +34,7 @@ export class ItemView {
     this.element.setAttribute("part", item.read_at ? "item" : "item unread");
     this.element.dataset.severity = item.severity;
     this.element.replaceChildren(avatar(item, this.#context.words), this.#body(item), this.#tools(item));
-    if (hadFocus) (this.element.querySelector(`[data-part="${CSS.escape(place)}"]`) ?? this.main)?.focus();
+    if (hadFocus) (this.element.querySelector(`[data-part="${CSS.escape(part)}"]`) ?? this.main)?.focus();
     this.main.setAttribute("aria-description", item.read_at ? "" : texts.isUnread);
   }
 
@@ -96,9 +96,9 @@ export class ItemView {
 
   #actions(item) {
     const actions = Array.isArray(item.data?.actions) ? item.data.actions.slice(0, mostActions) : [];
-    const buttons = actions.filter((action) => action?.id && action?.title).map((action, place) =>
+    const buttons = actions.filter((action) => action?.id && action?.title).map((action, index) =>
       h("button", {
-        type: "button", class: action.destructive ? "action destructive" : place ? "action" : "action first",
+        type: "button", class: action.destructive ? "action destructive" : index ? "action" : "action first",
         part: "action", "data-part": `action-${action.id}`, onclick: () => this.#context.act(item, action),
       }, String(action.title)));
     return buttons.length ? h("div", { class: "actions" }, buttons) : null;

@@ -124,15 +124,15 @@ export class ListView {
     const focused = this.element.getRootNode().activeElement?.closest?.(".item");
     if (!focused || kept.has(focused.dataset.id)) return null;
     const all = this.#entries();
-    const place = all.indexOf(focused);
+    const index = all.indexOf(focused);
     const isKept = (element) => kept.has(element.dataset.id);
-    const next = all.slice(place + 1).find(isKept) ?? all.slice(0, place).findLast(isKept);
+    const next = all.slice(index + 1).find(isKept) ?? all.slice(0, index).findLast(isKept);
     return this.#main(next) ?? this.scroller;
   }
 
   #arrange(list) {
     const used = new Set();
-    const places = new Map();
+    const indices = new Map();
     for (const item of list) {
       const date = day(item.created_at);
       const group = this.#day(date);
@@ -143,9 +143,9 @@ export class ListView {
         this.#items.set(item.id, view);
       }
       view.show(item);
-      const place = places.get(group) ?? 0;
-      places.set(group, place + 1);
-      if (group.children[place] !== view.element) group.insertBefore(view.element, group.children[place] ?? null);
+      const index = indices.get(group) ?? 0;
+      indices.set(group, index + 1);
+      if (group.children[index] !== view.element) group.insertBefore(view.element, group.children[index] ?? null);
     }
     for (const [key, { section }] of this.#days) {
       if (used.has(key)) continue;
@@ -232,8 +232,8 @@ export class ListView {
     if (event.altKey || event.ctrlKey || event.metaKey || !this.scroller.contains(event.target)) return;
     const entries = this.#entries();
     const item = event.target.closest(".item");
-    const place = entries.indexOf(item);
-    const goal = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: entries.length - 1 }[event.key];
+    const index = entries.indexOf(item);
+    const goal = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: entries.length - 1 }[event.key];
     const act = event.key === "z" ? this.#context.undo : item && this.#action(event.key, this.#items.get(item.dataset.id).item);
     if (goal === undefined && !act) return;
     event.preventDefault();

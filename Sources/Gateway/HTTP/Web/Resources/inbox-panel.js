@@ -203,8 +203,8 @@ export class Panel {
         type: "button", class: "filter", part: "tab", "data-filter": tab, onclick: () => this.#choose(tab),
       }, h("bdi", null, label), tab === "all" ? null : h("span", { class: "count" }))));
     }
-    wanted.forEach(({ tab, count }, place) => {
-      const button = this.#tabs.children[place];
+    wanted.forEach(({ tab, count }, index) => {
+      const button = this.#tabs.children[index];
       button.setAttribute("aria-pressed", String(tab === this.#tab));
       const counter = button.querySelector(".count");
       if (!counter) return;

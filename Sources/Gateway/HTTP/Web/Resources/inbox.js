@@ -385,13 +385,13 @@ export class Inbox extends EventTarget {
   /** Removes an entry of the archive. Returns a function that puts it back. */
   #dropArchived(id) {
     const { archive } = this;
-    const place = archive?.items.findIndex((item) => item.id === id) ?? -1;
-    if (place < 0) return () => {};
-    const item = archive.items[place];
-    archive.items = archive.items.toSpliced(place, 1);
+    const index = archive?.items.findIndex((item) => item.id === id) ?? -1;
+    if (index < 0) return () => {};
+    const item = archive.items[index];
+    archive.items = archive.items.toSpliced(index, 1);
     this.#fire("change");
     return () => {
-      archive.items = archive.items.toSpliced(place, 0, item);
+      archive.items = archive.items.toSpliced(index, 0, item);
       this.#fire("change");
     };
   }

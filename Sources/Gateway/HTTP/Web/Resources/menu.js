@@ -89,9 +89,9 @@ export class Menu {
 
   #key(event) {
     const items = this.#items();
-    const place = items.indexOf(this.element.getRootNode().activeElement);
+    const index = items.indexOf(this.element.getRootNode().activeElement);
     const goal = {
-      ArrowDown: (place + 1) % items.length, ArrowUp: (place - 1 + items.length) % items.length, Home: 0, End: items.length - 1,
+      ArrowDown: (index + 1) % items.length, ArrowUp: (index - 1 + items.length) % items.length, Home: 0, End: items.length - 1,
     }[event.key];
     // The list behind it has keys of its own.
     event.stopPropagation();

@@ -102,7 +102,7 @@ async function open({ id, url, urls }, action) {
   const tell = (client) => client?.postMessage({ kind: "carillon-clicks" });
   // A window that was opened asks for its click once it has loaded.
   tell(page);
-  // That page may have no inbox.
+  // The page in front may have no inbox.
   await new Promise((next) => setTimeout(next, headStart));
   pages.forEach(tell);
 }
