@@ -17,7 +17,7 @@ struct AlarmTests {
         await alarm.wait(atLeast: atLeast, atMost: atMost, now: { Self.now })
     }
 
-    @Test("noting a due moment ends a running wait")
+    @Test("scheduling a due moment ends a running wait")
     func noted() async {
         let alarm = Alarm()
         let waiter = Waiter { await Self.wait(alarm) }
@@ -39,7 +39,7 @@ struct AlarmTests {
         await alarm.wait(atMost: Self.never)
     }
 
-    @Test("noting a due moment ends the next wait")
+    @Test("scheduling a due moment ends the next wait")
     func between() async {
         let alarm = Alarm()
         alarm.schedule(at: Self.now)

@@ -89,7 +89,7 @@ struct JobSubmission {
 }
 
 extension AppendedJob {
-    /// The entry as the names of jobs have it.
+    /// The `stream/entry` by which commands name the job.
     var origin: String { "\(self.stream)/\(self.entry)" }
 
     /// Writes the stream and the entry as members.

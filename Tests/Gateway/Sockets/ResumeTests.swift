@@ -27,7 +27,7 @@ struct ResumeTests {
         }
     }
 
-    @Test("resumes after a gap that is being filled")
+    @Test("resumes while a catch-up is under way")
     func hole() async throws {
         let gate = Gate()
         let asked = Notes<Int64>()
@@ -39,7 +39,7 @@ struct ResumeTests {
         try await RunningHub.with(backend, gate: gate, { $0.holdTime = .zero }) { running in
             let socket = try await running.open("a").synced()
             running.hub.deliver([HubHarness.notification("a", 7)])
-            try await eventually("the gap is read") { asked.all == [4] }
+            try await eventually("the missed changes are read") { asked.all == [4] }
             try await socket.say(.resume(version: 3), reference: "8")
             try await socket.say(.resume(version: 1), reference: "9")
             await gate.open()

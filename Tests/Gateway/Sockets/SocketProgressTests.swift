@@ -327,7 +327,7 @@ struct HeldChangeTests {
             harness.deliver([HubHarness.notification("a", 0)])
             #expect(wire.versions == [0] && !session.isHolding)
         }
-        // The shard's next look at the gaps.
+        // The shard's next look at the catch-ups.
         harness.eventLoop.advanceTime(by: .milliseconds(50))
         #expect(ended == nil)
     }

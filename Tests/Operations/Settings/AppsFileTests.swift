@@ -126,7 +126,7 @@ struct AppsFileTests {
     }
 
     @Test("a fault names the variable or the app")
-    func places() {
+    func settingNames() {
         #expect(AppSettings(name: "default").settingName(of: "fcm", "credentials") == "FCM_CREDENTIALS")
         #expect(AppSettings(name: "news").settingName(of: "fcm", "credentials") == "APPS: app news: fcm.credentials")
         #expect(AppSettings(name: "default").settingName(of: "fcm", "shape") == "PUSH_SHAPE")

@@ -317,7 +317,7 @@ struct DeliveryStoreTests {
             let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
             _ = try await store.store(batch, areRepeats: false)
             var accepted = DeliveryStore.Settlement()
-            accepted.accepted = batch.map { ($0.key, "fcm", NotificationID(high: 1, low: 2)) }
+            accepted.accepted = batch.map { ($0.key, "fcm", DeviceID(high: 1, low: 2)) }
             var failed = DeliveryStore.Settlement()
             failed.failed = batch.map { ($0.key, "UNREGISTERED", true) }
             try await deliveries.settle(accepted)
@@ -328,7 +328,7 @@ struct DeliveryStoreTests {
             failed.failed = [(late[0].key, "UNREGISTERED", true)]
             try await deliveries.settle(failed)
             #expect(try await store.load([late[0].key]).first?.status == .failed)
-            accepted.accepted = [(late[0].key, "apns", NotificationID(high: 1, low: 2))]
+            accepted.accepted = [(late[0].key, "apns", DeviceID(high: 1, low: 2))]
             try await deliveries.settle(accepted)
             #expect(try await store.load([late[0].key]).first?.status == .sent)
         }

@@ -321,7 +321,7 @@ struct DigestStoreTests {
             _ = try await InboxStore(database).delete(user: "a", id: gone[0].id, at: now)
             for one in gone[1...2] { _ = try await database.cancellations.cancel([one.key], at: now) }
             var settlement = DeliveryStore.Settlement()
-            settlement.accepted = [(gone[2].key, "fcm", NotificationID(high: 1, low: 2))]
+            settlement.accepted = [(gone[2].key, "fcm", DeviceID(high: 1, low: 2))]
             try await database.deliveries.settle(settlement)
             let newer = Samples.notification(20, user: "a") { $0.collapseKey = "c" }
             _ = try await notifications.store([newer], areRepeats: false)

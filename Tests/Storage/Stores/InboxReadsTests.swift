@@ -73,6 +73,7 @@ struct InboxReadsTests {
                     return try await connections() == 3
                 }
                 #expect(try await inbox.state(of: other).unread == 2)
+                #expect(try await connections() == 3, "no other scan needs a connection")
                 return counts
             }
             for count in counts { #expect(try await count.value == [8]) }

@@ -236,7 +236,7 @@ struct InboxStoreTests {
             try await database.notifications.mark([(one.key, .pending, "queued", nil)])
             _ = try await database.cancellations.cancel([one.key], at: now)
             var settlement = DeliveryStore.Settlement()
-            settlement.accepted = [(one.key, "fcm", NotificationID(high: 1, low: 2))]
+            settlement.accepted = [(one.key, "fcm", DeviceID(high: 1, low: 2))]
             try await database.deliveries.settle(settlement)
             let proven = try await database.notifications.markDelivered([(one.key, now)], via: "socket")
             #expect(proven.isEmpty)

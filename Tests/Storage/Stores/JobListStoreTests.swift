@@ -9,8 +9,8 @@ import Testing
 
 @Suite(.timeLimit(.minutes(10)))
 struct JobListStoreTests {
-    @Test("reads the text of a place, whatever its user begins with", arguments: ["ada", "a.b", "\u{301}ada", ""])
-    func place(user: String) {
+    @Test("reads the text of a cursor, whatever its user begins with", arguments: ["ada", "a.b", "\u{301}ada", ""])
+    func cursor(user: String) {
         let cursor = JobListStore.Cursor(
             at: Timestamp(seconds: 1_795_000_000), user: user, id: NotificationID(high: 1, low: 2))
         #expect(JobListStore.Cursor(cursor.text) == cursor)

@@ -88,7 +88,7 @@ struct NotificationStoreTests {
             _ = try await database.notifications.store(batch, areRepeats: false)
             let rows = batch.reversed().map { $0.key }
             var settlements = [DeliveryStore.Settlement](repeating: DeliveryStore.Settlement(), count: 4)
-            settlements[0].accepted = rows.map { ($0, "fcm", NotificationID(high: 1, low: 2)) }
+            settlements[0].accepted = rows.map { ($0, "fcm", DeviceID(high: 1, low: 2)) }
             settlements[1].failed = rows.map { ($0, "unregistered", true) }
             settlements[2].attempts = rows.map {
                 DeliveryStore.Attempt(

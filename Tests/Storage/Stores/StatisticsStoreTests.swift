@@ -36,7 +36,7 @@ struct StatisticsStoreTests {
             (try key("summarised"), .sent, "summarised", "summary"),
         ])
         var settlement = DeliveryStore.Settlement()
-        let device = NotificationID(high: 1, low: 2)
+        let device = DeviceID(high: 1, low: 2)
         settlement.accepted = [(try key("pushed and proven"), "apns", device)]
         try await database.deliveries.settle(settlement)
         _ = try await store.markDelivered(
@@ -194,8 +194,8 @@ struct StatisticsStoreTests {
         }
     }
 
-    @Test("reads no place from other text", arguments: ["", "x", "1.(0)", "1.(0,99999)", "\(Int64.min).(0,1)"])
-    func noPlace(text: String) {
+    @Test("reads no cursor from other text", arguments: ["", "x", "1.(0)", "1.(0,99999)", "\(Int64.min).(0,1)"])
+    func noCursor(text: String) {
         #expect(StatisticsStore.Cursor(text) == nil)
     }
 }

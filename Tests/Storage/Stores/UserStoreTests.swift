@@ -77,7 +77,7 @@ struct UserStoreTests {
                         at: Samples.start, user: "ada", notification: notification.id, device: nil, provider: .fcm,
                         kind: "push", attempt: 1, outcome: .accepted)
                 ]
-                settlement.accepted = [(notification.key, "fcm", NotificationID(high: 1, low: 1))]
+                settlement.accepted = [(notification.key, "fcm", DeviceID(high: 1, low: 1))]
                 try await database.deliveries.settle(settlement)
             }
             // The window is there, and the next item locks it.

@@ -175,7 +175,7 @@ final class FakeTime: Sendable {
 
     private let state = Mutex(State())
 
-    /// All waits under 20 s, which are the backoffs between connections.
+    /// All waits under 20 s: the backoffs of connections and of pages.
     var waits: [Duration] { self.state.withLock { $0.waits } }
 
     var timing: Timing {

@@ -203,7 +203,7 @@ extension DeliverySettler.SettlementBuilder {
     private var isMail: Bool { self.provider == .email }
 
     mutating func add(_ outcome: DeliveryOutcome) {
-        // Also if it is a retraction or no delivery at all.
+        // A retraction or an entry that is no delivery gets a dead letter here, too.
         if case .poison = outcome.result { self.setAside(outcome, ClaimService.deadlyReason) }
         guard let work = outcome.work else {
             if case .malformed = outcome.result { self.setAside(outcome, "the entry is not a delivery") }

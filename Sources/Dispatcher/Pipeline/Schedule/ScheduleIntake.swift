@@ -114,7 +114,7 @@ struct ScheduleIntake: Sendable {
         let origin = EntryDigest(stream: stream, entry: item.origin.entry, fields: fields)
         // The trace differs between repeats of the same job.
         let given = fields.filter { $0.name != SpanTracer.field }
-        let asked = ScheduleID(origin: EntryDigest(stream: "", entry: "", fields: given), user: "")
+        let asked = Identifier(origin: EntryDigest(stream: "", entry: "", fields: given), user: "")
         let kept = fields.filter { !Self.times.contains($0.name) }.map { (name: $0.name, value: Array($0.value)) }
         // A job without an id gets its entry as its id, so that it is found after it has fired, and
         // so that a user who changed zones between two attempts is notified once.
@@ -162,7 +162,7 @@ struct ScheduleIntake: Sendable {
             let fields = kept.filter { !JobFields.audience.contains($0.name) } + [(name: "users", value: list)] + id
             var name = part.zone
             if let chain = item.chain {
-                let users = ScheduleID(origin: origin, user: String(decoding: list, as: UTF8.self))
+                let users = Identifier(origin: origin, user: String(decoding: list, as: UTF8.self))
                 name = Schedule.Page.part(zone: part.zone, chain: chain, users: users)
             }
             var result = schedule(part: name, fields: fields, users: part.users, at: part.at)

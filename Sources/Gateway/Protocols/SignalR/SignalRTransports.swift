@@ -13,8 +13,9 @@ package enum SignalRTransport: String, Sendable, CaseIterable {
 /// Written records wait for a GET, and a GET waits for records. The caller numbers the GETs. At
 /// most one GET is parked; a newer one releases it.
 ///
-/// Only the client's next poll proves that an answer has arrived. So a push is confirmed once
-/// ``recordsProven`` reaches the value of ``recordsTaken`` after that push.
+/// The client's next poll proves that an answer has arrived; after a Close message, so does its
+/// DELETE. So a push is confirmed once ``recordsProven`` reaches the value that ``recordsTaken``
+/// had after that push.
 package struct SignalRPollingState: Sendable {
     /// The time after which a parked GET gets an empty answer.
     ///

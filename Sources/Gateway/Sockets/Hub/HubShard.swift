@@ -89,7 +89,7 @@ final class HubShard {
         if socket.isRegistered { self.departed(socket, user: user) }
         // The bookmark that was recorded when the client went away may be used up already, so do
         // not store it again.
-        if let bookmark = socket.bookmark(hasLeft: true), bookmark != socket.recorded?.bookmark {
+        if let bookmark = socket.bookmark(hasLeft: true), !bookmark.repeats(socket.recorded?.bookmark) {
             self.enqueue(bookmark)
         }
     }

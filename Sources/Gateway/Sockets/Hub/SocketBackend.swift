@@ -67,9 +67,17 @@ package struct SocketBookmark: Sendable, Equatable {
     package let client: String
     /// Nil once the client has ended the connection on purpose; its bookmark is then removed.
     package let version: Int64?
-    /// When the client was last heard, if the connection has closed or waits for a client that may
-    /// be gone; else nil.
+    /// When the client was last heard from, if the connection has closed or waits for a client that
+    /// may be gone; else nil.
     package let lastHeard: Timestamp?
+
+    /// Whether it says the same as an earlier one of its connection.
+    ///
+    /// A client that is away may still send messages; these do not make its bookmark a new one.
+    func repeats(_ earlier: SocketBookmark?) -> Bool {
+        guard let earlier else { return false }
+        return self.version == earlier.version && (self.lastHeard == nil) == (earlier.lastHeard == nil)
+    }
 }
 
 /// A query for the changes of an inbox since a version.

@@ -36,7 +36,7 @@ package struct SocketConfiguration: Sendable {
     /// The most deliveries (events for everyone times sockets) that may wait for an event loop;
     /// further events are dropped.
     var eventDeliveries = 15_000_000
-    /// The time that a change may wait for an earlier one before the gap is filled from the inbox.
+    /// The time that a change may wait for an earlier one before the socket catches up.
     var holdTime: Duration = .milliseconds(200)
     /// Whether Socket.IO clients may recover missed events after a lost connection (connection
     /// state recovery).
@@ -82,6 +82,6 @@ enum SocketMetrics {
     static let ghosts = Counter(label: "carillon.sockets.ghosts")
     /// Last visits that were not recorded.
     static let unseen = Counter(label: "carillon.presence.unseen")
-    /// Sockets whose gap was filled from the inbox.
+    /// Sockets that caught up from the inbox.
     static let filled = Counter(label: "carillon.sockets.filled")
 }

@@ -346,7 +346,7 @@ package final class SocketHub: Service {
                     catchUp.socket.call { $0.caughtUp(snapshot, answering: resumption) }
                 }
             } catch {
-                self.logger.warning("cannot fill inbox gaps; sockets will retry", metadata: ["error": "\(error)"])
+                self.logger.warning("cannot read missed changes; sockets will retry", metadata: ["error": "\(error)"])
                 for catchUp in batch {
                     let resumption = catchUp.resumption
                     catchUp.socket.call { $0.catchUpFailed(resumption) }

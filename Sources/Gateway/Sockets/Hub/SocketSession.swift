@@ -34,7 +34,7 @@ final class SocketSession {
     /// Tells the user's clients apart; nil in dialects whose clients say which version they have.
     let client: String?
     let openedAt: NIODeadline
-    /// When the client last sent a message or polled; counts for ``client`` only.
+    /// When the client last sent a message or polled; used only if ``client`` is set.
     private var lastHeard: Timestamp
     let shard: HubShard
     /// Nil once the connection has closed.
@@ -368,7 +368,7 @@ final class SocketSession {
     /// A client that is away counts as gone: its next connection may come before this one ends.
     func recordBookmark(now: NIODeadline) {
         guard self.phase == .open, let bookmark = self.bookmark(hasLeft: self.wire?.isAway ?? false) else { return }
-        if let recorded, recorded.bookmark == bookmark, now - recorded.at < Self.bookmarkRefresh { return }
+        if let recorded, bookmark.repeats(recorded.bookmark), now - recorded.at < Self.bookmarkRefresh { return }
         self.recorded = (bookmark, now)
         self.shard.enqueue(bookmark)
     }

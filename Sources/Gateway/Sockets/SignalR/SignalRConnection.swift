@@ -143,8 +143,8 @@ package final class SignalRConnection {
 
     /// Asks the client to prove that it has everything sent so far.
     ///
-    /// A WebSocket client proves it by a pong, a polling client by its next poll. Clients over
-    /// Server-Sent Events and clients of version 0 prove nothing.
+    /// A WebSocket client proves it by a pong, a polling client by its next poll, or by its DELETE
+    /// after a Close message. Clients over Server-Sent Events and of version 0 prove nothing.
     package func requestProof(_ sequence: UInt64) {
         self.lastProof = sequence
         // The release of the held records requests it again.

@@ -243,7 +243,9 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
             self.attempt += 1
             // Open connections still serve the calls, one after another.
-            if !self.configuration.waitsForServer, self.connections.isEmpty { self.failWaiting { _ in true } }
+            if !self.configuration.waitsForServer, self.connections.isEmpty, self.opening == 0 {
+                self.failWaiting { _ in true }
+            }
         }
     }
 }

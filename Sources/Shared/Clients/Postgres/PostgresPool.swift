@@ -42,7 +42,8 @@ package struct PostgresConfiguration: Sendable {
 /// A bounded pool of pipelined PostgreSQL connections on its own thread.
 ///
 /// Calls are served in order of arrival and wait until their deadline at most. The pool opens
-/// connections on demand and replaces broken ones.
+/// connections on demand, keeps one idle for the next call if its limit allows, and replaces broken
+/// ones.
 package final class PostgresPool: Sendable {
     private let thread: PollingThread
     private let state: PoolState

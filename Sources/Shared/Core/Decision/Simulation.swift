@@ -39,8 +39,11 @@ package struct Simulation: Sendable {
             facts.now = next.at
             facts.progress = next.progress
             for step in decide(facts) {
-                // The fate of e-mail says why it is skipped.
-                if case .skipEmail = step { continue }
+                switch step {
+                // The fates of the channels say why.
+                case .skipEmail, .skipUnserved: continue
+                default: break
+                }
                 events.append(Event(at: facts.now, step: step))
                 switch step {
                 case .awaitProof(let deadline) where !(self.isProven && facts.mayBeProven):

@@ -278,7 +278,7 @@ enum DigestSQL {
         )
         """
 
-    /// The items with the number of those left in their window, and their number among them.
+    /// The items, each with the count of those left in its window and its ordinal among them.
     private static let counted = """
         counted AS MATERIALIZED (
             SELECT j.*, count(*) FILTER (WHERE j.fate IS NULL) OVER (PARTITION BY j.digest_id) AS kept,

@@ -4,7 +4,8 @@
 import Clients
 import Core
 
-/// Reads of states and pages that many clients request at the same time.
+/// Reads of inboxes through queues: short ones share statements, and long ones take few
+/// connections.
 struct InboxReads: Sendable {
     struct PageRequest: Sendable {
         let user: String
@@ -20,8 +21,8 @@ struct InboxReads: Sendable {
 
     let states: ReadQueue<String, InboxStore.State>
     let pages: ReadQueue<PageRequest, InboxStore.Page>
-    /// Statements that may look at a whole inbox, so that those of one user leave connections to
-    /// the proofs and pages of the others.
+    /// Statements that may look at a whole inbox, two at a time, so that connections are left for
+    /// the proofs and pages of others.
     let scans: ReadQueue<PostgresStatement, PostgresResult>
 
     init(pool: PostgresPool) {
@@ -33,6 +34,7 @@ struct InboxReads: Sendable {
         self.pages = Self.pageQueue { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
         self.scans = ReadQueue(
             turns: Self.turns,
+            failsTogether: false,
             mayJoin: { _, _, _ in false },
             read: { (statements) throws(PostgresError) in
                 var results: [PostgresResult] = []

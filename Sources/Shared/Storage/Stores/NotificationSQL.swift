@@ -40,7 +40,7 @@ enum NotificationSQL {
 
     private static let columns = NotificationColumns.inserted
 
-    /// The parameter at an offset after the parameters of the columns, from 1.
+    /// The parameter with this number, from 1, after those of the columns.
     private static func parameter(_ offset: Int) -> String { "$\(Self.columns.count + offset)" }
 
     /// Raises the inboxes, creates those that are missing, and inserts a batch of new

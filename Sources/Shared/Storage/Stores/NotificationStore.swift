@@ -95,8 +95,8 @@ package struct NotificationStore: Sendable {
         ).outcomes
     }
 
-    /// Stores digest summaries and records why each item was or was not summarised, in one
-    /// transaction.
+    /// Stores summaries of digests and marks their windows as stored, which makes the fates of the
+    /// items final, in one transaction.
     ///
     /// - Parameters:
     ///   - windows: the windows, as a dispatcher claimed them, with those that have no items left.

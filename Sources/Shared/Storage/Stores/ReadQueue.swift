@@ -31,6 +31,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private let turns: Int
     private let patience: Duration
     private let mostWaiting: Int
+    private let failsTogether: Bool
     private let mayJoin: @Sendable (_ first: Key, _ another: Key, _ count: Int) -> Bool
     private let read: @Sendable ([Key]) async throws(PostgresError) -> [Value]
     private let state = Mutex(State())
@@ -39,18 +40,22 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     ///   - turns: the most statements in flight.
     ///   - patience: how long a caller may have waited when its turn comes.
     ///   - mostWaiting: the most callers that wait.
+    ///   - failsTogether: whether a timeout also fails the callers that wait. A slow read says
+    ///     nothing about the next if reads differ much.
     ///   - mayJoin: whether `another` may share a statement with `first` and `count` keys in all.
     ///   - read: returns one value for each key, in their order.
     init(
         turns: Int,
         patience: Duration = .seconds(10),
         mostWaiting: Int = 10_000,
+        failsTogether: Bool = true,
         mayJoin: @escaping @Sendable (_ first: Key, _ another: Key, _ count: Int) -> Bool,
         read: @escaping @Sendable ([Key]) async throws(PostgresError) -> [Value]
     ) {
         self.turns = turns
         self.patience = patience
         self.mostWaiting = mostWaiting
+        self.failsTogether = failsTogether
         self.mayJoin = mayJoin
         self.read = read
     }
@@ -86,7 +91,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
 
     /// Fails all waiting callers if the server did not answer.
     private func failWaiting(after result: Result<Value, PostgresError>) {
-        guard Self.isOutage(result) else { return }
+        guard self.isOutage(result) else { return }
         let waiting = self.state.withLock { state in
             defer { state.waiting = [] }
             return state.waiting
@@ -94,10 +99,10 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
         for caller in waiting { caller.continuation.resume(returning: result) }
     }
 
-    /// Whether the server did not answer in time.
-    private static func isOutage(_ result: Result<Value, PostgresError>) -> Bool {
+    /// Whether the server does not answer.
+    private func isOutage(_ result: Result<Value, PostgresError>) -> Bool {
         guard case .failure(let error) = result else { return false }
-        return error.code == .unavailable || error.code == .timeout
+        return error.code == .unavailable || error.code == .timeout && self.failsTogether
     }
 
     private func takeTurn(_ state: inout State) -> Bool {
@@ -172,7 +177,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
             for key in keys {
                 let result = await self.alone(key)
                 results.append(result)
-                guard Self.isOutage(result) else { continue }
+                guard self.isOutage(result) else { continue }
                 results += repeatElement(result, count: keys.count - results.count)
                 break
             }

@@ -91,7 +91,7 @@ package struct Schedule: Sendable {
         ///
         /// - Parameter users: a hash of the users, because a repeated page may have other users,
         ///   who need a row of their own.
-        package static func part(zone: String, chain: Broadcast.Chain, users: ScheduleID) -> String {
+        package static func part(zone: String, chain: Broadcast.Chain, users: Identifier) -> String {
             let part = "\(zone) \(chain.index)/\(chain.pages) \(users)"
             return chain.broadcast.topic.map { "\(part) \($0)" } ?? part
         }

@@ -109,7 +109,8 @@ package struct UserExportStore: Sendable {
                     "t.notification_id, t.kind",
                     "(t.notification_id, t.kind) > (split_part($2, ' @ ', 1)::uuid, split_part($2, ' @ ', 2))"
                 )
-            // The audit has no key, but its rows never change, so they keep their `ctid` for a day.
+            // The audit has no key, but its rows never change, and those of a day share a
+            // partition, so `ctid` orders them.
             case .deliveryAttempts:
                 (
                     "t.at, t.ctid",

@@ -78,9 +78,9 @@ package struct UserStore: Sendable {
         // A later device of the record may have switched this one off.
         for index in registrations.indices {
             let off = registrations[index].flatMap(\.switchedOff)
-            for device in registrations[index].indices {
-                if let found = off.first(where: { $0.id == registrations[index][device].device.id }) {
-                    registrations[index][device].device = found
+            for position in registrations[index].indices {
+                if let found = off.first(where: { $0.id == registrations[index][position].device.id }) {
+                    registrations[index][position].device = found
                 }
             }
         }

@@ -10,8 +10,8 @@ package struct Bookmark: Sendable, Equatable {
     let client: String
     /// The inbox version up to which the connection has seen everything.
     let version: Int64
-    /// When the client was last heard, if the connection has ended or waits for a client that may
-    /// be gone; else nil.
+    /// When the client was last heard from, if the connection has ended or waits for a client that
+    /// may be gone; else nil.
     let lastHeard: Timestamp?
 
     package init(client: String, version: Int64, lastHeard: Timestamp?) {
@@ -30,7 +30,7 @@ package struct Bookmark: Sendable, Equatable {
 /// A client often returns before its gateway notices that the earlier connection is lost, so there
 /// is no ended connection whose bookmark it could use up. The time of its return then stays as the
 /// claim, in ms, else 0. The claim uses up the bookmark of the next connection that ends and was
-/// last heard before it.
+/// last heard from before it. A connection that ends on purpose takes its claim along.
 package struct Bookmarks: Sendable {
     /// How long a bookmark counts.
     static let lifetime: Duration = .seconds(3_600)

@@ -269,7 +269,7 @@ package struct Keyspace: Sendable {
     var webhooksDue: String { self.prefix + "{webhooks}:due" }
 
     /// The queued events of a webhook.
-    func webhookQueue(_ webhook: NotificationID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
+    func webhookQueue(_ webhook: WebhookID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
 
     func presence(_ user: String) -> String {
         self.spread("presence", user) ?? "\(self.prefix)presence:{\(Self.tag(user))}"

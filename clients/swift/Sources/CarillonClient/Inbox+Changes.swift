@@ -37,10 +37,12 @@ extension Inbox {
     /// with jitter of up to 30 s. So a view may call this as long as it needs a page.
     public func loadOlder() async throws(GatewayError) {
         guard !self.pages.isLoading, self.hasOlder else { return }
-        self.pages.isLoading = true
-        defer { self.pages.isLoading = false }
         await self.pages.backoff?.value
         guard !Task.isCancelled else { throw .cancelled }
+        // Meanwhile another call may have begun.
+        guard !self.pages.isLoading, self.hasOlder else { return }
+        self.pages.isLoading = true
+        defer { self.pages.isLoading = false }
         do throws(GatewayError) {
             try await self.loadPage()
             self.pages.failures = 0

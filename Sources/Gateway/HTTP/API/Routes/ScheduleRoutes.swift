@@ -298,7 +298,7 @@ struct ScheduleBody {
         }
         let bytes = JSONWriter.bytes(of: sorted(value))
         let digest = EntryDigest(stream: "", entry: "", fields: [("", bytes[...])])
-        return Int64(bitPattern: ScheduleID(origin: digest, user: "").low)
+        return Int64(bitPattern: Identifier(origin: digest, user: "").low)
     }
 }
 

@@ -232,7 +232,7 @@ export class CarillonInbox extends HTMLElement {
       const isOpen = event.newState === "open";
       this.#bell.setAttribute("aria-expanded", String(isOpen));
       if (isOpen) {
-        // A closed panel has no counts of its tabs.
+        // A closed panel does not count its tabs.
         this.#panel?.render();
         return this.#popover.focus();
       }

@@ -1,7 +1,7 @@
 -- Notes a connection's bookmark and drops the user's oldest ones beyond a limit.
 -- KEYS[1] the user's bookmarks
 -- ARGV[1] connection   ARGV[2] client   ARGV[3] version
--- ARGV[4] when a client that has left was last heard, in ms; else empty
+-- ARGV[4] when a client that has left was last heard from, in ms; else empty
 -- ARGV[5] its claim, in ms; empty to keep the one that it has
 -- ARGV[6] now in ms   ARGV[7] lifetime in ms   ARGV[8] limit
 -- The user was erased a moment ago, and the socket's gateway does not know yet.
@@ -12,7 +12,7 @@ if claim == '' then
     claim = select(3, string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', pattern)) or '0'
 end
 if ARGV[4] ~= '' then
-    -- The earliest claim since the client was last heard uses up the bookmark.
+    -- The earliest claim since the client was last heard from uses up the bookmark.
     local first, taker, text
     local fields = redis.call('HGETALL', KEYS[1])
     for n = 1, #fields, 2 do
