@@ -98,71 +98,6 @@ enum CancellationSQL {
         WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)
         """
 
-    /// Whether a notification has reached no device, so that it can be withdrawn.
-    ///
-    /// A notification that was read or opened has reached its user, whatever its status. So has one
-    /// whose mail was sent. Otherwise a notification can be withdrawn if it is unread in the inbox
-    /// of an offline user, if sockets have not confirmed it, if a summary after quiet hours stands
-    /// for it, or if it failed or expired and is in the inbox. Outside the inbox, a failed one can
-    /// be withdrawn while a device waits for a retry.
-    private static let isOpen = """
-        (n.read_at IS NULL AND n.opened_at IS NULL AND ((n.status IN ('pending', 'deferred')
-                OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket', 'summary')
-                OR n.status IN ('failed', 'expired') AND n.version > 0 AND n.deleted_at IS NULL)
-                AND NOT \(Self.countsAsMailed)
-            OR n.status = 'failed' AND EXISTS (
-                SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
-                    AND NOT EXISTS (
-                        SELECT FROM carillon.delivery_attempts l WHERE l.notification_id = n.id
-                            AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))))
-        """
-
-    /// Whether a user has a notification that failed or expired: read or opened it in the inbox, or
-    /// got its mail.
-    private static let isReached = """
-        (n.status IN ('failed', 'expired')
-            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.countsAsMailed)))
-        """
-
-    /// Whether its mail was accepted, or may have been, in an attempt that the audit no longer has.
-    private static let countsAsMailed = """
-        (\(Self.wasMailed)
-            OR (n.channels & \(Channels.email.rawValue)) <> 0
-                AND n.stored_at < (SELECT w.audited_from FROM carillon.sweep w)
-                AND EXISTS (
-                    SELECT FROM carillon.user_settings s WHERE s.user_id = n.user_id AND s.email IS NOT NULL)
-                AND NOT \(DeliverySQL.waitsForMail))
-        """
-
-    /// Whether the relay accepted its mail, which the status of an inbox row does not show.
-    static let wasMailed = """
-        ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
-            SELECT FROM carillon.delivery_attempts m
-            WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'
-                AND m.at >= n.stored_at - interval '1 day'))
-        """
-
-    /// Whether a mail may be in flight: there is an address, the mail is due or nearly so, and no
-    /// attempt has ended it.
-    ///
-    /// The status of an inbox row does not show this.
-    static func mayBeMailed(at moment: String) -> String {
-        """
-        ((n.channels & \(Channels.email.rawValue)) <> 0
-            AND EXISTS (
-                SELECT FROM carillon.user_settings s
-                WHERE s.user_id = n.user_id AND s.email IS NOT NULL AND s.email_invalid_at IS NULL)
-            AND NOT EXISTS (
-                SELECT FROM carillon.follow_ups f
-                WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
-                    AND f.due_at > \(moment) + interval '1 minute' AND NOT \(FollowUpStore.isUnderWay))
-            AND NOT EXISTS (
-                SELECT FROM carillon.delivery_attempts a
-                WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'
-                    AND a.at >= \(DeliverySQL.earliest)))
-        """
-    }
-
     /// Ends notifications that wait for a provider or a release although their user has read or
     /// opened them, or got their mail.
     ///
@@ -178,7 +113,7 @@ enum CancellationSQL {
             END
         FROM unnest($1, $2) AS k (user_id, id)
         WHERE \(NotificationSQL.isNamed(by: "k")) AND n.status IN ('pending', 'deferred')
-            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(Self.wasMailed))
+            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL OR \(NotificationState.wasMailed))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
         """
 
@@ -189,7 +124,8 @@ enum CancellationSQL {
     /// until its deliveries settle, unless it expired before any was enqueued. A notification that
     /// has reached a device loses its waiting mail, which may be due after the cancellation is
     /// forgotten. Snoozed notifications do not come back, even if they came back before and were
-    /// snoozed again.
+    /// snoozed again. Outside the inbox, a notification loses its collapse key: it is not deleted,
+    /// so every newer one with the key would look at it.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. Rows: the label's columns; for listed
     /// notifications version and unread count.
@@ -205,13 +141,13 @@ enum CancellationSQL {
         """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
-                (n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed'
-                    OR n.status = 'expired' AND \(DeliverySQL.wasTried)) AND \(DeliverySQL.mayBePushed)
-                OR (n.status <> 'expired' OR \(DeliverySQL.waitsForMail)) AND \(Self.mayBeMailed(at: "$3"))
+                (\(NotificationState.isQueued) OR n.status = 'failed'
+                    OR n.status = 'expired' AND \(NotificationState.wasPushTried)) AND \(NotificationState.mayBePushed)
+                OR (n.status <> 'expired' OR \(NotificationState.waitsForMail)) AND \(NotificationState.mayBeMailed(at: "$3"))
                     AS may_be_sent
             FROM unnest($1, $2) AS k (user_id, id)
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
-            WHERE \(Self.isOpen)
+            WHERE \(NotificationState.isWithdrawable)
             FOR UPDATE OF n
         ),
         changed AS (
@@ -219,6 +155,7 @@ enum CancellationSQL {
             SET status = 'cancelled', sent_via = NULL,
                 status_reason = CASE WHEN t.may_be_sent THEN 'in_flight' END,
                 deleted_at = CASE WHEN t.is_listed THEN $3 ELSE n.deleted_at END,
+                collapse_key = CASE WHEN n.version > 0 THEN n.collapse_key END,
                 version = CASE WHEN t.is_listed THEN \(EpochSQL.version(of: "b")) + 1 ELSE n.version END
             FROM target t LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id
             WHERE n.user_id = t.user_id AND n.id = t.id
@@ -260,7 +197,8 @@ enum CancellationSQL {
     static let tally = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)")
 
     /// The same, with those that can still be withdrawn counted separately.
-    static let tallyWithOpen = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)", isOpen: Self.isOpen)
+    static let tallyWithOpen = Self.tally(
+        "n.org_id = $1 AND n.job_id = ANY($2)", isWithdrawable: NotificationState.isWithdrawable)
 
     /// $1 to $4: as in ``ofEntries``.
     static let tallyOfEntry = Self.tally(
@@ -302,10 +240,10 @@ enum CancellationSQL {
 
     /// Rows: status, whether a provider may have it, whether it can still be withdrawn, whether the
     /// user of a failed or expired one has it, and the progress counts.
-    private static func tally(_ condition: String, isOpen: String = "false") -> String {
+    private static func tally(_ condition: String, isWithdrawable: String = "false") -> String {
         """
-        SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, (\(isOpen)) IS TRUE,
-            \(Self.isReached) IS TRUE, \(Reach.columns)
+        SELECT n.status, (\(NotificationState.isCancelledInFlight)) IS TRUE, (\(isWithdrawable)) IS TRUE,
+            \(NotificationState.isReached) IS TRUE, \(Reach.columns)
         FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2, 3, 4
         """
     }

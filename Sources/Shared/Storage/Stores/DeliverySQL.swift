@@ -90,18 +90,10 @@ enum DeliverySQL {
         CROSS JOIN LATERAL (
             SELECT coalesce(max(a.reason), '') AS reason FROM carillon.delivery_attempts a
             WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.kind = 'push'
-                AND a.outcome = 'failed' AND a.at >= \(Self.earliest)
+                AND a.outcome = 'failed' AND a.at >= \(NotificationState.earliestAttempt)
             HAVING count(*) > 0
         ) f
         """
-
-    /// Whether an attempt ends the delivery to its device: no retry or recheck follows, and no
-    /// other entry holds it.
-    ///
-    /// - Parameter row: the attempt.
-    static func isEnd(_ row: String) -> String {
-        "\(row).outcome <> 'retry' AND coalesce(\(row).reason, '') NOT IN ('quiet_hours', 'under_way')"
-    }
 
     /// Inserts attempts, but no skipped ones of erased users.
     ///
@@ -184,7 +176,7 @@ enum DeliverySQL {
                 WHEN n.status = 'cancelled' THEN true
                 WHEN (n.channels & \(Channels.inApp.rawValue)) = 0
                     THEN n.status IN ('pending', 'failed', 'expired', 'suppressed')
-                ELSE n.status = 'pending' AND n.status_reason = 'queued' AND NOT \(Self.mayBePushed)
+                ELSE \(NotificationState.isQueued) AND NOT \(NotificationState.mayBePushed)
             END
             """)
 
@@ -201,22 +193,13 @@ enum DeliverySQL {
 
     /// Clears `in_flight` of cancelled notifications that no provider got, unless another device or
     /// the mail may still be in flight.
-    ///
-    /// A push that quiet hours postponed counts as ended, because its release finds it cancelled; a
-    /// postponement before the last release does not count. 15 s allow for clocks that differ.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
         FROM unnest($1, $2) AS s (user_id, id)
-        WHERE \(NotificationSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
-            AND NOT \(Self.isOpen(until: Self.isStopped))
-            AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
-        """
-
-    private static let isStopped = """
-        a.outcome <> 'retry' AND coalesce(a.reason, '') <> 'under_way'
-        AND (a.reason IS DISTINCT FROM 'quiet_hours'
-            OR a.at >= coalesce(n.handed_at, n.stored_at) - interval '15 seconds')
+        WHERE \(NotificationSQL.isNamed(by: "s")) AND \(NotificationState.isCancelledInFlight)
+            AND NOT \(NotificationState.mayBePushedThoughCancelled)
+            AND NOT \(NotificationState.mayBeMailed(at: "now()"))
         """
 
     /// Locks notifications, so that when two dispatchers end the last deliveries of one, the second
@@ -228,44 +211,6 @@ enum DeliverySQL {
         JOIN carillon.notifications n ON \(NotificationSQL.isNamed(by: "d"))
         ORDER BY d.user_id COLLATE "C", d.id FOR UPDATE OF n
         """
-
-    /// Whether a device may still get the push of the notification `n`.
-    static let mayBePushed = Self.isOpen(until: Self.isEnd("a"))
-
-    /// Whether no attempt ended the push on a device, and there was an attempt or the push was
-    /// enqueued for it.
-    ///
-    /// A push that was handed on late went to the devices of a moment before `handed_at`. A device
-    /// that was registered in the last 15 s before that counts only once it was tried.
-    ///
-    /// - Parameter end: whether the attempt `a` of the notification `n` ended it.
-    private static func isOpen(until end: String) -> String {
-        """
-        ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
-            SELECT FROM carillon.devices d
-            CROSS JOIN LATERAL (
-                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(end)), false) AS has_ended
-                FROM carillon.delivery_attempts a
-                WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
-                    AND a.at >= \(Self.earliest)
-            ) t
-            WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
-                AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at - interval '15 seconds', n.stored_at))))
-        """
-    }
-
-    /// Whether a push of the notification `n` was tried, or refused for another reason than quiet
-    /// hours.
-    static let wasTried = """
-        EXISTS (
-            SELECT FROM carillon.delivery_attempts a
-            WHERE a.notification_id = n.id AND a.kind = 'push' AND a.reason IS DISTINCT FROM 'quiet_hours'
-                AND a.at >= \(Self.earliest))
-        """
-
-    /// A lower bound of the times of the attempts of the notification `n`, so that older partitions
-    /// of the audit are not read; a day is for clocks that differ.
-    static let earliest = "n.created_at - interval '1 day'"
 
     /// Ends obsolete notifications that wait for a provider, unless one of their deliveries may be
     /// in flight.
@@ -303,20 +248,12 @@ enum DeliverySQL {
         FROM unnest($1, $2, $3, $4, $5) AS d (user_id, id, reason, is_secondary, has_failed)
         WHERE \(NotificationSQL.isNamed(by: "d")) AND n.status = 'pending'
             AND CASE
-                WHEN n.status_reason <> 'queued' THEN NOT \(Self.waitsForMail)
-                ELSE (n.status_reason = 'queued' OR NOT d.is_secondary) AND NOT \(Self.mayBePushed)
+                WHEN n.status_reason <> 'queued' THEN NOT \(NotificationState.waitsForMail)
+                ELSE (n.status_reason = 'queued' OR NOT d.is_secondary) AND NOT \(NotificationState.mayBePushed)
             END
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
-            AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
+            AND NOT \(NotificationState.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
-        """
-
-    /// Whether the mail of the notification `n` is still to come or has not ended.
-    static let waitsForMail = """
-        EXISTS (
-            SELECT FROM carillon.follow_ups f
-            WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
-        )
         """
 
     /// Whether a notification expired before its user saw it; a deletion at its `keep_until` or
@@ -336,10 +273,10 @@ enum DeliverySQL {
         SET status = CASE WHEN f.reason = 'expired' THEN 'expired' ELSE 'failed' END, status_reason = f.reason
         FROM unnest($1, $2, $3, $4) AS f (user_id, id, reason, is_push)
         WHERE \(NotificationSQL.isNamed(by: "f")) AND n.status = 'pending'
-            AND NOT (f.is_push AND \(Self.mayBePushed))
+            AND NOT (f.is_push AND \(NotificationState.mayBePushed))
         """
 
-    /// Settles deferred notifications that get no push.
+    /// Settles notifications that get no push although it was deferred or enqueued.
     ///
     /// They take the outcome of their mail. If a follow-up still has the mail, they wait.
     ///
@@ -348,14 +285,15 @@ enum DeliverySQL {
     static let leftToMail = """
         UPDATE carillon.notifications n
         SET status = CASE
-                WHEN \(CancellationSQL.wasMailed) THEN 'sent'
-                WHEN \(Self.waitsForMail) THEN 'pending'
+                WHEN \(NotificationState.wasMailed) THEN 'sent'
+                WHEN \(NotificationState.waitsForMail) THEN 'pending'
                 ELSE l.status
             END,
             status_reason = l.reason,
-            sent_via = CASE WHEN \(CancellationSQL.wasMailed) THEN 'email' ELSE n.sent_via END
+            sent_via = CASE WHEN \(NotificationState.wasMailed) THEN 'email' ELSE n.sent_via END
         FROM unnest($1, $2, $3, $4) AS l (user_id, id, reason, status)
-        WHERE \(NotificationSQL.isNamed(by: "l")) AND n.status = 'deferred'
+        WHERE \(NotificationSQL.isNamed(by: "l"))
+            AND (n.status = 'deferred' OR \(NotificationState.isQueued))
         RETURNING \(LabelColumns.list), n.status, CASE WHEN n.status <> 'sent' THEN n.status_reason END
         """
 

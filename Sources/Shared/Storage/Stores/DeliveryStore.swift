@@ -106,7 +106,7 @@ package struct DeliveryStore: Sendable {
         /// They end the notification if its push was obsolete too. `hasFailed` is false if the user
         /// or the type did not want the mail or call.
         package var unsentSecondary: [(key: NotificationKey, reason: String, hasFailed: Bool)] = []
-        /// Deferred notifications outside the inbox that get no push at their release.
+        /// Notifications outside the inbox that get no push although it was deferred or enqueued.
         ///
         /// They take the outcome of their mail, also of mail that is still to come. `status`
         /// applies if their mail did not go out.
@@ -446,7 +446,7 @@ extension DeliveryStore {
         WITH page AS MATERIALIZED (
             SELECT n.moment, n.id, n.user_id, n.lane,
                 n.status = 'sent' AND n.sent_via <> 'email' AS was_pushed
-            FROM (\(NotificationSQL.handedOn)) n
+            FROM (\(SweepStore.handedOn)) n
             WHERE n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
                 AND (n.channels & \(Channels.push.rawValue)) <> 0 AND n.read_at IS NULL AND n.deleted_at IS NULL
                 AND n.replaced_by IS NULL AND (n.expires_at IS NULL OR n.expires_at > $5::timestamptz)
@@ -458,7 +458,7 @@ extension DeliveryStore {
         FROM page p LEFT JOIN LATERAL (
             SELECT x.* FROM carillon.devices x
             CROSS JOIN LATERAL (
-                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(DeliverySQL.isEnd("a"))), false) AS has_ended
+                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(NotificationState.endsDelivery("a"))), false) AS has_ended
                 FROM carillon.delivery_attempts a
                 WHERE a.notification_id = p.id AND a.device_id = x.id AND a.kind = 'push'
                     AND a.at >= $3::timestamptz - interval '1 hour'

@@ -324,7 +324,7 @@ package struct FollowUpStore: Sendable {
                 WHERE d.user_id = e.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
                     SELECT FROM carillon.delivery_attempts a
                     WHERE a.notification_id = e.id AND a.device_id = d.id AND a.kind = 'push'
-                        AND \(DeliverySQL.isEnd("a")))))
+                        AND \(NotificationState.endsDelivery("a")))))
         """
 
     /// Stores follow-ups; a notification may appear twice, for two devices of its user.
