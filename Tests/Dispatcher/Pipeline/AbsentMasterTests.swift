@@ -82,8 +82,8 @@ struct AbsentMasterTests {
         /// Returns the users of notifications without an owner.
         func unowned() async throws -> [String] {
             let database = self.dispatcher.database
-            let slice = try await database.notifications.sweepSlice(before: database.clock(), size: 10)
-            return try await database.notifications.unowned(in: slice, limit: 10).map(\.notification.user)
+            let slice = try await database.sweep.slice(before: database.clock(), size: 10)
+            return try await database.sweep.unowned(in: slice, limit: 10).map(\.notification.user)
         }
     }
 
@@ -193,7 +193,7 @@ struct AbsentMasterTests {
         try await Self.with { scene in
             let fields = [("title", Array("moved".utf8))]
             for part in try [scene.lost, scene.kept] {
-                _ = try await scene.dispatcher.live.with(part).overflows.append([(org: "acme", fields: fields)])
+                try await scene.dispatcher.live.with(part).overflows.append([(org: "acme", fields: fields)])
             }
             try await scene.loseMaster()
             let reader = OverflowReader(

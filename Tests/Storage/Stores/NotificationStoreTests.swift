@@ -259,101 +259,6 @@ struct NotificationStoreTests {
         }
     }
 
-    @Test("finds ownerless rows until they have an owner, and advances the watermark")
-    func sweeping() async throws {
-        try await Samples.withStores { database in
-            let store = database.notifications
-            let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
-            _ = try await store.store(batch, areRepeats: false)
-            let later = Timestamp(seconds: 4_000_000_000)
-            #expect(try await Self.unowned(store, before: later) == ["n0", "n1", "n2"])
-            #expect(try await Self.unowned(store, before: Timestamp(seconds: 1)).isEmpty)
-            let slice = try await store.sweepSlice(before: later, size: 10)
-            let first = try await store.unowned(in: slice, limit: 2)
-            let rest = try await store.unowned(in: slice, after: first.last, limit: 2)
-            #expect(rest.map(\.notification.title) == ["n2"])
-            try await store.markDelivered([(batch[0].key, later)], via: "socket")
-            try await store.mark([(batch[1].key, .pending, "queued", nil)])
-            #expect(try await Self.unowned(store, before: later) == ["n2"])
-            #expect(try await !store.advanceSweep(before: later))
-            #expect(try await Self.unowned(store, before: later) == ["n2"])
-            try await store.mark([(batch[2].key, .sent, "offline", "inbox")])
-            #expect(try await store.advanceSweep(before: later))
-            #expect(try await Self.unowned(store, before: later).isEmpty)
-        }
-    }
-
-    /// Returns the titles of ownerless rows from the watermark on.
-    private static func unowned(_ store: NotificationStore, before: Timestamp) async throws -> [String] {
-        let slice = try await store.sweepSlice(before: before, size: 10)
-        return try await store.unowned(in: slice, limit: 10).map(\.notification.title)
-    }
-
-    @Test("reads rows in slices, and the watermark follows up to the first ownerless row")
-    func sweepSlices() async throws {
-        try await Samples.withStores { database in
-            let store = database.notifications
-            let batch = (0..<5).map { Samples.notification($0, user: "u") }
-            for notification in batch { _ = try await store.store([notification], areRepeats: false) }
-            for notification in batch.prefix(2) {
-                try await store.mark([(notification.key, .sent, "offline", "inbox")])
-            }
-            let later = Timestamp(seconds: 4_000_000_000)
-            var slice = try await store.sweepSlice(before: later, size: 2)
-            let start = slice.start
-            var found: [[String]] = []
-            var areClear: [Bool] = []
-            while true {
-                found.append(try await store.unowned(in: slice, limit: 10).map(\.notification.title))
-                areClear.append(try await store.advanceSweep(before: slice.end))
-                guard slice.end < later else { break }
-                slice = try await store.sweepSlice(after: slice, before: later, size: 2)
-            }
-            #expect(found == [[], ["n2", "n3"], ["n4"]])
-            #expect(areClear == [true, false, false])
-            #expect(try await store.sweepSlice(before: later, size: 2).start > start)
-            #expect(try await Self.unowned(store, before: later) == ["n2", "n3", "n4"])
-        }
-    }
-
-    @Test("bounds a slice of the repair by the rows stored and by those handed on", arguments: ["stored", "handed"])
-    func repairSlices(column: String) async throws {
-        try await Samples.withStores { database in
-            let store = database.notifications
-            _ = try await store.store((0..<5).map { Samples.notification($0, user: "u") }, areRepeats: false)
-            let start = PostgresValue.timestamptz(Samples.start.microseconds)
-            try await database.pool.query(
-                "UPDATE carillon.notifications SET stored_at = $1::timestamptz - interval '1 day'", start)
-            try await database.pool.query(
-                """
-                UPDATE carillon.notifications
-                SET \(column)_at = $1::timestamptz + right(title, 1)::int * interval '1 second'
-                """, start)
-            let last = Samples.start + .seconds(10)
-            func end(from second: Int64, size: Int) async throws -> Timestamp {
-                try await store.repairEnd(from: Samples.start + .seconds(second), until: last, size: size)
-            }
-            #expect(try await end(from: 0, size: 2) == Samples.start + .seconds(1))
-            #expect(try await end(from: 2, size: 2) == Samples.start + .seconds(3))
-            #expect(try await end(from: 4, size: 2) == last)
-            #expect(try await end(from: 0, size: 6) == last)
-        }
-    }
-
-    @Test("resets a watermark ahead of the clock and finds later rows")
-    func markAhead() async throws {
-        try await Samples.withStores { database in
-            let store = database.notifications
-            let now = try await database.clock()
-            try await store.advanceSweep(before: now + .seconds(3_600))
-            _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
-            #expect(try await Self.unowned(store, before: now).isEmpty)
-            try await store.advanceSweep(before: now)
-            let later = try await database.clock()
-            #expect(try await Self.unowned(store, before: later) == ["n1"])
-        }
-    }
-
     @Test("tells apart users whose ids look alike")
     func exactUsers() async throws {
         try await Samples.withStores { database in
@@ -470,30 +375,40 @@ struct CollapseTests {
         }
     }
 
-    @Test("lets a notification replace others unless it had expired on arrival")
+    @Test("replaces a notification that has expired: that ended its delivery, not its place in the inbox")
     func expired() async throws {
         try await Samples.withStores { database in
             let store = database.notifications
             let old = Self.notification(1)
             _ = try await store.store([old], areRepeats: false)
-            var late = Self.notification(3)
-            late.status = .expired
-            late.statusReason = "expired"
-            late.channels = []
-            let batch = try await store.store([late], areRepeats: false)
-            #expect(batch.outcomes == [.stored(version: 0, unread: 1)])
-            #expect(batch.replacements.isEmpty)
-            #expect(try await InboxStore(database).states(["a"]).first?.unread == 1)
-            // A notification newer than the old one and older than the expired one stays.
+            try await store.mark([(key: old.key, status: .expired, reason: "expired", via: nil)])
             let new = Self.notification(2)
             #expect(try await store.store([new], areRepeats: false).replacements.map(\.id) == [old.id])
-            let states = try await store.load([new.key, late.key])
-            #expect(states.first { $0.id == new.id }?.deletedAt == nil)
-            #expect(states.first { $0.id == late.id }?.status == .expired)
-            // Expiry ends its delivery, not its place in the inbox.
-            try await store.mark([(key: new.key, status: .expired, reason: "expired", via: nil)])
-            let newest = Self.notification(4)
-            #expect(try await store.store([newest], areRepeats: false).replacements.map(\.id) == [new.id])
+        }
+    }
+
+    @Test("keeps no key of a cancelled notification outside the inbox, and stores an older one that arrives late")
+    func cancelled() async throws {
+        try await Samples.withStores { database in
+            let store = database.notifications
+            let cancellations = database.cancellations
+            func notification(_ number: Int, of job: String) -> Notification {
+                Samples.notification(number, user: "a", job: job) {
+                    $0.collapseKey = "k"
+                    $0.channels = .push
+                }
+            }
+            let pushed = notification(2, of: "pushed")
+            _ = try await store.store([pushed], areRepeats: false)
+            #expect(try await cancellations.cancel([pushed.key], at: Samples.start).map(\.id) == [pushed.id])
+            try await cancellations.record(CancellationStore.Name(org: "", id: "before"), at: Samples.start)
+            let batch = try await store.store([notification(3, of: "before")], areRepeats: false)
+            #expect(batch.outcomes == [.cancelled])
+            let keys = try await database.pool.query(
+                "SELECT FROM carillon.notifications WHERE collapse_key IS NOT NULL")
+            #expect(keys.count == 0)
+            let late = try await store.store([Self.notification(1)], areRepeats: false)
+            #expect(late.outcomes == [.stored(version: 1, unread: 1)])
         }
     }
 
@@ -629,15 +544,8 @@ struct LookupPlanTests {
                 $0.status = .suppressed
                 $0.channels = []
             }
-            let expired = notification(4) {
-                $0.status = .expired
-                $0.channels = []
-            }
-            let read = try await Self.readOfNewer([stored, cancelled, suppressed, expired], database)
+            let read = try await Self.readOfNewer([stored, cancelled, suppressed], database)
             #expect(read.contains("(never executed)"), "\(read)")
-            // One that had its time in the inbox replaces the first.
-            let late = notification(5) { $0.status = .expired }
-            #expect(try await Self.readOfNewer([late], database).contains("loops=1)"))
         }
     }
 

@@ -83,7 +83,7 @@ struct Repair: Sendable {
     /// Enqueues pushes again that wait for a provider, page by page, oldest first.
     private func pushQueued(_ span: Span) async throws {
         try await self.inSlices(span) { start, end, cursor in
-            let (page, last) = try await self.dispatcher.database.notifications.queued(
+            let (page, last) = try await self.dispatcher.database.sweep.queued(
                 handedOnSince: start, until: end, after: cursor, limit: Self.batchSize)
             let reachable = page.filter { !self.absent.contains($0.user) }
             try await self.router.pushAgain(reachable)
@@ -117,7 +117,7 @@ struct Repair: Sendable {
     ) async throws {
         var start = span.since
         while start <= span.until {
-            let end = try await self.dispatcher.database.notifications.repairEnd(
+            let end = try await self.dispatcher.database.sweep.repairEnd(
                 from: start, until: span.until, size: self.sliceSize)
             var cursor: RepairCursor? = RepairCursor(start)
             while let after = cursor {

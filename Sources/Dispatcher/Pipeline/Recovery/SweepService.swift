@@ -90,18 +90,18 @@ package struct SweepService: Service {
 
     /// Routes all unowned notifications again, slice by slice.
     private func routeUnowned(before: Timestamp, sliceSize: Int, but absent: AbsentParts) async throws {
-        let notifications = self.dispatcher.database.notifications
+        let store = self.dispatcher.database.sweep
         // Shared, so that all pages together read the waiting deliveries once.
         let router = Router(
             dispatcher: self.dispatcher, waiting: WaitingRetries(self.dispatcher.live, most: Self.mostWaiting))
-        var slice = try await notifications.sweepSlice(before: before, size: sliceSize)
+        var slice = try await store.slice(before: before, size: sliceSize)
         var isClear = true
         while isRunning {
             try await self.route(slice, router, but: absent)
             // The watermark stops before the first row that still has no owner.
-            if isClear { isClear = try await notifications.advanceSweep(before: slice.end) }
+            if isClear { isClear = try await store.advance(before: slice.end) }
             guard slice.end < before else { break }
-            slice = try await notifications.sweepSlice(after: slice, before: before, size: sliceSize)
+            slice = try await store.slice(after: slice, before: before, size: sliceSize)
             // All slices together may take longer than a turn lasts.
             try await self.turn.renew()
         }
@@ -109,15 +109,15 @@ package struct SweepService: Service {
 
     /// Routes the unowned notifications of a slice again, page by page.
     private func route(
-        _ slice: NotificationStore.SweepSlice,
+        _ slice: SweepStore.Slice,
         _ router: Router,
         but absent: AbsentParts
     ) async throws {
-        var last: NotificationStore.Unowned?
+        var last: SweepStore.Unowned?
         while isRunning {
             // Another dispatcher may sweep once the turn is over.
             let fence = self.dispatcher.fence(for: self.turn.lifetime)
-            let page = try await self.dispatcher.database.notifications.unowned(
+            let page = try await self.dispatcher.database.sweep.unowned(
                 in: slice,
                 after: last,
                 limit: Self.batchSize

@@ -65,7 +65,7 @@ struct Router: Sendable {
     func unowned(among notifications: [Notification]) async throws -> [RoutedNotification] {
         guard !notifications.isEmpty else { return [] }
         let stored = try await self.dispatcher.retrying("look up notifications without an owner") {
-            try await self.dispatcher.database.notifications.unowned(among: notifications)
+            try await self.dispatcher.database.sweep.unowned(among: notifications)
         }
         return stored.sorted { $0.notification.version < $1.notification.version }
             .map { RoutedNotification($0.notification, .stored, unread: $0.unread, isRepeat: true) }
@@ -123,7 +123,7 @@ struct Router: Sendable {
     ) async throws -> Set<NotificationID>? {
         guard let fence, !self.dispatcher.holds(fence) else { return nil }
         let open = try await self.dispatcher.retrying("look up notifications after a stall") {
-            try await self.dispatcher.database.notifications.unowned(among: items.map(\.notification))
+            try await self.dispatcher.database.sweep.unowned(among: items.map(\.notification))
         }
         return Set(open.map(\.notification.id))
     }

@@ -40,6 +40,7 @@ package struct Database: Sendable {
     package var schedules: ScheduleStore { ScheduleStore(pool: self.pool) }
     package var sessions: SessionStore { SessionStore(pool: self.pool) }
     package var statistics: StatisticsStore { StatisticsStore(pool: self.pool) }
+    package var sweep: SweepStore { SweepStore(pool: self.pool) }
     package var topics: TopicStore { TopicStore(pool: self.pool) }
     package var traces: TraceStore { TraceStore(pool: self.pool) }
     package var users: UserStore { self.users(limits: DeviceLimits()) }

@@ -115,7 +115,8 @@ enum NotificationSQL {
     /// their `ctid`, which the lock keeps. The plan of a join would depend on statistics that may
     /// be from when the table was empty.
     ///
-    /// A notification whose job was cancelled before it came is stored as cancelled and not listed.
+    /// A notification whose job was cancelled before it came is stored as cancelled, not listed and
+    /// without its collapse key.
     /// A job id that a digest holds for the user counts as known too, unless the row is the
     /// notification that a lone item becomes.
     ///
@@ -175,7 +176,10 @@ enum NotificationSQL {
         stored AS (
             INSERT INTO carillon.notifications (version, \(Self.columns.names))
             SELECT x.version, \(Self.columns.list(
-                of: "x", replacing: ["status": "CASE WHEN x.is_cancelled THEN 'cancelled' ELSE x.status END"]))
+                of: "x", replacing: [
+                    "status": "CASE WHEN x.is_cancelled THEN 'cancelled' ELSE x.status END",
+                    "collapse_key": "CASE WHEN NOT x.is_cancelled THEN x.collapse_key END",
+                ]))
             FROM numbered x
         )
         SELECT (n - 1)::int4, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false
@@ -227,47 +231,6 @@ enum NotificationSQL {
     /// gets a `handed_at`.
     static let handOver = "interval '30 seconds'"
 
-    /// Rows of notifications, each with the `moment` from which it may have been in a provider's
-    /// stream: when it was stored, if it was handed on within ``handOver`` of that or not at all.
-    ///
-    /// $1 and $2: the first and the last such moment.
-    static let handedOn = """
-        SELECT s.*, s.stored_at AS moment FROM carillon.notifications s
-        WHERE s.stored_at >= $1::timestamptz AND s.stored_at <= $2::timestamptz AND s.handed_at IS NULL
-        UNION ALL
-        SELECT h.*, h.handed_at AS moment FROM carillon.notifications h
-        WHERE h.handed_at >= $1::timestamptz AND h.handed_at <= $2::timestamptz
-        """
-
-    /// The end of a slice of the repair, which has at most $3 rows by time of storing and $3 by
-    /// time of handing on, plus those of the same moment.
-    ///
-    /// $1: its start, $2: the end of the last slice, $3: the number of rows.
-    static let repairEnd = """
-        SELECT least(
-            coalesce((
-                SELECT s.stored_at FROM carillon.notifications s
-                WHERE s.stored_at >= $1::timestamptz AND s.stored_at <= $2::timestamptz
-                ORDER BY s.stored_at OFFSET $3 - 1 LIMIT 1
-            ), $2::timestamptz),
-            coalesce((
-                SELECT h.handed_at FROM carillon.notifications h
-                WHERE h.handed_at >= $1::timestamptz AND h.handed_at <= $2::timestamptz
-                ORDER BY h.handed_at OFFSET $3 - 1 LIMIT 1
-            ), $2::timestamptz))
-        """
-
-    /// $1 and $2: since and until when they were handed on, $3 and $4: the cursor of the page
-    /// before, $5: how many.
-    static let queued = """
-        SELECT \(NotificationColumns.list), n.moment
-        FROM (\(Self.handedOn)) n
-        WHERE n.status = 'pending' AND n.status_reason = 'queued'
-            AND (n.channels & \(Channels.push.rawValue)) <> 0
-            AND n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
-        ORDER BY n.moment, n.id LIMIT $5
-        """
-
     /// Sets statuses.
     ///
     /// A push may be faster than the mark that it is queued. If quiet hours put it off meanwhile,
@@ -304,52 +267,6 @@ enum NotificationSQL {
         WHERE b.user_id = ANY (ARRAY (SELECT user_id FROM noted WHERE version > 0))
         """
 
-    /// The beginning and the end of a slice of the sweep.
-    ///
-    /// $1: the end of the slice before, null for the watermark, $2: the end of the last slice, $3:
-    /// the number of rows.
-    static let sweepSlice = """
-        SELECT w.start, coalesce((
-            SELECT n.stored_at FROM carillon.notifications n WHERE n.stored_at > w.start AND n.stored_at <= $2
-            ORDER BY n.stored_at OFFSET $3 - 1 LIMIT 1
-        ), $2)
-        FROM (SELECT coalesce($1, least(swept_until, $2)) AS start FROM carillon.sweep) w
-        """
-
-    /// $1: the last time of storing, $2: limit, $3 and $4: the cursor of the page before.
-    static let unowned = """
-        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at FROM carillon.notifications n
-        LEFT JOIN carillon.inboxes b USING (user_id)
-        WHERE n.stored_at >= $3::timestamptz AND n.stored_at <= $1
-            AND n.status = 'pending' AND n.status_reason IS NULL
-            AND (n.stored_at, n.id) > ($3::timestamptz, $4::uuid)
-        ORDER BY n.stored_at, n.id LIMIT $2
-        """
-
-    /// The notifications among those given that are stored and have no owner.
-    ///
-    /// $1, $2: users and ids. Rows: as in ``unowned``.
-    static let unownedAmong = """
-        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at
-        FROM unnest($1, $2) AS k (user_id, id)
-        JOIN carillon.notifications n ON \(Self.isNamed(by: "k"))
-        LEFT JOIN carillon.inboxes b ON b.user_id = n.user_id
-        WHERE n.status = 'pending' AND n.status_reason IS NULL
-        """
-
-    /// Moves the sweep's watermark to just before the oldest row without an owner, at most to $1,
-    /// and returns whether it got there.
-    ///
-    /// A watermark ahead of $1, set by a wrong clock, is reset.
-    static let advanceSweep = """
-        UPDATE carillon.sweep SET swept_until = greatest(least(swept_until, $1), coalesce((
-            SELECT min(n.stored_at) - interval '1 microsecond' FROM carillon.notifications n
-            WHERE n.stored_at > swept_until AND n.stored_at <= $1
-                AND n.status = 'pending' AND n.status_reason IS NULL
-        ), $1))
-        RETURNING swept_until = $1
-        """
-
     static let load = """
         SELECT \(NotificationColumns.list)
         FROM unnest($1, $2) AS k (user_id, id)
@@ -361,12 +278,9 @@ enum NotificationSQL {
 enum CollapseSQL {
     /// Whether the notification `n` takes part in collapsing.
     ///
-    /// Notifications that no user got neither replace nor are replaced: suppressed or cancelled
-    /// ones, and those that had expired on arrival, the only expired ones without a channel.
-    private static let takesPart = """
-        n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')
-            AND NOT (n.status = 'expired' AND n.channels = 0)
-        """
+    /// Suppressed and cancelled notifications neither replace nor are replaced. Those that were
+    /// stored as such, or had expired on arrival, have no key.
+    private static let takesPart = "n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')"
 
     /// Deletes all but the newest notification of each key, which replaces the others.
     ///

@@ -66,11 +66,15 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool
     ) async throws(PostgresError) -> Batch {
         guard !notifications.isEmpty else { return Batch() }
-        do throws(PostgresError) {
-            return try await self.attempt(notifications, areRepeats: areRepeats)
-        } catch  where error.sqlState == "23505" && !areRepeats {
-            return try await self.attempt(notifications, areRepeats: true)
+        if Self.areNew(notifications, areRepeats: areRepeats), let batch = try await self.insertFresh(notifications) {
+            return batch
         }
+        return try await self.insertChecked(notifications)
+    }
+
+    /// Whether to assume that all are new; another entry may have stored one that has a job id.
+    private static func areNew(_ notifications: [Notification], areRepeats: Bool) -> Bool {
+        !areRepeats && !notifications.contains { $0.jobID != nil }
     }
 
     /// Stores summaries and ends the notifications that they stand for, as one transaction, so that
@@ -89,10 +93,8 @@ package struct NotificationStore: Sendable {
         let audit = PostgresStatement(
             DeliverySQL.summarised,
             .keys(items.map(\.key), .ids(items.map(\.summary)), .timestamp(moment)))
-        return try await self.attempt(
-            summaries, areRepeats: true,
-            companions: Companions(ifLookedUp: [Self.marking(marks, areReleases: false), audit])
-        ).outcomes
+        let marking = Self.marking(marks, areReleases: false)
+        return try await self.insertChecked(summaries, after: [marking, audit]).outcomes
     }
 
     /// Stores summaries of digests and marks their windows as stored, which makes the fates of the
@@ -113,7 +115,7 @@ package struct NotificationStore: Sendable {
             PostgresStatement(DigestSQL.markStored, claim), PostgresStatement(DigestSQL.requireClaim, claim),
         ]
         do throws(PostgresError) {
-            return try await self.attempt(summaries, areRepeats: true, companions: Companions(ifLookedUp: statements))
+            return try await self.insertChecked(summaries, after: statements)
         } catch  where error.sqlState == NotificationSQL.notStored {
             return nil
         }
@@ -124,68 +126,75 @@ package struct NotificationStore: Sendable {
     /// All notifications are of one job, which the users are assumed not to have yet.
     ///
     /// - Parameters:
+    ///   - notifications: at least one.
     ///   - page: statements that run first, in the same transaction.
-    ///   - recount: runs last, in the same transaction, if some users already had one of this job.
+    ///   - recount: runs last, in the same transaction, if some users may have had one of this job
+    ///     already.
     package func storeBroadcastPage(
         _ notifications: [Notification],
         page: [PostgresStatement],
         recount: PostgresStatement
     ) async throws(PostgresError) -> Batch {
-        let check = notifications.first.map {
-            PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .id($0.id)])
-        }
-        let companions = Companions(
-            assumesNew: true, before: page, ifLookedUp: [recount], ifAssumedNew: check.map { [$0] } ?? [])
         // No unique key covers the items of digests. If a digest holds an item of the job, look up
         // each notification.
         let database = Database(self.pool)
-        var areRepeats = try await database.digests.hasItems(ofJobOf: notifications.first)
+        var areNew = try await !database.digests.hasItems(ofJobOf: notifications.first)
         if let first = notifications.first, let job = first.jobID {
             let name = CancellationStore.Name(org: first.org, id: job)
-            if try await database.cancellations.cancelledAt(name) != nil { areRepeats = true }
+            if try await database.cancellations.cancelledAt(name) != nil { areNew = false }
         }
+        let check = notifications.first.map {
+            PostgresStatement(NotificationSQL.requireStored, [.text($0.user), .id($0.id)])
+        }
+        if areNew, let batch = try await self.insertFresh(notifications, before: page, check: check) { return batch }
+        return try await self.insertChecked(notifications, before: page, after: [recount])
+    }
+
+    /// Stores notifications that are assumed new, with versions computed here.
+    ///
+    /// - Parameters:
+    ///   - before: statements that run first, in the same transaction.
+    ///   - check: runs last; fails with ``NotificationSQL/notStored`` if nothing was stored, so
+    ///     that `before` is not committed alone.
+    /// - Returns: nil if nothing was stored, because a notification was stored before, has a
+    ///   collapse key, or is of a cancelled job: use ``insertChecked(_:before:after:)``.
+    private func insertFresh(
+        _ notifications: [Notification],
+        before: [PostgresStatement] = [],
+        check: PostgresStatement? = nil
+    ) async throws(PostgresError) -> Batch? {
+        guard !Self.mayReplace(notifications) else { return nil }
+        let versions = VersionAssignment(notifications)
+        var statements = before + Self.freshStatements(notifications, versions)
+        let insert = statements.count - 1
+        if let check { statements.append(check) }
         do throws(PostgresError) {
-            return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions)
+            let inboxes = try await self.pool.run(statements)[insert]
+            return try inboxes.isEmpty ? nil : Batch(outcomes: versions.outcomes(inboxes))
         } catch
             where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable
             || error.sqlState == NotificationSQL.notStored
         {
-            return try await self.attempt(notifications, areRepeats: true, companions: companions)
+            return nil
         }
     }
 
-    /// Statements that run in the same transaction.
-    private struct Companions {
-        /// Whether the notifications are assumed new although their jobs have ids.
-        var assumesNew = false
-        var before: [PostgresStatement] = []
-        /// Run last if known notifications were looked up.
-        var ifLookedUp: [PostgresStatement] = []
-        /// Run last if all notifications were assumed new; fail if nothing was stored, so that
-        /// ``before`` is not committed alone.
-        var ifAssumedNew: [PostgresStatement] = []
-    }
-
-    private func attempt(
+    /// Stores notifications of which some may be known, cancelled, or replace older ones.
+    ///
+    /// - Parameters:
+    ///   - before: statements that run first, in the same transaction.
+    ///   - after: statements that run last, in the same transaction.
+    private func insertChecked(
         _ notifications: [Notification],
-        areRepeats: Bool,
-        companions: Companions = Companions()
+        before: [PostgresStatement] = [],
+        after: [PostgresStatement] = []
     ) async throws(PostgresError) -> Batch {
-        let plan = Self.plan(
-            for: notifications,
-            areRepeats: areRepeats || !companions.assumesNew && notifications.contains { $0.jobID != nil }
-        )
-        let last = plan.versions == nil ? companions.ifLookedUp : companions.ifAssumedNew
-        var results = try await self.pool.run(companions.before + plan.statements + last)
-        results.removeLast(last.count)
-        let replaced = plan.collapses ? results.popLast() : nil
-        guard let rows = results.last else { throw PostgresError(.decoding, "storing returned no outcomes") }
-        guard let versions = plan.versions else {
-            return try Self.batch(Self.checkedOutcomes(rows, notifications), notifications, replaced: replaced)
-        }
-        guard rows.count == 0 else { return Batch(outcomes: try versions.outcomes(rows)) }
-        // A job was cancelled before; the next attempt finds out which.
-        return try await self.attempt(notifications, areRepeats: true)
+        let statements = Self.checkedStatements(notifications)
+        let results = try await self.pool.run(before + statements + after)
+        // The third one inserts, the fourth replaces.
+        let outcomes = try Self.checkedOutcomes(results[before.count + 2], notifications)
+        let replaced = statements.count > 3 ? results[before.count + 3] : nil
+        return try Self.batch(outcomes, notifications, replaced: replaced)
     }
 
     /// Reads the replacements, and marks notifications of this batch that a newer one replaced at
@@ -235,45 +244,39 @@ package struct NotificationStore: Sendable {
         for notifications: [Notification],
         areRepeats: Bool
     ) -> [PostgresStatement] {
-        self.plan(
-            for: notifications,
-            areRepeats: areRepeats || notifications.contains { $0.jobID != nil }
-        ).statements
-    }
-
-    /// The plan for storing a batch.
-    private struct Plan {
-        var statements: [PostgresStatement]
-        /// Assigns the versions; nil if the result contains them.
-        var versions: VersionAssignment?
-        /// Whether the last statement replaces older notifications.
-        var collapses = false
-    }
-
-    /// Plans the statements for a batch.
-    ///
-    /// If no row can be a repeat and none has a collapse key, uses one statement and computes the
-    /// versions here.
-    private static func plan(
-        for notifications: [Notification],
-        areRepeats: Bool
-    ) -> Plan {
-        let columns = NotificationColumns.inserted.arrays(notifications)
-        guard areRepeats || notifications.contains(where: { $0.collapseKey != nil }) else {
-            let versions = VersionAssignment(notifications)
-            let insert = PostgresStatement(NotificationSQL.insertFresh, columns + versions.parameters)
-            return Plan(statements: [CancellationSQL.beforeStoring, insert], versions: versions)
+        guard Self.areNew(notifications, areRepeats: areRepeats), !Self.mayReplace(notifications) else {
+            return Self.checkedStatements(notifications)
         }
+        return Self.freshStatements(notifications, VersionAssignment(notifications))
+    }
+
+    /// Whether some may replace older notifications.
+    private static func mayReplace(_ notifications: [Notification]) -> Bool {
+        notifications.contains { $0.collapseKey != nil }
+    }
+
+    private static func freshStatements(
+        _ notifications: [Notification],
+        _ versions: VersionAssignment
+    ) -> [PostgresStatement] {
+        let columns = NotificationColumns.inserted.arrays(notifications)
+        return [
+            CancellationSQL.beforeStoring,
+            PostgresStatement(NotificationSQL.insertFresh, columns + versions.parameters),
+        ]
+    }
+
+    private static func checkedStatements(_ notifications: [Notification]) -> [PostgresStatement] {
+        let columns = NotificationColumns.inserted.arrays(notifications)
         let users = ExactText.distinct(notifications.map(\.user))
-        var plan = Plan(statements: [
+        var statements = [
             CancellationSQL.beforeStoring,
             PostgresStatement(NotificationSQL.makeInboxes, [.texts(users)]),
             PostgresStatement(NotificationSQL.insertChecked, columns + [.bools(notifications.map(\.isListed))]),
-        ])
+        ]
         let collapsing = notifications.filter { $0.collapseKey != nil }
         if !collapsing.isEmpty {
-            plan.collapses = true
-            plan.statements.append(
+            statements.append(
                 PostgresStatement(
                     CollapseSQL.replaceOlder,
                     [
@@ -283,7 +286,7 @@ package struct NotificationStore: Sendable {
                 )
             )
         }
-        return plan
+        return statements
     }
 
     private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {
@@ -352,213 +355,10 @@ package struct NotificationStore: Sendable {
                 .optionalTexts(changes.map(\.via)), .bool(areReleases)))
     }
 
-    /// A notification without an owner.
-    package struct Unowned: Sendable {
-        package let notification: Notification
-        /// The unread count of its inbox.
-        package let unread: Int32
-        fileprivate let storedAt: Timestamp
-    }
-
-    /// The rows that a sweep reads together, by the times at which they were stored.
-    package struct SweepSlice: Sendable {
-        /// Its rows were stored later than this.
-        let start: Timestamp
-        /// Its rows were stored until this.
-        package let end: Timestamp
-    }
-
-    /// Returns the slice after `last`, which may be empty.
-    ///
-    /// - Parameters:
-    ///   - last: the slice before; nil for the slice from the watermark on.
-    ///   - before: the end of the last slice.
-    ///   - size: the number of rows; rows that were stored at the same time are in one slice.
-    package func sweepSlice(
-        after last: SweepSlice? = nil,
-        before: Timestamp,
-        size: Int
-    ) async throws(PostgresError) -> SweepSlice {
-        let result = try await self.pool.query(
-            NotificationSQL.sweepSlice, .timestamp(last?.end), .timestamp(before), .int8(Int64(size)))
-        guard let row = result.first else { throw PostgresError(.decoding, "the sweep has no watermark") }
-        return SweepSlice(start: try row.timestamp(0), end: try row.timestamp(1))
-    }
-
-    /// A page of notifications of a slice that have no owner, oldest first.
-    ///
-    /// - Parameter last: the last notification of the previous page; nil for the first page.
-    package func unowned(
-        in slice: SweepSlice,
-        after last: Unowned? = nil,
-        limit: Int
-    ) async throws(PostgresError) -> [Unowned] {
-        let cursor =
-            last.map { RepairCursor($0.storedAt, $0.notification.id) } ?? RepairCursor(slice.start + .microseconds(1))
-        return try Self.readUnowned(
-            try await self.pool.query(
-                NotificationSQL.unowned, .timestamp(slice.end), .int4(clamping: limit),
-                .timestamp(cursor.moment), .id(cursor.id)))
-    }
-
-    /// Returns the notifications among these that are stored and have no owner, in any order.
-    package func unowned(among notifications: [Notification]) async throws(PostgresError) -> [Unowned] {
-        try Self.readUnowned(
-            try await self.pool.query(
-                NotificationSQL.unownedAmong, .texts(notifications.map(\.user)), .ids(notifications.map(\.id))))
-    }
-
-    private static func readUnowned(_ result: PostgresResult) throws(PostgresError) -> [Unowned] {
-        try result.map { (row) throws(PostgresError) in
-            Unowned(
-                notification: try NotificationColumns.all.read(row),
-                unread: try row.int4(NotificationColumns.all.count),
-                storedAt: try row.timestamp(NotificationColumns.all.count + 1)
-            )
-        }
-    }
-
-    /// Advances the sweep's watermark: owned notifications stored before `before` are not inspected
-    /// again.
-    ///
-    /// - Returns: whether all of them are owned.
-    @discardableResult
-    package func advanceSweep(before: Timestamp) async throws(PostgresError) -> Bool {
-        let result = try await self.pool.query(NotificationSQL.advanceSweep, .timestamp(before))
-        return try result.first?.bool(0) ?? false
-    }
-
-    /// Returns the end of the slice of the repair that begins at `start`.
-    ///
-    /// - Parameters:
-    ///   - start: the first moment of the slice, of storing or handing on.
-    ///   - until: the end of the last slice.
-    ///   - size: the number of rows of either kind; rows of the same moment are in one slice.
-    package func repairEnd(
-        from start: Timestamp,
-        until: Timestamp,
-        size: Int
-    ) async throws(PostgresError) -> Timestamp {
-        let result = try await self.pool.query(
-            NotificationSQL.repairEnd, .timestamp(start), .timestamp(until), .int8(Int64(size)))
-        guard let row = result.first else { throw PostgresError(.decoding, "the repair's slice returned no row") }
-        return try row.timestamp(0)
-    }
-
-    /// A page of notifications that wait for a push provider and were handed to its stream between
-    /// two moments, in that order.
-    ///
-    /// - Parameter cursor: the end of the previous page; ``RepairCursor/init(_:)`` for the first
-    ///   page.
-    /// - Returns: the page and its end; nil if nothing was left.
-    package func queued(
-        handedOnSince since: Timestamp,
-        until: Timestamp,
-        after cursor: RepairCursor,
-        limit: Int
-    ) async throws(PostgresError) -> (page: [Notification], last: RepairCursor?) {
-        let result = try await self.pool.query(
-            NotificationSQL.queued, .timestamp(since), .timestamp(until),
-            .timestamp(cursor.moment), .id(cursor.id), .int4(clamping: limit)
-        )
-        var page: [Notification] = []
-        var last: RepairCursor?
-        for row in result {
-            let notification = try NotificationColumns.all.read(row)
-            page.append(notification)
-            last = RepairCursor(try row.timestamp(NotificationColumns.all.count), notification.id)
-        }
-        return (page, last)
-    }
-
     /// Loads notifications by user and id, in any order, without missing ones.
     package func load(_ keys: [NotificationKey]) async throws(PostgresError) -> [Notification] {
         guard !keys.isEmpty else { return [] }
         return try NotificationColumns.all.read(
             try await self.pool.query(PostgresStatement(NotificationSQL.load, .keys(keys))))
-    }
-}
-
-/// The end of a page, in the order in which notifications were handed to providers' streams.
-package struct RepairCursor: Sendable {
-    let moment: Timestamp
-    let id: NotificationID
-
-    /// The cursor before everything enqueued at a moment.
-    package init(_ moment: Timestamp) {
-        self.init(moment, .least)
-    }
-
-    init(_ moment: Timestamp, _ id: NotificationID) {
-        self.moment = moment
-        self.id = id
-    }
-}
-
-/// Assigns inbox versions to new notifications, from their order and their inboxes' new versions.
-struct VersionAssignment {
-    private struct Row {
-        /// The index of the user.
-        let user: Int
-        /// The number of the user's listed notifications that follow it.
-        let behind: Int32
-        let isListed: Bool
-    }
-
-    /// Each user once, in byte order.
-    private let users: [String]
-    /// The number of listed notifications of each user.
-    private let listed: [Int32]
-    private let rows: [Row]
-
-    init(_ notifications: [Notification]) {
-        // Two fields are enough; a loop over the notifications would copy each.
-        let owners = notifications.map { ExactText($0.user) }
-        let areListed = notifications.map(\.isListed)
-        var users: [ExactText] = []
-        var listed: [Int32] = []
-        var indexes = [Int](repeating: 0, count: owners.count)
-        for position in owners.indices.sorted(by: { owners[$0] < owners[$1] }) {
-            if users.last != owners[position] {
-                users.append(owners[position])
-                listed.append(0)
-            }
-            indexes[position] = users.count - 1
-            if areListed[position] { listed[users.count - 1] += 1 }
-        }
-        var left = listed
-        self.rows = zip(areListed, indexes).map { isListed, user in
-            if isListed { left[user] -= 1 }
-            return Row(user: user, behind: left[user], isListed: isListed)
-        }
-        self.users = users.map(\.text)
-        self.listed = listed
-    }
-
-    /// The parameters of ``NotificationSQL/insertFresh`` after those of the columns.
-    var parameters: [PostgresValue] {
-        [
-            .bools(self.rows.map(\.isListed)), .int4s(clamping: self.rows.map { Int($0.behind) }),
-            .texts(self.users), .int4s(clamping: self.listed.map { Int($0) }),
-            .int4s(clamping: self.rows.map { $0.user + 1 }),
-        ]
-    }
-
-    /// Computes the outcomes of the batch from a row per user with its new version and unread
-    /// count.
-    func outcomes(_ inboxes: PostgresResult) throws(PostgresError) -> [NotificationStore.Outcome] {
-        guard inboxes.count == self.users.count else {
-            throw PostgresError(.decoding, "expected one row for each inbox")
-        }
-        let reached = try (0..<inboxes.count).map { (user) throws(PostgresError) in
-            (try inboxes[user].int8(0), try inboxes[user].int4(1))
-        }
-        return self.rows.map { row in
-            let (version, unread) = reached[row.user]
-            return .stored(
-                version: row.isListed ? version - Int64(row.behind) : 0,
-                unread: unread - row.behind
-            )
-        }
     }
 }
