@@ -151,11 +151,4 @@ struct HybridShapeTests {
         #expect(try change(#"{"quiet_hours_start":"22:00"}"#).1 == ["quiet_hours_end"])
         #expect(try change(#"{"quiet_hours_end":"25:00"}"#).1 == ["quiet_hours_end"])
     }
-
-    @Test("returns the successor of an id")
-    func successor() {
-        #expect(NotificationID(high: 1, low: 2).successor == NotificationID(high: 1, low: 3))
-        #expect(NotificationID(high: 1, low: .max).successor == NotificationID(high: 2, low: 0))
-        #expect(NotificationID(high: .max, low: .max).successor == NotificationID(high: .max, low: .max))
-    }
 }

@@ -584,7 +584,7 @@ struct InboxPageTests {
         }
     }
 
-    @Test("names the channel of each notification on a page and hides those of other users")
+    @Test("names the channel of each notification, alone or on a page, and hides those of other users")
     func sentVia() async throws {
         try await Samples.withStores { database in
             let inbox = InboxStore(database)
@@ -594,6 +594,8 @@ struct InboxPageTests {
             try await store.markDelivered([(batch[0].key, Samples.start)], via: "socket")
             let page = try await inbox.page(user: "a", filter: .init(limit: 2), offset: 0)
             #expect(page.items.map(\.sentVia) == ["socket"])
+            #expect(try await inbox.item(user: "a", id: batch[0].id)?.sentVia == "socket")
+            #expect(try await inbox.item(user: "a", id: batch[1].id) == nil)
             #expect(try await inbox.known(user: "a", ids: batch.map(\.id)) == [batch[0].id])
             #expect(try await inbox.known(user: "a", ids: []).isEmpty)
         }

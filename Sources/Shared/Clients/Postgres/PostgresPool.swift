@@ -50,6 +50,9 @@ package final class PostgresPool: Sendable {
     private let configuration: PostgresConfiguration
     private let identifiers = Atomic<UInt64>(0)
 
+    /// The most connections.
+    package var size: Int { self.configuration.connections }
+
     /// Starts the pool, which runs until ``close()`` or deallocation.
     ///
     /// - Throws: ``PostgresError`` if the system has no thread or descriptor left.

@@ -4,8 +4,7 @@
 import Clients
 import Core
 
-/// Reads of inboxes through queues: short ones share statements, and long ones take few
-/// connections.
+/// Reads of inboxes: short ones share statements, and long ones take few connections.
 struct InboxReads: Sendable {
     struct PageRequest: Sendable {
         let user: String
@@ -21,9 +20,8 @@ struct InboxReads: Sendable {
 
     let states: ReadQueue<String, InboxStore.State>
     let pages: ReadQueue<PageRequest, InboxStore.Page>
-    /// Statements that may look at a whole inbox, two at a time, so that connections are left for
-    /// the proofs and pages of others.
-    let scans: ReadQueue<PostgresStatement, PostgresResult>
+    private let scans: InboxScans
+    private let pool: PostgresPool
 
     init(pool: PostgresPool) {
         self.states = ReadQueue(
@@ -32,16 +30,9 @@ struct InboxReads: Sendable {
             read: { (users) throws(PostgresError) in try await Self.states(users, pool) }
         )
         self.pages = Self.pageQueue { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
-        self.scans = ReadQueue(
-            turns: Self.turns,
-            failsTogether: false,
-            mayJoin: { _, _, _ in false },
-            read: { (statements) throws(PostgresError) in
-                var results: [PostgresResult] = []
-                for statement in statements { results.append(try await pool.query(statement)) }
-                return results
-            }
-        )
+        // The other connections are left for proofs and pages.
+        self.scans = InboxScans(turns: max(1, pool.size / 2))
+        self.pool = pool
     }
 
     /// Returns a queue of reads of pages.
@@ -92,9 +83,16 @@ struct InboxReads: Sendable {
                 .text(request.user), .id(filter.end), .int4(clamping: filter.limit)))
     }
 
-    /// Reads rows with a statement that may look at a whole inbox.
-    func scan(_ sql: String, _ parameters: PostgresValue...) async throws(PostgresError) -> PostgresResult {
-        try await self.scans.value(PostgresStatement(sql, parameters))
+    /// Reads rows with a statement that may look at the user's whole inbox.
+    ///
+    /// - Parameter parameters: those after the user, which is $1.
+    func scan(
+        _ sql: String,
+        user: String,
+        _ parameters: PostgresValue...
+    ) async throws(PostgresError) -> PostgresResult {
+        let statement = PostgresStatement(sql, [.text(user)] + parameters)
+        return try await self.scans.run(for: user) { () throws(PostgresError) in try await self.pool.query(statement) }
     }
 }
 

@@ -84,8 +84,7 @@ enum InboxSQL {
     static let changes = Self.rows(
         """
         x.version > $2 AND EXISTS (
-            SELECT FROM carillon.inboxes s WHERE s.user_id = $1
-                AND $2 >= \(EpochSQL.floor(of: "s")) AND $2 < \(EpochSQL.version(of: "s"))
+            SELECT FROM carillon.inboxes s WHERE s.user_id = $1 AND $2 >= \(EpochSQL.floor(of: "s"))
         )
         """, order: "x.version, x.id", limit: "$3")
 

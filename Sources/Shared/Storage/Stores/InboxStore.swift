@@ -208,12 +208,15 @@ package struct InboxStore: Sendable {
     ///   page has no notifications.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
         if filter.isOfFeed {
-            if let page = try await self.unchanged(user, since: known) { return page }
+            if let known {
+                let state = try await self.state(of: user)
+                if state.showsSame(as: known) { return Page(state: state) }
+            }
             return try Page(
                 try await self.reads.scan(
-                    filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed,
-                    .text(user), .id(filter.end), .int4(clamping: filter.limit), .text(filter.type),
-                    .text(filter.category), .text(filter.org)))
+                    filter.unreadOnly ? InboxSQL.unreadFeed : InboxSQL.feed, user: user,
+                    .id(filter.end), .int4(clamping: filter.limit), .text(filter.type), .text(filter.category),
+                    .text(filter.org)))
         }
         let request = InboxReads.PageRequest(user: user, filter: filter)
         if known != nil || self.standby != nil {
@@ -228,16 +231,20 @@ package struct InboxStore: Sendable {
     /// of the changes, and the state of the inbox.
     ///
     /// There are no notifications if `version` is below the inbox's floor or above its version.
+    ///
+    /// - Parameter known: a state that the caller has seen; there are no notifications if the inbox
+    ///   still shows the same.
     package func changes(
         user: String,
         since version: Int64,
         limit: Int,
         unless known: State?
     ) async throws(PostgresError) -> Page {
-        if let page = try await self.unchanged(user, since: known) { return page }
+        let state = try await self.state(of: user)
+        let hasChanges = version >= state.floor && version < state.version
+        if !hasChanges || known.map(state.showsSame) == true { return Page(state: state) }
         return try Page(
-            try await self.reads.scan(
-                InboxSQL.changes, .text(user), .int8(version), .int4(clamping: limit)))
+            try await self.reads.scan(InboxSQL.changes, user: user, .int8(version), .int4(clamping: limit)))
     }
 
     /// Returns the unread count of each category, of the newest 10,000 unread; the key is empty for
@@ -248,26 +255,27 @@ package struct InboxStore: Sendable {
         user: String,
         org: String? = nil
     ) async throws(PostgresError) -> [(category: String, count: Int32)] {
-        let result = try await self.reads.scan(InboxSQL.unreadByCategory, .text(user), .text(org))
+        let result = try await self.reads.scan(InboxSQL.unreadByCategory, user: user, .text(org))
         return try result.map { (row) throws(PostgresError) in (try row.text(0), try row.int4(1)) }
-    }
-
-    private func unchanged(_ user: String, since known: State?) async throws(PostgresError) -> Page? {
-        guard let known else { return nil }
-        let state = try await self.state(of: user)
-        return state.showsSame(as: known) ? Page(state: state) : nil
     }
 
     /// Returns a notification; nil if it is not in the user's inbox.
     package func find(user: String, id: NotificationID) async throws(PostgresError) -> Notification? {
+        try await self.item(user: user, id: id)?.notification
+    }
+
+    /// Returns a notification and how it went out; nil if it is not in the user's inbox.
+    package func item(user: String, id: NotificationID) async throws(PostgresError) -> Item? {
         let result = try await self.pool.query(
             """
-            SELECT \(NotificationColumns.list) FROM carillon.notifications n
+            SELECT n.sent_via, \(NotificationColumns.list) FROM carillon.notifications n
             WHERE n.user_id = $1 AND n.id = $2 AND n.deleted_at IS NULL AND n.version > 0
             """,
             .text(user), .id(id)
         )
-        return try NotificationColumns.all.read(result).first
+        return try result.first.map { (row) throws(PostgresError) in
+            Item(notification: try NotificationColumns.all.read(row, at: 1), sentVia: try row.optionalText(0))
+        }
     }
 
     // MARK: Receipts
@@ -344,21 +352,20 @@ extension InboxStore {
 
     /// Returns the notifications from `offset` on, with the counts of the same moment.
     ///
-    /// - Parameter offset: clamped to 0…``furthestOffset``; counts within the filter's `before`.
+    /// - Parameter offset: clamped to 0…``furthestOffset``.
     package func page(user: String, filter: Filter, offset: Int) async throws(PostgresError) -> OffsetPage {
         // Only fixed text is interpolated; every value is a parameter.
         let unread = filter.unreadOnly ? "AND x.read_at IS NULL" : ""
         let total = filter.unreadOnly ? "unread" : "total"
-        let before = filter.before ?? .greatest
         let result = try await self.reads.scan(
             """
             WITH tally AS MATERIALIZED (
                 SELECT coalesce(b.unread, 0) AS unread, CASE
-                    WHEN $3::text IS NULL THEN coalesce(b.\(total), 0)
+                    WHEN $2::text IS NULL THEN coalesce(b.\(total), 0)
                     ELSE (SELECT count(*) FROM (
                         SELECT FROM carillon.notifications x
-                        WHERE x.user_id = $1 AND x.deleted_at IS NULL AND x.version > 0 AND x.type = $3 \(unread)
-                        LIMIT $6
+                        WHERE x.user_id = $1 AND x.deleted_at IS NULL AND x.version > 0 AND x.type = $2 \(unread)
+                        LIMIT $5
                     ) counted)::int4
                 END AS matching
                 FROM (SELECT) AS one LEFT JOIN carillon.inboxes b ON b.user_id = $1
@@ -366,13 +373,13 @@ extension InboxStore {
             SELECT t.unread, t.matching, n.id IS NOT NULL, n.sent_via, \(NotificationColumns.list)
             FROM tally t LEFT JOIN LATERAL (
                 SELECT x.* FROM carillon.notifications x
-                WHERE x.user_id = $1 AND x.id < $2 AND x.deleted_at IS NULL AND x.version > 0
-                    AND ($3::text IS NULL OR x.type = $3) \(unread)
-                ORDER BY x.id DESC LIMIT least($4, greatest(t.matching - $5, 0)) OFFSET $5
+                WHERE x.user_id = $1 AND x.deleted_at IS NULL AND x.version > 0
+                    AND ($2::text IS NULL OR x.type = $2) \(unread)
+                ORDER BY x.id DESC LIMIT least($3, greatest(t.matching - $4, 0)) OFFSET $4
             ) n ON true
             ORDER BY n.id DESC
             """,
-            .text(user), .id(before), .text(filter.type), .int4(clamping: filter.limit),
+            user: user, .text(filter.type), .int4(clamping: filter.limit),
             .int4(clamping: min(max(offset, 0), Self.furthestOffset)), .int8(Self.countLimit)
         )
         var page = OffsetPage()

@@ -31,7 +31,6 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     private let turns: Int
     private let patience: Duration
     private let mostWaiting: Int
-    private let failsTogether: Bool
     private let mayJoin: @Sendable (_ first: Key, _ another: Key, _ count: Int) -> Bool
     private let read: @Sendable ([Key]) async throws(PostgresError) -> [Value]
     private let state = Mutex(State())
@@ -40,22 +39,18 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     ///   - turns: the most statements in flight.
     ///   - patience: how long a caller may have waited when its turn comes.
     ///   - mostWaiting: the most callers that wait.
-    ///   - failsTogether: whether a timeout also fails the callers that wait. A slow read says
-    ///     nothing about the next if reads differ much.
     ///   - mayJoin: whether `another` may share a statement with `first` and `count` keys in all.
     ///   - read: returns one value for each key, in their order.
     init(
         turns: Int,
         patience: Duration = .seconds(10),
         mostWaiting: Int = 10_000,
-        failsTogether: Bool = true,
         mayJoin: @escaping @Sendable (_ first: Key, _ another: Key, _ count: Int) -> Bool,
         read: @escaping @Sendable ([Key]) async throws(PostgresError) -> [Value]
     ) {
         self.turns = turns
         self.patience = patience
         self.mostWaiting = mostWaiting
-        self.failsTogether = failsTogether
         self.mayJoin = mayJoin
         self.read = read
     }
@@ -102,7 +97,7 @@ final class ReadQueue<Key: Sendable, Value: Sendable>: Sendable {
     /// Whether the server does not answer.
     private func isOutage(_ result: Result<Value, PostgresError>) -> Bool {
         guard case .failure(let error) = result else { return false }
-        return error.code == .unavailable || error.code == .timeout && self.failsTogether
+        return error.code == .unavailable || error.code == .timeout
     }
 
     private func takeTurn(_ state: inout State) -> Bool {

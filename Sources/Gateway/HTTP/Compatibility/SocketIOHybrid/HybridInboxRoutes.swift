@@ -83,15 +83,10 @@ struct HybridInboxRoutes {
         answers: [.ok("The notification.", .accountingNotification), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
-        let id = try context.pathID()
-        // Only a page, here of one item, includes `sent_via`.
-        let page = try await self.services.inbox.store.page(
-            user: user,
-            filter: InboxStore.Filter(limit: 1, before: id.successor),
-            offset: 0
-        )
-        guard let item = page.items.first, item.notification.id == id else { throw Problem.noSuch("notification") }
+        let store = self.services.inbox.store
+        guard let item = try await store.item(user: try context.user(), id: try context.pathID()) else {
+            throw Problem.noSuch("notification")
+        }
         return .json { HybridShape.write(item.notification, sentVia: item.sentVia, to: &$0) }
     }
 
@@ -197,7 +192,7 @@ struct HybridInboxRoutes {
             "Absent fields and null channels stay. Quiet hours apply to this type only; null for both, or the "
                 + "same time twice, means none. A required type cannot be switched off."
         ),
-        answers: [.ok("The effective preference.", .accountingPreference)])
+        answers: [.ok("The effective preference.", .accountingPreference), PreferenceRoutes.tooManyQuietChanges])
 
     private func setPreference(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -235,13 +230,5 @@ struct HybridInboxRoutes {
         let given = HybridShape.quietChange(&fields, shown: shown)
         if given != nil, type.isRequired { fields.fault("type", "is required and cannot have its own quiet hours") }
         return given
-    }
-}
-
-extension NotificationID {
-    /// The next id; the greatest id returns itself.
-    var successor: NotificationID {
-        if self.low < .max { return NotificationID(high: self.high, low: self.low + 1) }
-        return self.high < .max ? NotificationID(high: self.high + 1, low: 0) : self
     }
 }
