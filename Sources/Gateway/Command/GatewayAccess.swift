@@ -145,7 +145,7 @@ struct GatewayProtection {
     /// The rate limit of messages over sockets, or of new sockets; nil if there is none.
     ///
     /// Each kind has its own bucket, so that failed openings take nothing from open sockets.
-    func sockets(_ kind: UserRate.Kind, _ buckets: TokenBuckets) -> UserRate? {
+    func sockets(_ kind: TokenBuckets.Kind, _ buckets: TokenBuckets) -> UserRate? {
         self.settings.userMessages.map {
             UserRate(kind: kind, perSecond: $0, burst: $0 * Self.burst, buckets: buckets)
         }

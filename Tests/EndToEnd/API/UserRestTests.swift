@@ -186,7 +186,9 @@ struct UserRestTests {
             try await stack.connection.send("ZADD", held, "99999999999999", .text("1 \(zero) \(zero) 0 - ada"))
             try await stack.connection.send("SADD", "carillon:{fcm}:held:critical", "default")
             for user in ["ada", "eve"] {
-                try await stack.connection.send("SET", .text("carillon:rate:calls:{\(user)}"), "1")
+                for kind in TokenBuckets.Kind.allCases {
+                    try await stack.connection.send("SET", .text("carillon:rate:\(kind.rawValue):{\(user)}"), "1")
+                }
             }
             // The remains of a gateway that was killed.
             let ghost = ConnectionPresence(
@@ -204,7 +206,7 @@ struct UserRestTests {
             // The two sockets may have left by then.
             let present = try #require(answer.body["redis"]?["presence"]?.integer)
             #expect((1...3).contains(present))
-            #expect(answer.body["redis"]?["usage"]?.integer == 1)
+            #expect(answer.body["redis"]?["usage"]?.integer == Int64(TokenBuckets.Kind.allCases.count))
             #expect(try await stack.connection.send("EXISTS", "carillon:rate:calls:{eve}").integer() == 1)
             #expect(answer.body["redis"]?["retries"]?.integer == 2)
             #expect(answer.body["redis"]?["unconfirmed"]?.integer == 1)

@@ -133,7 +133,7 @@ struct SocketServiceTests {
                 #expect(try await service.markRead(MarkReadRequest(user: away, ids: nil)) == 0)
                 #expect(lines.all == ["cannot publish inbox change; retrying"])
                 await #expect(throws: RedisError.self) {
-                    try await base.live.buckets.takeAvailable(1, kind: "retract", user: away, perSecond: 1, burst: 1)
+                    try await base.live.buckets.takeAvailable(1, kind: .retractions, user: away, perSecond: 1, burst: 1)
                 }
                 // Each call that waits takes longer.
                 #expect(ContinuousClock.now - start < patience)

@@ -15,7 +15,7 @@ struct TokenBucketsTests {
     func bucket() async throws {
         try await TestRedis.with { connection, prefix in
             let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
-            func take(_ count: Int, _ kind: String = "calls", _ user: String = "u") async throws -> Int64 {
+            func take(_ count: Int, _ kind: TokenBuckets.Kind = .calls, _ user: String = "u") async throws -> Int64 {
                 try await buckets.take(count, kind: kind, user: user, perSecond: 1, burst: 3_600)
             }
             #expect(try await take(2_000) == 0)
@@ -23,8 +23,8 @@ struct TokenBucketsTests {
             // One token a second; a few seconds may have passed.
             let delay = try await take(100)
             #expect((40_000...100_000).contains(delay), "\(delay)")
-            #expect(try await take(10, "messages") == 0)
-            #expect(try await take(10, "calls", "v") == 0)
+            #expect(try await take(10, .messages) == 0)
+            #expect(try await take(10, .calls, "v") == 0)
             // A huge request costs at most the time to fill the bucket.
             let longest = try await take(100_000)
             #expect((3_540_000...3_600_000).contains(longest), "\(longest)")
@@ -37,7 +37,9 @@ struct TokenBucketsTests {
     func available() async throws {
         try await TestRedis.with { connection, prefix in
             let buckets = Live(connection, keys: Keyspace(prefix: prefix)).buckets
-            func take(_ count: Int, _ user: String = "u", _ kind: String = "retract") async throws -> Int {
+            func take(
+                _ count: Int, _ user: String = "u", _ kind: TokenBuckets.Kind = .retractions
+            ) async throws -> Int {
                 try await buckets.takeAvailable(count, kind: kind, user: user, perSecond: 1, burst: 3_600).taken
             }
             #expect(try await take(3_000) == 3_000)
@@ -46,7 +48,7 @@ struct TokenBucketsTests {
             #expect((600...660).contains(rest), "\(rest)")
             #expect((0...60).contains(try await take(100)))
             #expect(try await take(5_000, "v") == 3_600)
-            #expect(try await take(5_000, "v", "send") == 3_600)
+            #expect(try await take(5_000, "v", .ownSends) == 3_600)
             #expect(try await take(0, "w") == 0)
         }
     }
@@ -58,7 +60,7 @@ struct TokenBucketsTests {
             let key = keys.bucket("own_sends", "u")
             func take() async throws -> (taken: Int, wait: Int64) {
                 try await Live(connection, keys: keys).buckets.takeAvailable(
-                    1, kind: "own_sends", user: "u", perSecond: 1.0 / 60, burst: 60)
+                    1, kind: .ownSends, user: "u", perSecond: 1.0 / 60, burst: 60)
             }
             // Acts as if this time had passed: the key holds the moment when the bucket is full, in
             // ms.
@@ -88,7 +90,7 @@ struct TokenBucketsTests {
             let ahead = (try await live.survey.time() + .seconds(86_400)).milliseconds
             try await connection.send("SET", .text(keys.bucket("retract", "u")), .integer(ahead))
             let (taken, wait) = try await live.buckets.takeAvailable(
-                20, kind: "retract", user: "u", perSecond: 2, burst: 20)
+                20, kind: .retractions, user: "u", perSecond: 2, burst: 20)
             #expect(taken == 20)
             #expect(wait == 500)
         }
@@ -110,7 +112,7 @@ struct TokenBucketsTests {
                     // The process that has fewer asks first.
                     for index in taken[0] <= taken[1] ? [0, 1] : [1, 0] {
                         let (count, wait) = try await processes[index].takeAvailable(
-                            2, kind: "send", user: "fcm:default", perSecond: rate, burst: burst)
+                            2, account: "fcm:default", perSecond: rate, burst: burst)
                         taken[index] += count
                         if count == 0 { waits.append(wait) }
                     }

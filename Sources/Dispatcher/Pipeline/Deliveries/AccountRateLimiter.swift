@@ -88,7 +88,7 @@ actor AccountRateLimiter {
         let task = Task<Void, Never> {
             // A twentieth of a second at a time leaves turns to other dispatchers.
             let reply = try? await self.buckets.takeAvailable(
-                max(1, perSecond / 20), kind: "send", user: "\(self.provider.rawValue):\(account)",
+                max(1, perSecond / 20), account: "\(self.provider.rawValue):\(account)",
                 perSecond: Double(perSecond), burst: max(1, perSecond / 4))
             // The bucket's server in a cluster may be away or full while the others work, so a
             // failure counts as an empty bucket.

@@ -53,10 +53,9 @@ struct ErasureService: Sendable {
                 part.map { AwaitedProof(id: $0.id, user: user, lane: $0.lane) }
             )
         }
-        let rates = UserRate.Kind.allCases.map(\.rawValue)
         report.redis = [
             ("presence", try await self.traces.erasePresence(user: user)),
-            ("usage", try await self.traces.eraseUsage(user: user, caps: caps, rates: rates)),
+            ("usage", try await self.traces.eraseUsage(user: user, caps: caps)),
             ("unconfirmed", unconfirmed),
             ("retries", try await self.traces.eraseRetries(user: user)),
         ]

@@ -50,7 +50,7 @@ struct RetractionService: Sendable {
             let open = try await self.open(Set(holders.map(\.provider)), keys)
             let reachable = holders.filter { open.contains($0.provider) }
             let count = try await self.live.buckets.takeAvailable(
-                reachable.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst
+                reachable.count, kind: .retractions, user: user, perSecond: Self.perSecond, burst: Self.burst
             ).taken
             if count < holders.count { Self.omitted.increment(by: holders.count - count) }
             guard count > 0 else { return }

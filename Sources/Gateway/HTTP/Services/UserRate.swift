@@ -15,11 +15,6 @@ import Synchronization
 /// their rate. While a user's Redis server is unavailable, the user is not limited, which is
 /// counted.
 package final class UserRate: Service {
-    /// The actions that are limited: REST calls, messages from sockets, or new sockets and streams.
-    package enum Kind: String, Sendable, CaseIterable {
-        case calls, messages, openings
-    }
-
     /// Actions since the last lot, and the time until which the user is blocked.
     private struct Account {
         var count = 0
@@ -40,7 +35,7 @@ package final class UserRate: Service {
     /// The longest wait of a lot for Redis; older ones are dropped, because they are out of date.
     private static let longestWait = Duration.seconds(5)
 
-    private let kind: Kind
+    private let kind: TokenBuckets.Kind
     private let perSecond: Int
     private let burst: Int
     private let lot: Int
@@ -58,7 +53,7 @@ package final class UserRate: Service {
     ///   - mostUsers: the most users held here. At the limit, users who are not blocked are
     ///     dropped; if all are blocked, new users are not limited, which is counted.
     package init(
-        kind: Kind,
+        kind: TokenBuckets.Kind,
         perSecond: Int,
         burst: Int,
         mostUsers: Int = 50_000,
@@ -131,7 +126,7 @@ package final class UserRate: Service {
         do {
             let delay = try await self.buckets.take(
                 report.count,
-                kind: self.kind.rawValue,
+                kind: self.kind,
                 user: report.user,
                 perSecond: self.perSecond,
                 burst: self.burst

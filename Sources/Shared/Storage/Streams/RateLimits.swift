@@ -4,31 +4,47 @@
 import Clients
 import Core
 
-/// Token buckets across all processes: one key per user and kind, which expires when the bucket is
-/// full.
+/// Token buckets across all processes: one key per user and kind, or per provider's account, which
+/// expires when the bucket is full.
 ///
-/// The user may be another owner, such as a provider's account. All callers must pass the same rate
-/// and capacity for a bucket, as its level derives from them.
+/// All callers must pass the same rate and capacity for a bucket, as its level derives from them.
 package struct TokenBuckets: Sendable {
+    /// A user's action that is limited; its raw value is part of the key.
+    package enum Kind: String, Sendable, CaseIterable {
+        /// REST calls.
+        case calls
+        /// Messages from sockets.
+        case messages
+        /// New sockets and streams.
+        case openings
+        /// Snoozes and test sends.
+        case ownSends = "own_sends"
+        /// Calls that repeat events of a notification.
+        case repeatedEvents = "repeated_events"
+        /// Changes of quiet hours or of the zone.
+        case quietHours = "quiet_hours"
+        /// Removals of read notifications from other devices.
+        case retractions = "retract"
+    }
+
     let live: Live
 
     /// Takes tokens, even more than the bucket holds.
     ///
     /// Fails at once while the bucket's server is away.
     ///
-    /// - Parameters:
-    ///   - kind: the limited action; part of the key.
-    ///   - burst: the capacity of the bucket.
+    /// - Parameter burst: the capacity of the bucket.
     /// - Returns: the milliseconds until the bucket holds a token again; 0 if it does now.
     package func take(
         _ count: Int,
-        kind: String,
+        kind: Kind,
         user: String,
         perSecond: Int,
         burst: Int
     ) async throws(RedisError) -> Int64 {
         try await self.run(
-            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: Double(perSecond), burst: burst
+            StreamScripts.takeTokens, count, from: self.live.keys.bucket(kind.rawValue, user),
+            perSecond: Double(perSecond), burst: burst
         ).integer()
     }
 
@@ -37,19 +53,38 @@ package struct TokenBuckets: Sendable {
     /// Fails at once while the bucket's server is away.
     ///
     /// - Parameters:
-    ///   - kind: the limited action; part of the key.
     ///   - perSecond: the rate; may be less than 1.
     ///   - burst: the capacity of the bucket.
     /// - Returns: the number of tokens taken and the milliseconds until the next one.
     package func takeAvailable(
         _ count: Int,
-        kind: String,
+        kind: Kind,
         user: String,
         perSecond: Double,
         burst: Int
     ) async throws(RedisError) -> (taken: Int, wait: Int64) {
-        let reply = try await self.run(
-            StreamScripts.takeTurns, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
+        try await self.takeAvailable(
+            count, from: self.live.keys.bucket(kind.rawValue, user), perSecond: perSecond, burst: burst)
+    }
+
+    /// The same for the calls to a provider; `account` names the provider and its account.
+    package func takeAvailable(
+        _ count: Int,
+        account: String,
+        perSecond: Double,
+        burst: Int
+    ) async throws(RedisError) -> (taken: Int, wait: Int64) {
+        try await self.takeAvailable(
+            count, from: self.live.keys.bucket("send", account), perSecond: perSecond, burst: burst)
+    }
+
+    private func takeAvailable(
+        _ count: Int,
+        from key: String,
+        perSecond: Double,
+        burst: Int
+    ) async throws(RedisError) -> (taken: Int, wait: Int64) {
+        let reply = try await self.run(StreamScripts.takeTurns, count, from: key, perSecond: perSecond, burst: burst)
         guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }
         return (Int(try cursor.integer()), try cursor.integer())
     }
@@ -57,15 +92,14 @@ package struct TokenBuckets: Sendable {
     private func run(
         _ script: RedisScript,
         _ count: Int,
-        kind: String,
-        user: String,
+        from key: String,
         perSecond: Double,
         burst: Int
     ) async throws(RedisError) -> RedisReply {
         var batch = RedisBatch()
         batch.append(
             script,
-            keys: [.text(self.live.keys.bucket(kind, user))],
+            keys: [.text(key)],
             arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
         )
         return try await self.live.connection.run(batch, isPatient: false)[0]

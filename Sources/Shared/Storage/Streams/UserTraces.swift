@@ -28,13 +28,12 @@ package struct UserTraces: Sendable {
 
     /// Removes the user's counts for caps and rates.
     ///
-    /// - Parameters:
-    ///   - caps: the names of all caps, such as `type:news`; counts of other caps expire with their
-    ///     windows.
-    ///   - rates: the kinds of rates; others expire within a minute.
+    /// - Parameter caps: the names of all caps, such as `type:news`; counts of other caps expire
+    ///   with their windows.
     /// - Returns: the number of counts removed.
-    package func eraseUsage(user: String, caps: [String], rates: [String]) async throws(RedisError) -> Int {
-        let names = caps.map { self.live.keys.usage($0, user) } + rates.map { self.live.keys.bucket($0, user) }
+    package func eraseUsage(user: String, caps: [String]) async throws(RedisError) -> Int {
+        let rates = TokenBuckets.Kind.allCases.map { self.live.keys.bucket($0.rawValue, user) }
+        let names = caps.map { self.live.keys.usage($0, user) } + rates
         var count = 0
         for start in stride(from: 0, to: names.count, by: 1_000) {
             let part = names[start..<min(start + 1_000, names.count)].map { RedisArgument.text($0) }
