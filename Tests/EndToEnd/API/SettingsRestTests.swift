@@ -298,6 +298,56 @@ struct SettingsRestTests {
         }
     }
 
+    @Test("a user who changes quiet hours or the zone too often gets 429 with Retry-After; other changes go on")
+    func quietChanges() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = CompatibilityClient(gateway, user: "ada")
+            func set(_ number: Int) async throws -> Gateway.Answer {
+                let hours = #"{"start":"22:00","end":"07:\#(10 + number % 50)"}"#
+                return try await ada.send(.put, "/v1/preferences/quiet-hours", hours)
+            }
+            var count = 0
+            var answer = try await set(0)
+            while answer.status == 200, count < 1_000 {
+                count += 1
+                answer = try await set(count)
+            }
+            #expect(answer.status == 429 && count >= 20)
+            let wait = try #require(answer.header("retry-after").flatMap { Int($0) })
+            #expect((1...60).contains(wait))
+            let hybrid = #"{"type":"invoice_created","quiet_hours_start":"01:00","quiet_hours_end":"02:00"}"#
+            let changes: [(path: String, refused: [String], accepted: String)] = [
+                (
+                    "/v1/settings", [#"{"zone":"Asia/Tokyo"}"#, #"{"quiet_hours":null}"#],
+                    #"{"locale":"de","opted_out":false}"#
+                ),
+                (
+                    "/v1/preferences", [#"{"types":[{"type":"invoice_created","quiet_hours":"none"}]}"#],
+                    #"{"types":[{"type":"invoice_created","push":false}]}"#
+                ),
+                (
+                    "/api/notifications/preferences", [hybrid],
+                    #"{"type":"invoice_created","push_enabled":true}"#
+                ),
+                (
+                    "/api/v1/notifications/preferences/quiet-hours",
+                    [#"{"enabled":false}"#, #"{"enabled":true,"startTime":"01:00","endTime":"02:00"}"#], ""
+                ),
+            ]
+            for (path, refused, accepted) in changes {
+                for body in refused { #expect(try await ada.send(.put, path, body).status == 429, "\(path) \(body)") }
+                guard !accepted.isEmpty else { continue }
+                #expect(try await ada.send(.put, path, accepted).status == 200, "\(path)")
+            }
+            let service = Stack.token(user: "backend", scope: .service)
+            let record = #"{"settings":{"zone":"Asia/Tokyo"}}"#
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: record).status == 200)
+            let eve = CompatibilityClient(gateway, user: "eve")
+            #expect(try await eve.send(.put, "/v1/settings", #"{"zone":"Asia/Tokyo"}"#).status == 200)
+        }
+    }
+
     @Test("each faulty field is named, and nothing changes")
     func faults() async throws {
         try await Stack.with { stack in

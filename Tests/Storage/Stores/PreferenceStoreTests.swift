@@ -3,8 +3,9 @@
 
 import Clients
 import Core
-import Storage
 import Testing
+
+@testable import Storage
 
 @Suite(.timeLimit(.minutes(10)))
 struct PreferenceStoreTests {
@@ -49,6 +50,47 @@ struct PreferenceStoreTests {
                 assign(&alone)
                 #expect(try await store.set(user: "a", settings: UserSettings(), keeping: part) == alone)
                 #expect(try await store.settings(user: "a") == alone)
+            }
+        }
+    }
+
+    @Test("decides again about what waits for the end of quiet hours only if a change may concern it")
+    func reconsidering() async throws {
+        try await Samples.withStores { database in
+            let notification = Samples.notification(1, user: "a")
+            _ = try await database.notifications.store([notification], areRepeats: false)
+            let item = FollowUpStore.Item(user: "a", notification: notification.id, kind: .release)
+            let end = Timestamp(seconds: 4_000_000_000)
+            func isDue(after change: () async throws -> Void) async throws -> Bool {
+                try await database.followUps.postpone([(item, end, "quiet_hours")], now: Samples.start)
+                try await change()
+                return try await database.pool.query(
+                    "SELECT FROM carillon.follow_ups WHERE due_at = $1", .timestamp(end)
+                ).isEmpty
+            }
+            let all: KeptSettings = [.general, .quietHours, .emailOptOut]
+            let parts: [(KeptSettings, concerns: Bool)] = [
+                (.locale, false), (.email, false), (.emailOptOut, false), (.zone, true), (.optOut, true),
+                (.quietHours, true),
+            ]
+            for (part, concerns) in parts {
+                let kept = all.subtracting(part)
+                let changed = try await isDue {
+                    try await database.preferences.set(user: "a", settings: UserSettings(), keeping: kept)
+                }
+                #expect(changed == concerns, "\(part)")
+                var record = UserRecord(user: "a")
+                record.settings = UserSettings()
+                record.keptSettings = kept
+                record.preferences = ["x": TypePreference(push: false)]
+                #expect(try await isDue { _ = try await database.users.put([record]) } == concerns, "\(part)")
+            }
+            let hours = TypePreference(quietHours: QuietOverride.none)
+            for (preference, concerns) in [(TypePreference(push: true), false), (hours, true)] {
+                let changed = try await isDue {
+                    try await database.preferences.set(user: "a", preferences: ["x": preference])
+                }
+                #expect(changed == concerns)
             }
         }
     }

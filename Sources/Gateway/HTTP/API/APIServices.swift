@@ -149,6 +149,29 @@ package struct UserServices: Sendable {
             .tooManyRequests, "the tokens of a user may change \(limit) times an hour", retryAfter: 3_600)
     }
 
+    /// Stores a user's own change of settings, except those in `kept`.
+    ///
+    /// - Returns: the stored settings.
+    /// - Throws: ``Problem`` 429 if the user changes quiet hours or the zone too often.
+    @discardableResult
+    func change(_ settings: UserSettings, of user: String, keeping kept: KeptSettings) async throws -> UserSettings {
+        if kept.changesQuietHours { try await self.base.countQuietChange(of: user) }
+        return try await self.preferences.set(user: user, settings: settings, keeping: kept)
+    }
+
+    /// Stores a user's own change of preferences; others stay.
+    ///
+    /// - Parameter categories: the category of each type; see ``PreferenceStore``.
+    /// - Throws: ``Problem`` 429 if the user changes quiet hours too often.
+    func change(
+        _ preferences: [String: TypePreference],
+        of user: String,
+        categories: [String: String] = [:]
+    ) async throws {
+        if preferences.changeQuietHours { try await self.base.countQuietChange(of: user) }
+        try await self.preferences.set(user: user, preferences: preferences, categories: categories)
+    }
+
     /// Reports to upstream apps the devices that registrations have switched off.
     func publish(_ registrations: [DeviceStore.Registration]) async {
         let now = self.base.now()

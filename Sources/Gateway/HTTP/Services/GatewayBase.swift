@@ -47,15 +47,14 @@ package struct GatewayBase: Sendable {
 
 /// Limits of a user's calls with lasting effects, over all nodes.
 extension GatewayBase {
-    private static let mostAtOnce = 60
-
     /// Counts a notification that a user sends themselves, by a snooze or a test send.
     ///
     /// Each adds a row, which slows reads of the user's inbox down until retention deletes it.
     ///
     /// - Throws: ``Problem`` 429 beyond the rate.
     func countOwnSend(of user: String) async throws {
-        try await self.count("own_sends", of: user, perSecond: 1.0 / 60, fault: "too many snoozes or test sends")
+        try await self.count(
+            .ownSends, of: user, perSecond: 1.0 / 60, burst: 60, fault: "too many snoozes or test sends")
     }
 
     /// Counts a call that repeats events of a notification: `acted` for each press of a button, or
@@ -66,13 +65,32 @@ extension GatewayBase {
     /// - Throws: ``Problem`` 429 beyond the rate.
     func countRepeatedEvent(of user: String) async throws {
         try await self.count(
-            "repeated_events", of: user, perSecond: 1, fault: "too many pressed buttons or notifications made unread")
+            .repeatedEvents, of: user, perSecond: 1, burst: 60,
+            fault: "too many pressed buttons or notifications made unread")
     }
 
-    private func count(_ kind: String, of user: String, perSecond: Double, fault: String) async throws {
+    /// Counts a change of quiet hours or of the zone.
+    ///
+    /// Each change decides again about all that waits for the end of the user's quiet hours. Each
+    /// notification that is deferred to another moment gets an audit row and an event.
+    ///
+    /// - Throws: ``Problem`` 429 beyond the rate.
+    func countQuietChange(of user: String) async throws {
+        try await self.count(
+            .quietHours, of: user, perSecond: 1.0 / 60, burst: 20,
+            fault: "too many changes of quiet hours or the time zone")
+    }
+
+    private func count(
+        _ kind: TokenBuckets.Kind,
+        of user: String,
+        perSecond: Double,
+        burst: Int,
+        fault: String
+    ) async throws {
         // As for calls, there is no limit while the user's Redis server is out of reach.
         let reply = try? await self.live.buckets.takeAvailable(
-            1, kind: kind, user: user, perSecond: perSecond, burst: Self.mostAtOnce)
+            1, kind: kind, user: user, perSecond: perSecond, burst: burst)
         guard let reply, reply.taken == 0 else { return }
         throw Problem(
             .tooManyRequests, "\(fault); wait as long as Retry-After says",

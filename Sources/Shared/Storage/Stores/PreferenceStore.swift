@@ -64,7 +64,7 @@ package struct PreferenceStore: Sendable {
             [UserStore.lock(user: user)]
                 + Self.statements(user: user, preferences: preferences, categories: categories)
         )
-        if preferences.values.contains(where: { $0.quietHours != nil }) {
+        if preferences.changeQuietHours {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
     }
@@ -106,7 +106,7 @@ package struct PreferenceStore: Sendable {
                 ]
             )
         }
-        if preferences.values.contains(where: { $0.quietHours != nil }) {
+        if preferences.changeQuietHours {
             statements.append(Self.reconsiderReleases(users: [user]))
         }
         return statements
@@ -195,7 +195,7 @@ package struct PreferenceStore: Sendable {
                 + Self.statements(user: user, settings: settings, keeping: kept)
         )
         guard let row = results[1].first else { throw PostgresError(.decoding, "settings returned no row") }
-        if !kept.isSuperset(of: [.quietHours, .general]) {
+        if kept.changesReleases {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
         return try Self.settings(row)
@@ -205,8 +205,7 @@ package struct PreferenceStore: Sendable {
     /// row.
     static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
         let change = Self.change(user: user, settings: settings, keeping: kept)
-        if kept.isSuperset(of: [.quietHours, .general]) { return [change] }
-        return [change, Self.reconsiderReleases(users: [user])]
+        return kept.changesReleases ? [change, Self.reconsiderReleases(users: [user])] : [change]
     }
 
     private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
@@ -296,4 +295,15 @@ package struct KeptSettings: OptionSet, Sendable {
     /// The opt-out from everything.
     package static let optOut = KeptSettings(rawValue: 64)
     package static let general: KeptSettings = [.zone, .locale, .email, .optOut]
+
+    /// Whether a change that keeps only these may change when quiet hours end.
+    package var changesQuietHours: Bool { !self.isSuperset(of: [.quietHours, .zone]) }
+
+    /// Whether such a change may change what waits for the end of quiet hours.
+    var changesReleases: Bool { self.changesQuietHours || !self.contains(.optOut) }
+}
+
+extension [String: TypePreference] {
+    /// Whether some have quiet hours of their own, so that their ends may change.
+    package var changeQuietHours: Bool { self.values.contains { $0.quietHours != nil } }
 }

@@ -8,6 +8,9 @@ import Storage
 
 /// A user's preferences and settings: `/v1/preferences` and `/v1/settings`.
 struct PreferenceRoutes {
+    static let tooManyQuietChanges = Answer(
+        429, "The user exceeds the rate limit, or changes quiet hours or the time zone too often.")
+
     let users: UserServices
 
     func add(to routes: Routes) {
@@ -44,7 +47,7 @@ struct PreferenceRoutes {
                 "categories?": .list(of: .categoryPreference, max: 1000),
             ], isClosed: true
         ).with("minProperties", .number("1")),
-        answers: [.ok("The types.", .preferences)])
+        answers: [.ok("The types.", .preferences), Self.tooManyQuietChanges])
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -56,7 +59,7 @@ struct PreferenceRoutes {
         var preferences = self.users.fields.preferences("types", &body)
         preferences.merge(self.users.fields.categoryPreferences("categories", &body)) { one, _ in one }
         try body.finish()
-        try await self.users.preferences.set(user: user, preferences: preferences)
+        try await self.users.change(preferences, of: user)
         return try await self.answerPreferences(user)
     }
 
@@ -76,22 +79,21 @@ struct PreferenceRoutes {
         "setSettings",
         "Changes the caller's settings.",
         body: .settingsChange,
-        answers: [.ok("The settings.", .settings)])
+        answers: [.ok("The settings.", .settings), Self.tooManyQuietChanges])
 
     private func setSettings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var body = try FieldReader(try await FieldReader.body(request))
         let (settings, kept) = UserFields.settings(&body)
         try body.finish()
-        return try await self.answer(
-            try await self.users.preferences.set(user: user, settings: settings, keeping: kept), user)
+        return try await self.answer(try await self.users.change(settings, of: user, keeping: kept), user)
     }
 
     private static let setQuietHours = Operation(
         "setQuietHours",
         "Sets the quiet hours.",
         body: .quietHours,
-        answers: [.ok("The settings.", .settings)])
+        answers: [.ok("The settings.", .settings), Self.tooManyQuietChanges])
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -100,8 +102,7 @@ struct PreferenceRoutes {
         settings.quietHours = UserFields.quietHours(&body)
         try body.finish()
         return try await self.answer(
-            try await self.users.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut]),
-            user)
+            try await self.users.change(settings, of: user, keeping: [.general, .emailOptOut]), user)
     }
 
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {

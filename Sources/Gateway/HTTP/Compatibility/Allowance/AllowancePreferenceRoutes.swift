@@ -69,7 +69,7 @@ struct AllowancePreferenceRoutes {
             "Without times, the previous ones stay; `enabled` true requires them. One time alone is invalid. "
                 + "The same time twice means none. Times are in the user's zone."
         ),
-        answers: [.ok("The effective preference.", .allowancePreferences)])
+        answers: [.ok("The effective preference.", .allowancePreferences), PreferenceRoutes.tooManyQuietChanges])
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -87,9 +87,11 @@ struct AllowancePreferenceRoutes {
             var settings = UserSettings()
             if isOn { settings.quietHours = hours } else { settings.pausedQuietHours = hours }
             // The app's clients know no weekdays, so keep them.
-            try await self.services.users.preferences.set(
-                user: user, settings: settings, keeping: [.general, .emailOptOut, .weekdays])
-        case .switched(let isOn): try await self.services.users.preferences.switchQuietHours(user: user, isOn: isOn)
+            try await self.services.users.change(
+                settings, of: user, keeping: [.general, .emailOptOut, .weekdays])
+        case .switched(let isOn):
+            try await self.services.base.countQuietChange(of: user)
+            try await self.services.users.preferences.switchQuietHours(user: user, isOn: isOn)
         case nil: break
         }
         return try await self.answer(user)

@@ -48,7 +48,7 @@ extension UserServices {
             if !channels.contains(.push) { chosen[type.name]?.push = nil }
             if !channels.contains(.email) { chosen[type.name]?.email = nil }
         }
-        try await self.preferences.set(user: user, preferences: chosen, categories: categories)
+        try await self.change(chosen, of: user, categories: categories)
     }
 }
 
