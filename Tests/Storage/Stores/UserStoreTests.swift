@@ -30,6 +30,45 @@ struct UserStoreTests {
         }
     }
 
+    /// The users of a call and their tokens.
+    private typealias Call = [(user: String, tokens: [String])]
+
+    @Test("simultaneous calls that name the same tokens in different orders all succeed")
+    func oppositeOrders() async throws {
+        try await Self.put([("ada", ["t1", "t2"])], then: [("eve", ["t2", "t1"])])
+    }
+
+    @Test("a call for two users succeeds while another moves a token of the first to the second")
+    func movedToken() async throws {
+        try await Self.put([("ada", ["t1"]), ("eve", [])], then: [("eve", ["t1"])])
+    }
+
+    /// Begins a call while another one has stored its first token, and expects both to succeed.
+    private static func put(_ first: Call, then second: Call) async throws {
+        try await Samples.withConcurrentStores { database in
+            try await Samples.holdInserts(into: "devices", database)
+            let users = database.users
+            let puts = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                var puts: [Task<Void, any Error>] = []
+                for call in [first, second] {
+                    let records = call.map { user, tokens in
+                        var record = UserRecord(user: user)
+                        record.devices = tokens.map { Samples.device(user: user, token: $0) }
+                        return record
+                    }
+                    puts.append(Task { _ = try await users.put(records) })
+                    try await eventually("the call waits") { try await Samples.areWaiting(puts.count, database) }
+                }
+                return puts
+            }
+            for put in puts { try await put.value }
+            #expect(try await database.devices.list(user: "ada").isEmpty, "the second call took the tokens")
+            let moved = second.flatMap(\.tokens)
+            #expect(try await Set(database.devices.list(user: "eve").map(\.token)) == Set(moved))
+        }
+    }
+
     @Test(
         "a call during an erasure waits for it and creates the user again",
         arguments: ["settings", "preferences", "device", "topic"])

@@ -29,6 +29,8 @@ package struct UserImport {
     }
 
     private static let batchSize = 200
+    /// A batch with this many devices is full: PostgreSQL keeps a lock of each token in memory.
+    private static let batchDevices = 500
     /// A batch of users with many devices takes thousands of statements.
     private static let batchTimeout: Duration = .seconds(60)
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
@@ -79,7 +81,8 @@ package struct UserImport {
         } catch {
             return self.refuse(error.faults.map(\.description))
         }
-        if self.batch.count >= Self.batchSize { try await self.store() }
+        let devices = self.batch.reduce(0) { $0 + $1.devices.count }
+        if self.batch.count >= Self.batchSize || devices >= Self.batchDevices { try await self.store() }
     }
 
     /// Stores the last batch and returns the tally.
@@ -108,7 +111,7 @@ package struct UserImport {
     }
 
     /// Retries deadlocks: users may register devices during an import, and a token that moves locks
-    /// two users.
+    /// rows of two users.
     private func storeBatch(triesLeft: Int) async throws {
         do {
             _ = try await self.store.put(self.batch, timeout: Self.batchTimeout)

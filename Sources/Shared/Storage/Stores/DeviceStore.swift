@@ -42,7 +42,7 @@ package struct DeviceStore: Sendable {
         let user = first.user
         try await self.requireFewChanges(of: user, at: first.registeredAt)
         var statements = [UserStore.lock(user: user)]
-        if devices.count > 1 { statements.append(Self.lock(tokensOf: devices)) }
+        statements += Self.locks(tokensOf: devices)
         // The statements of each registration end before `end`.
         var ends: [Int] = []
         for device in devices {
@@ -54,10 +54,11 @@ package struct DeviceStore: Sendable {
         return try ends.map { (end) throws(PostgresError) in try Self.registration(results.prefix(end)) }
     }
 
-    /// Locks tokens in one order, so that two calls that name them in different orders do not
-    /// deadlock.
-    private static func lock(tokensOf devices: [Device]) -> PostgresStatement {
-        PostgresStatement(
+    /// Locks several tokens in one order, so that two calls that name them in different orders do
+    /// not deadlock.
+    static func locks(tokensOf devices: [Device]) -> [PostgresStatement] {
+        guard devices.count > 1 else { return [] }
+        let lock = PostgresStatement(
             """
             SELECT pg_advisory_xact_lock(key) FROM (
                 SELECT DISTINCT hashtextextended('carillon.devices ' || token, 7) AS key FROM unnest($1) AS token
@@ -65,6 +66,7 @@ package struct DeviceStore: Sendable {
             ) AS keys
             """,
             [.texts(devices.map { Device.canonicalToken($0.token, of: $0.provider) })])
+        return [lock]
     }
 
     /// Reads the results of ``registration(of:limit:silenced:)``, the last of `results`.

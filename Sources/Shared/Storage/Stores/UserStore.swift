@@ -18,6 +18,11 @@ package struct UserRecord: Sendable {
     package init(user: String) {
         self.user = user
     }
+
+    /// Whether it may change what waits for the end of quiet hours.
+    var changesReleases: Bool {
+        self.settings != nil && self.keptSettings.changesReleases || self.preferences.changeQuietHours
+    }
 }
 
 /// Users as a whole.
@@ -45,14 +50,14 @@ package struct UserStore: Sendable {
         _ records: [UserRecord],
         timeout: Duration? = nil
     ) async throws(PostgresError) -> [[DeviceStore.Registration]] {
-        var statements: [PostgresStatement] = []
+        // All users, then all tokens, each in one order, so that two calls never deadlock.
+        let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
+        var statements = order.map { Self.lock(user: records[$0].user) }
+        statements += DeviceStore.locks(tokensOf: records.flatMap(\.devices))
         // The index of the record of each registration; its statements end before `end`.
         var ends: [(record: Int, end: Int)] = []
-        // In order of user, so that two calls never deadlock.
-        let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
         for index in order {
             let record = records[index]
-            statements.append(Self.lock(user: record.user))
             if let settings = record.settings {
                 statements += PreferenceStore.statements(
                     user: record.user, settings: settings, keeping: record.keptSettings)
@@ -67,7 +72,7 @@ package struct UserStore: Sendable {
             }
         }
         let results = try await self.pool.run(statements, timeout: timeout)
-        let changed = records.filter { $0.settings != nil || !$0.preferences.isEmpty }.map(\.user)
+        let changed = records.filter(\.changesReleases).map(\.user)
         if !changed.isEmpty {
             try await self.pool.query(PreferenceStore.reconsiderReleases(users: changed), timeout: timeout)
         }
