@@ -155,6 +155,9 @@ package struct Dispatcher: Sendable {
     }
 
     /// Sets the status and the channels that a notification is stored with.
+    ///
+    /// Without a channel, it replaces nothing. So it loses its collapse key, which every newer one
+    /// with the key would look at.
     func decideStoring(
         _ notification: inout Notification,
         _ type: NotificationType,
@@ -166,6 +169,7 @@ package struct Dispatcher: Sendable {
         notification.status = stored.status
         notification.statusReason = stored.reason?.rawValue
         notification.channels = stored.channels
+        if stored.channels.isEmpty { notification.collapseKey = nil }
     }
 
     /// Returns when the quiet hours that hold now release a notification; nil if none do.

@@ -131,6 +131,34 @@ struct JobIntakeTests {
         }
     }
 
+    @Test("a job that is refused or has expired on arrival replaces nothing and leaves no collapse key")
+    func withoutChannels() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            try await dispatcher.database.preferences.set(
+                user: "eve", preferences: ["news": TypePreference(inApp: false, push: false, email: false)])
+            let intake = JobIntake(dispatcher: dispatcher)
+            let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+            func store(_ number: Int, _ more: [(String, String)]) async throws -> StoredBatch {
+                let fields = [("type", "news"), ("title", "t"), ("collapse_key", "k")] + more
+                let entry = StreamEntry(
+                    id: "\(TestDispatcher.now.milliseconds)-\(number)",
+                    fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+                return try await intake.store(LaneBatch(lane: .normal, group: group, entries: [entry]))
+            }
+            #expect(try await store(1, [("user", "ada")]).toRoute.count == 1)
+            let late = [("users", #"["ada","eve"]"#), ("expires_at", "2020-01-01T00:00:00Z")]
+            for (number, more) in [(2, late), (3, [("user", "eve")])] {
+                #expect(try await store(number, more).replaced.isEmpty)
+            }
+            let rows = try await database.pool.query(
+                "SELECT concat_ws(' ', user_id, status, collapse_key) FROM carillon.notifications")
+            #expect(
+                try rows.map { try $0.text(0) }.sorted() == [
+                    "ada expired", "ada pending k", "eve expired", "eve suppressed",
+                ])
+        }
+    }
+
     @Test("a job whose dispatcher died before it routed it is routed as stored, and the gate knows of an opt-out since")
     func takenOver() async throws {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
