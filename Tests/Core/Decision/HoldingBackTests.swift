@@ -80,6 +80,19 @@ struct HoldingBackTests {
         #expect(release([.push]) == [.note(.cappedByType), .settle(status: .failed, reason: .cappedByType, via: nil)])
     }
 
+    @Test(
+        "a notification outside the inbox whose push was enqueued ends with its mail once no device is left",
+        arguments: [DecisionFacts.Progress.due(.release), .unproven])
+    func withoutDevice(progress: DecisionFacts.Progress) {
+        let steps = Self.steps(progress) {
+            $0.notification.channels = [.push, .email]
+            $0.notification.status = .pending
+            $0.notification.isQueued = true
+            $0.deviceCount = 0
+        }
+        #expect(steps == [.settleWithMail(reason: .noDevice)])
+    }
+
     @Test("a notification dropped in quiet hours is not stored, unless it would not interrupt")
     func drop() {
         func stored(_ change: (inout DecisionFacts) -> Void) -> Storing {

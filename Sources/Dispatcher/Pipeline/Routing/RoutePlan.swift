@@ -31,7 +31,7 @@ struct RoutePlan {
     private(set) var recorded: Set<NotificationID> = []
     /// Queued mail, which no notification status shows.
     private(set) var remembered: [FollowUpStore.Item] = []
-    /// Skipped sends, and deferred notifications that only their mail can end.
+    /// Skipped sends, and notifications that only their mail can end.
     private(set) var settlement = DeliveryStore.Settlement()
     private(set) var lifecycle: [LifecycleEvent] = []
     private(set) var messages: NodeMessages
@@ -236,7 +236,7 @@ struct RoutePlan {
         self.addEvent(kind, notification, at: at, channel: status == .sent ? .inApp : nil, reason: reason)
     }
 
-    /// Ends a deferred notification with its mail, which may have ended before.
+    /// Ends a notification that is not pushed after all with its mail, which may have ended before.
     ///
     /// - Parameter status: the status if the mail did not go out.
     private mutating func leaveToMail(

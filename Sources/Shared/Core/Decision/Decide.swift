@@ -28,7 +28,7 @@ package enum Step: Sendable, Equatable {
     case note(Reason)
     /// Record the final status.
     case settle(status: NotificationStatus, reason: Reason, via: SentVia?)
-    /// Record why a deferred notification is not pushed; the status follows from its mail.
+    /// Record why a notification is not pushed after all; the status follows from its mail.
     case settleWithMail(reason: Reason)
     /// Do nothing now; the sweeper picks it up again.
     case wait(Reason)
@@ -74,6 +74,9 @@ package enum Reason: String, Sendable, CaseIterable {
 
 /// Other reasons that are recorded with a notification or an attempt, besides ``Reason`` and
 /// ``GateRefusal``; the raw value is stored and shown.
+///
+/// The first three are also a part of the state, on which statements depend: see
+/// `NotificationState`.
 package enum RecordedReason: String, Sendable, CaseIterable {
     /// Its delivery is in a provider's stream.
     case queued
@@ -246,7 +249,8 @@ private func resting(_ facts: DecisionFacts, _ reason: Reason) -> [Step] {
         return emailing(facts, after: [.settle(status: .sent, reason: reason, via: .inbox)])
     }
     guard channels.contains(.email) else { return [.settle(status: .failed, reason: reason, via: nil)] }
-    if facts.notification.status == .deferred { return [.settleWithMail(reason: reason)] }
+    // Later, its mail is on its way, waits or has ended.
+    guard facts.progress == .stored else { return [.settleWithMail(reason: reason)] }
     return emailing(facts, after: [], isOnlyChannel: true)
 }
 
