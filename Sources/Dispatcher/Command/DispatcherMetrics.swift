@@ -66,8 +66,8 @@ enum DispatcherMetrics {
                 "services named by devices whose circuit breaker is open"),
             MetricFamily(
                 "carillon_provider_misconfigured", .counter, by: ["provider", "app"],
-                "times that a provider rejected the configuration; at most once a minute if it rejects single devices"
-            ),
+                "times that a provider or push service rejected the configuration; "
+                    + "of each at most once a minute if it rejects single devices"),
             MetricFamily(
                 "carillon_provider_pauses_unshared", .counter,
                 "pauses of accounts that were not shared: Redis was out of reach, or 1,000 accounts were paused"),

@@ -4,9 +4,12 @@
 import Core
 import Synchronization
 
-/// Limits log lines about each key, such as an app, to one per interval.
+/// Limits log lines about each key, such as an app, to one per interval; of all keys together, to
+/// 1,000.
 package final class LogLimit<Key: Hashable & Sendable>: Sendable {
     /// From this many keys on, those without a recent line are forgotten.
+    ///
+    /// If all have one, other keys have to wait, because users may invent keys.
     private static var capacity: Int { 1_000 }
 
     private let interval: Duration
@@ -22,7 +25,10 @@ package final class LogLimit<Key: Hashable & Sendable>: Sendable {
     package func isDue(for key: Key, at now: Timestamp) -> Bool {
         self.lastAt.withLock { lastAt in
             if let last = lastAt[key], self.isRecent(last, at: now) { return false }
-            if lastAt.count >= Self.capacity { lastAt = lastAt.filter { self.isRecent($0.value, at: now) } }
+            if lastAt.count >= Self.capacity {
+                lastAt = lastAt.filter { self.isRecent($0.value, at: now) }
+                guard lastAt.count < Self.capacity else { return false }
+            }
             lastAt[key] = now
             return true
         }

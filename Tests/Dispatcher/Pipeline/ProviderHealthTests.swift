@@ -245,28 +245,32 @@ struct ProviderHealthTests {
         #expect(health.state(of: ["app"], now: Self.now + probing) == .open(until: until))
     }
 
-    @Test("logs a configuration that is rejected for some devices once a minute per app")
+    @Test("logs a configuration that is rejected for some devices once a minute for each app and push service")
     func partialConfiguration() {
         let lines = LogRecorder { event in
-            let words = ["app", "answer", "tries"].compactMap { event.metadata?[$0]?.description }
+            let words = ["app", "service", "answer", "tries"].compactMap { event.metadata?[$0]?.description }
             return ([event.level.rawValue] + words).joined(separator: " ")
         }
         let health = ProviderHealth(.webpush, calls: 512, logger: lines.logger)
         let reply = ProviderReply(.answered(.configuration(reason: "HTTP_403", concernsAll: false)))
-        func record(_ reply: ProviderReply, _ app: String, after delay: Duration) {
+        func record(_ reply: ProviderReply, _ app: String, _ service: String = "push", after delay: Duration) {
             let now = Self.now + delay
-            let scope = BreakerScope(app, service: "https://push.example")
+            let scope = BreakerScope(app, service: "https://\(service).example")
             #expect(health.admit(scope, isShared: false, now: now) == .yes)
             health.record(reply, scope, since: now, now: now)
         }
         for _ in 0..<20 { record(reply, "one", after: .zero) }
         record(reply, "one", after: .seconds(59))
-        let end = "HTTP_403 critical any number for a day, later 40, normal 8, bulk 16"
-        #expect(lines.all == ["error one \(end)"])
+        func line(_ app: String, _ service: String = "push") -> String {
+            "error \(app) https://\(service).example HTTP_403 "
+                + "critical any number for a day, later 40, normal 8, bulk 16"
+        }
+        #expect(lines.all == [line("one")])
+        record(reply, "one", "other", after: .seconds(59))
         record(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
         record(reply, "two", after: .seconds(59))
         record(reply, "one", after: .seconds(60))
-        #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
+        #expect(lines.all == [line("one"), line("one", "other"), line("two"), line("one")])
     }
 
     @Test(

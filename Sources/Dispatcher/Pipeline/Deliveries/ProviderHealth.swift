@@ -122,8 +122,11 @@ final class ProviderHealth: Sendable {
     private let provider: Provider
     private let logger: Logger
     private let breakers: Mutex<Breakers>
-    /// Limits the reports of an app whose configuration is rejected for some devices.
-    private let reports = LogLimit<String>(every: .seconds(60))
+    /// Limits the reports about a configuration that is rejected for some devices.
+    ///
+    /// Each push service has its own limit, because a user may register one that always rejects it,
+    /// which must not hide the others.
+    private let reports = LogLimit<BreakerScope>(every: .seconds(60))
 
     /// - Parameter calls: the most calls to the provider in flight.
     init(_ provider: Provider, calls: Int, logger: Logger) {
@@ -193,13 +196,13 @@ final class ProviderHealth: Sendable {
     /// Records the reply to an admitted call, and logs when that opens or closes a breaker.
     ///
     /// A configuration that is rejected for some devices opens no breaker; it is logged once a
-    /// minute per app.
+    /// minute for each scope.
     ///
     /// - Parameter start: when the call was admitted.
     func record(_ reply: ProviderReply, _ scope: BreakerScope, since start: Timestamp? = nil, now: Timestamp) {
         guard let verdict = CircuitBreaker.Verdict(reply) else { return self.withdraw(scope, since: start) }
         let (before, after) = self.breakers.withLock { $0.record(verdict, scope, since: start, now: now) }
-        let isReported = reply.concernsConfigurationInPart && self.reports.isDue(for: scope.app, at: now)
+        let isReported = reply.concernsConfigurationInPart && self.reports.isDue(for: scope, at: now)
         let hasChanged =
             switch (before, after) {
             // Calls that were in flight when it opened get the same answer, which moves the end a
