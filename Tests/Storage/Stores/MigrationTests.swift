@@ -1,6 +1,7 @@
 // Carillon · MigrationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Logging
 import Support
 import Testing
 
@@ -88,6 +89,48 @@ struct MigrationTests {
                 try await Migrations.state(of: database.pool, comparedWith: Self.migrations).missing == ["1000 mood"])
             #expect(
                 try await Migrations.apply(Self.migrations, to: database.pool, logger: TestLog.logger) == ["1000 mood"])
+        }
+    }
+
+    @Test("a process that starts retries after a transient error of PostgreSQL")
+    func transient() async throws {
+        // "carillon" in ASCII.
+        let lock: Int64 = 0x6361_7269_6C6C_6F6E
+        let lines = LogRecorder(from: .warning) { $0.metadata?["error"]?.description ?? "" }
+        try await Samples.withStores { database in
+            let applying = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT pg_advisory_xact_lock(\(lock))")
+                let applying = Task {
+                    try await Migrations.applyWhenReachable(to: database.pool, logger: lines.logger)
+                }
+                try await eventually("PostgreSQL has cancelled its statement") {
+                    try await !database.pool.query(
+                        """
+                        SELECT pg_cancel_backend(l.pid) FROM pg_locks l
+                        JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+                        WHERE NOT l.granted AND l.locktype = 'advisory'
+                        """
+                    ).isEmpty
+                }
+                try await eventually("the error is logged") { !lines.all.isEmpty }
+                return applying
+            }
+            try await applying.value
+            #expect(lines.all == ["postgres server SQLSTATE 57014"])
+        }
+    }
+
+    @Test("a process that starts ends with a permanent error of PostgreSQL")
+    func permanent() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            var configuration = database.configuration()
+            configuration.sessionSettings = [("unknown_setting", "on")]
+            let pool = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { pool.close() }
+            let error = await #expect(throws: PostgresError.self) {
+                try await Migrations.applyWhenReachable(to: pool, logger: TestLog.logger)
+            }
+            #expect(error?.sqlState == "42704")
         }
     }
 

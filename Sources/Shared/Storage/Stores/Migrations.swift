@@ -134,17 +134,17 @@ package enum Migrations {
         ORDER BY a.xact_start NULLS FIRST LIMIT 1
         """
 
-    /// Applies the migrations as soon as the database is reachable, however long that takes.
+    /// Applies the migrations as soon as the database can do it, however long that takes.
     ///
-    /// - Throws: the database's error about a migration.
+    /// - Throws: an error of the database that is not transient.
     package static func applyWhenReachable(to pool: PostgresPool, logger: Logger) async throws {
         while true {
             do {
                 try await self.apply(to: pool, logger: logger)
                 return
-            } catch let error as PostgresError where error.code != .server {
-                logger.warning("database unreachable; retrying every second", metadata: ["error": "\(error)"])
-                // A database does not tell when it can be reached.
+            } catch let error as PostgresError where error.isTransient {
+                logger.warning("database unavailable; retrying every second", metadata: ["error": "\(error)"])
+                // A database does not tell when it is available.
                 try await Task.sleep(for: .seconds(1))
             }
         }
