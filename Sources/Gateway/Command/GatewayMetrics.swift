@@ -29,7 +29,8 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_redis_memory_bytes", .gauge, "memory that Redis uses; in a cluster, of its fullest server"),
             MetricFamily(
-                "carillon_redis_memory_limit_bytes", .gauge, "memory that the same server may use, 0 for no limit"),
+                "carillon_redis_memory_limit_bytes", .gauge,
+                "memory that the same server may use: maxmemory, or else all of its machine"),
             MetricFamily(
                 "carillon_redis_durable", .gauge,
                 "1 if Redis writes an append-only file, no write to its disk failed, and it evicts nothing, else 0"),
@@ -51,9 +52,7 @@ enum GatewayMetrics {
                 "calls on the paths of other systems: answered, refused, failed"),
             MetricFamily("carillon_tokens_refused", .counter, "tokens and tickets that were not valid"),
             MetricFamily("carillon_tokens_unchecked", .counter, "tokens and tickets that could not be checked (503)"),
-            MetricFamily(
-                "carillon_revocations_held", .gauge, "users with revoked tokens in memory, beyond 100,000 as hashes"),
-            MetricFamily("carillon_revocations_lookups", .counter, "users looked up because not all are in memory"),
+            MetricFamily("carillon_revocations_held", .gauge, "users with revoked tokens in memory, at most 750,000"),
             MetricFamily("carillon_keyset_readings", .counter, "reads of the key set"),
             MetricFamily("carillon_keyset_failures", .counter, "failed reads of the key set"),
             MetricFamily("carillon_sockets_open", .gauge, "open sockets"),

@@ -72,16 +72,29 @@ struct SurveyServiceTests {
         }
     }
 
-    @Test("the memory is that of the fullest server, and of one without a limit only if none has one")
+    @Test("the memory is that of the server that uses most of its limit, which may be the machine's memory")
     func memory() {
         func server(used: Int, limit: Int) -> RedisFacts {
-            RedisFacts(info: "used_memory:\(used)\r\nmaxmemory:\(limit)\r\n")
+            RedisFacts(info: "used_memory:\(used)\r\nmaxmemory:\(limit)\r\ntotal_system_memory:10000\r\n")
         }
         let full = server(used: 95, limit: 100)
         let roomy = server(used: 200, limit: 1_000)
-        let unlimited = server(used: 5_000, limit: 0)
-        #expect(SurveyService.fullest([roomy, full, unlimited, roomy]) == full)
-        #expect(SurveyService.fullest([unlimited, server(used: 1, limit: 0)]) == unlimited)
+        let unlimited = server(used: 9_600, limit: 0)
+        #expect(SurveyService.fullest([roomy, full, server(used: 5_000, limit: 0), roomy]) == full)
+        #expect(SurveyService.fullest([roomy, full, unlimited]) == unlimited)
         #expect(SurveyService.fullest([]) == nil)
+    }
+
+    @Test("the memory limit is a number of Redis without maxmemory too, and absent if Redis states neither")
+    func memoryLimit() {
+        func limit(_ info: String) -> Double? {
+            let registry = PrometheusRegistry()
+            SurveyMetrics(factory: registry).record(
+                SurveyService.fullest([RedisFacts(info: "used_memory:5\r\n" + info)]), isDurable: true)
+            return Self.value("carillon_redis_memory_limit_bytes", registry)
+        }
+        #expect(limit("maxmemory:0\r\ntotal_system_memory:100\r\n") == 100)
+        #expect(limit("maxmemory:50\r\ntotal_system_memory:100\r\n") == 50)
+        #expect(limit("maxmemory:0\r\n") == nil)
     }
 }

@@ -105,13 +105,14 @@ package struct SurveyService: Service {
         return faults
     }
 
-    /// Returns the server that uses most of its memory limit, or most memory if none has a limit.
+    /// Returns the server that uses most of its memory limit.
     ///
     /// A sum over a cluster would hide a full server among empty ones.
     static func fullest(_ servers: [RedisFacts]) -> RedisFacts? {
-        func share(_ server: RedisFacts) -> Double { Double(server.usedMemory) / Double(server.maximumMemory) }
-        return servers.filter { $0.maximumMemory > 0 }.max { share($0) < share($1) }
-            ?? servers.max { $0.usedMemory < $1.usedMemory }
+        func share(_ server: RedisFacts) -> Double {
+            server.memoryLimit.map { Double(server.usedMemory) / Double($0) } ?? 0
+        }
+        return servers.max { share($0) < share($1) }
     }
 }
 
@@ -161,7 +162,9 @@ final class SurveyMetrics: Sendable {
     func record(_ fullest: RedisFacts?, isDurable: Bool) {
         if let fullest {
             Gauge(label: "carillon.redis.memory_bytes", factory: self.factory).record(fullest.usedMemory)
-            Gauge(label: "carillon.redis.memory_limit_bytes", factory: self.factory).record(fullest.maximumMemory)
+            if let limit = fullest.memoryLimit {
+                Gauge(label: "carillon.redis.memory_limit_bytes", factory: self.factory).record(limit)
+            }
         }
         Gauge(label: "carillon.redis.durable", factory: self.factory).record(isDurable ? 1 : 0)
     }

@@ -34,9 +34,12 @@ package struct RedisFacts: Sendable, Equatable {
     var savesSnapshots = false
     package var isLastWriteGood = true
     package var usedMemory: Int64 = 0
-    /// 0 if unlimited.
-    package var maximumMemory: Int64 = 0
+    /// `maxmemory`; 0 if unlimited.
+    var maximumMemory: Int64 = 0
+    /// 0 if unknown.
     var machineMemory: Int64 = 0
+    /// The memory that it may use: `maxmemory`, or else the machine's memory; nil if unknown.
+    package var memoryLimit: Int64? { [self.maximumMemory, self.machineMemory].first { $0 > 0 } }
     var clients: Int64 = 0
     var maximumClients: Int64 = 0
 
@@ -168,11 +171,12 @@ package struct RedisFacts: Sendable, Equatable {
     }
 
     private var memoryFinding: Finding {
-        let bound = self.maximumMemory > 0 ? self.maximumMemory : self.machineMemory
+        guard let limit = self.memoryLimit else {
+            return Finding(.ok, "redis memory", Self.megabytes(self.usedMemory))
+        }
         let name = self.maximumMemory > 0 ? "maxmemory" : "the machine's memory"
-        guard bound > 0 else { return Finding(.ok, "redis memory", Self.megabytes(self.usedMemory)) }
-        let share = Double(self.usedMemory) / Double(bound)
-        let found = "\(Self.megabytes(self.usedMemory)) of \(Self.megabytes(bound)), \(name)"
+        let share = Double(self.usedMemory) / Double(limit)
+        let found = "\(Self.megabytes(self.usedMemory)) of \(Self.megabytes(limit)), \(name)"
         let remedy =
             "check the backlog with `dispatcher lag`, start dispatchers, or give Redis more memory; "
             + "a full Redis refuses jobs"
