@@ -216,15 +216,18 @@ struct SocketIOStateMachineTests {
         #expect(trace.connection.nextDeadline == 10_000)
     }
 
-    @Test("restarts the time when the last namespace was left")
-    func leftTimeout() {
+    @Test("stays open when the last namespace was left, and lets the client rejoin at any time")
+    func staysAfterLeaving() {
         var trace = ConnectionTrace.joined("/", "/admin")
-        _ = trace.receive("1", at: 50_000)
+        _ = trace.disconnect("/admin")
+        #expect(trace.receive("1/,", at: 50_000) == ["left /"])
         #expect(trace.connection.nextDeadline == nil)
-        _ = trace.disconnect("/admin", at: 60_000)
-        #expect(trace.connection.nextDeadline == 70_000)
-        _ = trace.receive("0", at: 65_000)
-        _ = trace.accept(3, sid: "S")
+        #expect(trace.tick(1_000_000) == [])
+        #expect(trace.receive("0", at: 1_000_000) == ["join #3 / {}"])
+        _ = trace.refuse(3, "no")
+        #expect(trace.tick(2_000_000) == [])
+        _ = trace.receive("0", at: 2_000_000)
+        #expect(trace.accept(4, sid: "S") == [#"> 0{"sid":"S"}"#])
         #expect(trace.connection.nextDeadline == nil)
     }
 
@@ -349,8 +352,8 @@ struct ConnectionTrace {
         self.run { $0.acknowledge(id, with: arguments, in: namespace, into: &$1) }
     }
 
-    mutating func disconnect(_ namespace: String = "/", at now: Milliseconds = 0) -> [String] {
-        self.run { $0.disconnect(namespace, now: now, into: &$1) }
+    mutating func disconnect(_ namespace: String = "/") -> [String] {
+        self.run { $0.disconnect(namespace, into: &$1) }
     }
 
     mutating func close(_ reason: EngineIOCloseReason) -> [String] {

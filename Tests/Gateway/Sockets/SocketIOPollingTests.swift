@@ -39,6 +39,11 @@ struct SocketIOPollingTests {
             try await eventually("its sync waits") { try await self.session { $0.lastVersion } != nil }
         }
 
+        func leave() async throws {
+            let answer = try await self.send(.post, "41")
+            #expect(answer == "ok")
+        }
+
         func send(_ method: TransferRequest.Method, _ body: String = "") async throws -> String {
             let request = TransferRequest(method, url: self.url, body: Array(body.utf8), timeout: .seconds(300))
             return String(decoding: try await self.http.answer(request).body, as: UTF8.self)
@@ -58,16 +63,24 @@ struct SocketIOPollingTests {
 
     /// Runs `body` with a client that has fetched nothing since it joined, if `joins`.
     private static func withClient(joins: Bool = true, _ body: (Client) async throws -> Void) async throws {
+        try await Self.withEndpoint { running, http, url in
+            let client = try await Client.opened(running, http, url)
+            if joins { try await client.join() }
+            try await body(client)
+        }
+    }
+
+    /// Runs `body` with an endpoint that sends no pings.
+    private static func withEndpoint(
+        maximumIdle: Int = 10, _ body: (RunningHub, TransferClient, String) async throws -> Void
+    ) async throws {
         let configure = { (configuration: inout SocketConfiguration) in
             configuration.pingInterval = .seconds(300)
             configuration.authentication = .seconds(300)
         }
         try await RunningHub.with(ScriptedBackend(), configure) { running in
-            try await running.withListener(SocketIOEndpoint.endpoint(hub: running.hub)) { http, url in
-                let client = try await Client.opened(running, http, url)
-                if joins { try await client.join() }
-                try await body(client)
-            }
+            let endpoint = SocketIOEndpoint.endpoint(hub: running.hub, maximumIdle: maximumIdle)
+            try await running.withListener(endpoint) { http, url in try await body(running, http, url) }
         }
     }
 
@@ -88,8 +101,7 @@ struct SocketIOPollingTests {
     @Test("a client that leaves, or sends nonsense, gets nothing that waited for its poll")
     func left() async throws {
         try await Self.withClient { client in
-            let left = try await client.send(.post, "41")
-            #expect(left == "ok")
+            try await client.leave()
             try await client.join()
             let packets = try await client.send(.get).split(separator: Self.separator)
             #expect(packets.count { $0.hasPrefix("40") } == 1, "\(packets)")
@@ -100,6 +112,34 @@ struct SocketIOPollingTests {
             #expect(taken == "ok")
             let packets = try await client.send(.get).split(separator: Self.separator)
             #expect(packets == ["6", "1"], "\(packets)")
+        }
+    }
+
+    @Test("a client that has left stays connected, unless the node has enough of them")
+    func idle() async throws {
+        try await Self.withEndpoint(maximumIdle: 1) { running, http, url in
+            let first = try await Client.opened(running, http, url)
+            try await first.join()
+            try await first.leave()
+            let second = try await Client.opened(running, http, url)
+            try await second.join()
+            try await second.leave()
+            let end = try await second.send(.get)
+            #expect(end == "6\(Self.separator)1")
+
+            // A client that joins again, or whose connection ends, makes room.
+            try await first.join()
+            let left = try await first.send(.post, "1")
+            #expect(left == "ok")
+            for _ in 0..<2 {
+                let next = try await Client.opened(running, http, url)
+                try await next.join()
+                try await next.leave()
+                try await next.join()
+                try await next.leave()
+                let left = try await next.send(.post, "1")
+                #expect(left == "ok")
+            }
         }
     }
 

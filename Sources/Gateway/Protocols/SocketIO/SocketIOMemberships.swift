@@ -18,8 +18,6 @@ struct SocketIOMemberships: Sendable {
 
     var count: Int { (self.root == nil ? 0 : 1) + self.others.count }
 
-    var hasJoined: Bool { self.root?.isJoined == true || self.others.contains { $0.membership.isJoined } }
-
     /// All namespaces, the default one first.
     var all: [(namespace: String, membership: SocketIOMembership)] {
         let root = self.root.map { [(namespace: SocketIOPacket.defaultNamespace, membership: $0)] } ?? []

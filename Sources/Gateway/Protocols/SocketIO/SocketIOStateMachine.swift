@@ -6,7 +6,7 @@ import Core
 /// The timeouts and limits of a server's connections; a reference type, so that connections share
 /// it.
 package final class SocketIOConfiguration: Sendable {
-    /// The time a connection may stay without a joined namespace.
+    /// The time until a connection must have joined its first namespace.
     let connectTimeout: Milliseconds
     /// The attachments of one packet; more close the connection.
     let maximumAttachments: Int
@@ -50,7 +50,7 @@ package struct SocketIOStateMachine: Sendable {
     private var memberships = SocketIOMemberships()
     private var lastTicket: UInt32 = 0
     private var isClosed = false
-    /// The deadline for joining a namespace; `max` while one is joined.
+    /// The deadline for joining the first namespace; `max` once one was joined.
     private var deadline: Milliseconds
     /// The deadline for the attachments of a packet; `max` while none is missing.
     private var attachmentDeadline: Milliseconds = .max
@@ -72,8 +72,8 @@ package struct SocketIOStateMachine: Sendable {
         self.memberships[namespace]?.isJoined == true
     }
 
-    /// Closes the connection if attachments are late, or if the client has joined no namespace in
-    /// time.
+    /// Closes the connection if attachments are late, or if the client has not joined its first
+    /// namespace in time.
     ///
     /// While the owner still decides about a request, the close lets the client try again. An
     /// identified client gets more time instead, because only the owner is slow.
@@ -104,7 +104,7 @@ package struct SocketIOStateMachine: Sendable {
                 self.attachmentDeadline = .max
             }
             guard let packet else { return }
-            try self.receive(packet, now: now, into: &actions)
+            try self.receive(packet, into: &actions)
         } catch {
             self.close(.parseError, into: &actions)
         }
@@ -112,7 +112,6 @@ package struct SocketIOStateMachine: Sendable {
 
     private mutating func receive(
         _ packet: SocketIOPacket,
-        now: Milliseconds,
         into actions: inout [SocketIOAction]
     ) throws(SocketIOFault) {
         let namespace = packet.namespace
@@ -131,7 +130,7 @@ package struct SocketIOStateMachine: Sendable {
             )
             self.memberships[namespace] = SocketIOMembership(ticket: request.ticket)
             actions.append(.connectRequested(request))
-        case .disconnect: self.leave(namespace, now: now, into: &actions)
+        case .disconnect: self.leave(namespace, into: &actions)
         case .event(let name, let arguments, let id):
             guard self.hasJoined(namespace) else { throw .notConnected }
             actions.append(.event(namespace: namespace, name, arguments, acknowledgement: id))
@@ -148,19 +147,17 @@ package struct SocketIOStateMachine: Sendable {
     /// Does nothing if the namespace is not joined.
     package mutating func disconnect(
         _ namespace: String = SocketIOPacket.defaultNamespace,
-        now: Milliseconds,
         into actions: inout [SocketIOAction]
     ) {
         guard self.hasJoined(namespace) else { return }
         Self.send(.disconnect, namespace, into: &actions)
-        self.leave(namespace, now: now, into: &actions)
+        self.leave(namespace, into: &actions)
     }
 
-    private mutating func leave(_ namespace: String, now: Milliseconds, into actions: inout [SocketIOAction]) {
+    private mutating func leave(_ namespace: String, into actions: inout [SocketIOAction]) {
         guard let membership = self.memberships[namespace] else { return }
         self.memberships[namespace] = nil
         Self.report(namespace, membership, into: &actions)
-        if membership.isJoined, !self.memberships.hasJoined { self.deadline = now + self.configuration.connectTimeout }
     }
 
     private static func report(

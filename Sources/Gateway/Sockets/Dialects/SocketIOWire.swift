@@ -28,10 +28,14 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     private var joins = 0
     /// Messages that the client sent outside any namespace, since the connection began.
     private var strayMessages = 0
+    /// Counts the connections whose clients have left.
+    private let idle: Budget
+    private var isIdle = false
 
-    init(shard: HubShard, handshakeToken: String?) {
+    init(shard: HubShard, handshakeToken: String?, idle: Budget) {
         self.shard = shard
         self.handshakeToken = handshakeToken
+        self.idle = idle
     }
 
     private var offersRecovery: Bool { self.shard.configuration.recovery }
@@ -62,6 +66,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func socketIOClosed(_ reason: EngineIOCloseReason) {
         if reason == .tooMuchWaiting { SocketMetrics.slowReaders.increment() }
         self.endSession()
+        self.endIdleness()
         self.connection = nil
     }
 
@@ -109,6 +114,14 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         // the gateway keeps what should still arrive.
         if self.session?.phase != .closing { self.connection?.discardWaiting() }
         self.endSession()
+        // Keep the connection: some clients reconnect at once if it closes, and never join again.
+        self.isIdle = self.idle.reserve()
+        if !self.isIdle { self.connection?.close(.forcedClose) }
+    }
+
+    private func endIdleness() {
+        if self.isIdle { self.idle.release() }
+        self.isIdle = false
     }
 
     private func refuse(_ reason: String) {
@@ -133,6 +146,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         guard let ticket, let session, let user = session.identity?.user else { return self.update(snapshot) }
         self.ticket = nil
+        self.endIdleness()
         if let recovery, !snapshot.isReset {
             self.offset = recovery.version
             let missed = self.withOffsets(SocketIODialect.changes(snapshot), version: snapshot.version).map {
@@ -317,8 +331,12 @@ package enum SocketIOEndpoint {
     static let path = "/socket.io"
 
     /// Makes the endpoint that serves a hub.
-    package static func endpoint(hub: SocketHub) -> EngineIOEndpoint {
+    ///
+    /// - Parameter maximumIdle: the most connections that stay open after their clients have left;
+    ///   further ones are closed. Without a limit, a user could fill the node with them.
+    package static func endpoint(hub: SocketHub, maximumIdle: Int = 10_000) -> EngineIOEndpoint {
         let configuration = hub.configuration
+        let idle = Budget(limit: maximumIdle)
         let connections = SocketIOConfiguration(
             connectTimeout: configuration.authentication.inMilliseconds,
             maximumAttachmentBytes: configuration.maximumMessage,
@@ -336,7 +354,7 @@ package enum SocketIOEndpoint {
             isFull: { SocketMetrics.overflows.increment() }
         ) { opening, eventLoop in
             guard let shard = hub.shard(on: eventLoop) else { return nil }
-            let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
+            let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening), idle: idle)
             return SocketIOConnection(wire, configuration: connections)
         }
     }

@@ -58,7 +58,7 @@ package final class SocketIOConnection: EngineIOApplication {
 
     /// Disconnects the client from the default namespace; it does not reconnect automatically.
     func disconnect() {
-        self.run { state, actions in state.disconnect(now: systemUptime(), into: &actions) }
+        self.run { state, actions in state.disconnect(into: &actions) }
     }
 
     /// Closes the whole connection.
