@@ -23,6 +23,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.settings.GATEWAY_TLS_CERT }}
 {{- fail "settings.GATEWAY_TLS_CERT: the chart's probes and routes use plain HTTP; remove the setting, and let TLS end at the Ingress or the Gateway" }}
 {{- end -}}
+{{- range $name := list "GATEWAY_PORT" "METRICS_PORT" }}
+{{- if get $.Values.settings $name }}
+{{- fail (printf "settings.%s: the ports are fixed: 8080 and 9091; remove the setting" $name) }}
+{{- end -}}
+{{- end -}}
 {{ toYaml (merge (dict) .Values.settings (dict "PUBLIC_URL" (printf "https://%s" .Values.host))) }}
 {{- end }}
 

@@ -262,6 +262,13 @@ class ChartTests(unittest.TestCase):
             render({"settings": {"GATEWAY_TLS_CERT": "/etc/carillon/keys/tls.crt"}})
         render({"settings": {"GATEWAY_TLS_CERT": ""}})
 
+    def test_other_ports_are_refused(self):
+        for name in ("GATEWAY_PORT", "METRICS_PORT"):
+            with self.subTest(name):
+                with self.assertRaisesRegex(helm.HelmRenderError, f"settings.{name}: the ports are fixed"):
+                    render({"settings": {name: "9000"}})
+                render({"settings": {name: ""}})
+
     def test_the_example_of_the_page_renders(self):
         page = (build.ROOT / build.PAGE).read_text(encoding="utf-8")
         example = re.search(r"```yaml\n(.*?)```", page.split("### Helm\n")[1], re.DOTALL)
