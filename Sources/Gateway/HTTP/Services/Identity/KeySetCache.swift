@@ -207,8 +207,6 @@ enum IdentityMetrics {
     static let unchecked = Counter(label: "carillon.tokens.unchecked")
     static let keySetReadings = Counter(label: "carillon.keyset.readings")
     static let keySetFailures = Counter(label: "carillon.keyset.failures")
-    /// Lookups of single users, because not all revocations fit into memory.
-    static let revocationLookups = Counter(label: "carillon.revocations.lookups")
     /// Users whose revocations are in memory.
     static let revocationsHeld = Meter(label: "carillon.revocations.held")
 

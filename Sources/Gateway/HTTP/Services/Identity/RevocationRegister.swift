@@ -28,13 +28,13 @@ package final class RevocationRegister: Sendable {
     package init(
         store: RevocationStore,
         live: Live,
-        held: Int = 100_000,
+        bound: Int = 750_000,
         logger: Logger
     ) {
         self.store = store
         self.live = live
         self.logger = logger
-        self.ledger = Mutex(RevocationLedger(bounds: .init(held: held)))
+        self.ledger = Mutex(RevocationLedger(bound: bound))
     }
 
     /// Checks that a caller's token was not revoked; a token without a time of issue counts as the
@@ -47,13 +47,9 @@ package final class RevocationRegister: Sendable {
     }
 
     private func moment(of user: String) async throws(TokenFault) -> Timestamp? {
-        let (answer, version) = self.ledger.withLock { ($0.answer(user: user, now: .now), $0.version) }
-        if case .known(let before) = answer { return before }
-        IdentityMetrics.revocationLookups.increment()
+        if case .known(let before) = self.ledger.withLock({ $0.answer(user: user) }) { return before }
         do throws(PostgresError) {
-            let before = try await self.store.moment(of: user)
-            self.ledger.withLock { $0.cache(user: user, before: before, version: version, now: .now) }
-            return before
+            return try await self.store.moment(of: user)
         } catch {
             throw TokenFault(.unavailable, "revocations cannot be checked now")
         }
@@ -119,49 +115,34 @@ package final class RevocationRegister: Sendable {
     }
 }
 
-/// A gateway's copy of the revocations: of all users if they fit, otherwise of some, with hashes of
-/// the others.
+/// A gateway's copy of the revocations, of all users if they fit.
 ///
-/// The gateway looks up a user of whom it has only a hash, and caches the result briefly; a full
-/// cache is cleared. Beyond the bound of hashes, it looks up each user who is not in the copy.
+/// Until the copy is complete, and once it is full, the gateway looks up each user who is not in
+/// it.
 struct RevocationLedger {
-    struct Bounds {
-        var held = 100_000
-        /// The hashes take 68 MB, and 100 MB for a moment while the set grows.
-        var hashed = 5_000_000
-        var cached = 10_000
-        var cacheLifetime: Duration = .seconds(5)
-    }
-
-    enum Answer: Equatable {
+    enum Answer {
         /// The time before which the user's tokens are revoked; nil if none are.
         case known(Timestamp?)
         case unknown
     }
 
-    private let bounds: Bounds
+    /// The most users: 750,000 take 100 MB with ids of 36 bytes; beyond 786,432 the table doubles.
+    private let bound: Int
     private var held: [ExactText: Timestamp] = [:]
-    /// The hashes of further users with revocations; empty once there were too many.
-    private var hashed: Set<Int> = []
-    private var cached: [ExactText: (before: Timestamp?, until: ContinuousClock.Instant)] = [:]
     /// The last change that was applied in order.
     private(set) var version: Int64 = 0
     private var isLoaded = false
-    private var isFull = false
 
-    init(bounds: Bounds = Bounds()) {
-        self.bounds = bounds
+    init(bound: Int) {
+        self.bound = bound
     }
 
-    /// The number of users in the copy, including those with only a hash.
-    var count: Int { self.held.count + self.hashed.count }
+    /// The number of users in the copy.
+    var count: Int { self.held.count }
 
-    func answer(user: String, now: ContinuousClock.Instant) -> Answer {
-        let user = ExactText(user)
-        if let before = self.held[user] { return .known(before) }
-        if self.isLoaded, !self.isFull, !self.hashed.contains(user.hashValue) { return .known(nil) }
-        if let found = self.cached[user], now < found.until { return .known(found.before) }
-        return .unknown
+    func answer(user: String) -> Answer {
+        if let before = self.held[ExactText(user)] { return .known(before) }
+        return self.isLoaded && self.held.count < self.bound ? .known(nil) : .unknown
     }
 
     /// Applies changes in order, from ``version`` on.
@@ -178,27 +159,11 @@ struct RevocationLedger {
     /// Applies a single change out of order.
     mutating func apply(_ revocation: RevocationStore.Revocation) {
         let user = ExactText(revocation.user)
-        self.cached[user] = nil
         if let before = self.held[user] {
             self.held[user] = max(before, revocation.before)
-        } else if self.held.count < self.bounds.held {
+        } else if self.held.count < self.bound {
             self.held[user] = revocation.before
-        } else if !self.isFull {
-            self.hashed.insert(user.hashValue)
-            guard self.hashed.count > self.bounds.hashed else { return }
-            self.isFull = true
-            self.hashed = []
         }
-    }
-
-    /// Caches the result of a lookup for a short time.
-    ///
-    /// - Parameter version: the ledger's version at the start of the lookup; a later change may be
-    ///   missing in the result.
-    mutating func cache(user: String, before: Timestamp?, version: Int64, now: ContinuousClock.Instant) {
-        guard version == self.version else { return }
-        if self.cached.count >= self.bounds.cached { self.cached = [:] }
-        self.cached[ExactText(user)] = (before, now + self.bounds.cacheLifetime)
     }
 }
 
