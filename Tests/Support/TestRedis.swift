@@ -111,11 +111,10 @@ extension StreamEntry {
 
 extension OverflowStreams {
     /// Appends jobs in one try.
-    @discardableResult
-    package func append(_ jobs: [Job]) async throws(RedisError) -> [ExactText: Int] {
+    package func append(_ jobs: [Job]) async throws(RedisError) {
         var jobs = jobs
         let orgs = Set(jobs.map { ExactText($0.org) })
-        return try await self.append(&jobs, of: orgs)
+        try await self.append(&jobs, of: orgs)
     }
 }
 

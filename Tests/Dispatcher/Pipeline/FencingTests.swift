@@ -366,7 +366,7 @@ struct FencingTests {
     func overflow() async throws {
         try await TestDispatcher.with(isLeased: false) { dispatcher, _ in
             let streams = dispatcher.live.overflows
-            _ = try await streams.append([(org: "acme", fields: [("title", Array("moved".utf8))])])
+            try await streams.append([(org: "acme", fields: [("title", Array("moved".utf8))])])
             let queue = LaneQueue<LaneBatch>(capacity: 8)
             let reader = OverflowReader(dispatcher: dispatcher, lanes: nil, queue: queue)
             #expect(await reader.roundOfAll().count == 0)

@@ -25,7 +25,6 @@ enum TestDispatcher {
         types: [NotificationType] = [NotificationType(name: "news")],
         catalog: Catalog? = nil,
         catalogPath: String? = nil,
-        parts: Int = 1,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
         instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil,
@@ -37,7 +36,7 @@ enum TestDispatcher {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 let dispatcher = try Self.make(
-                    database.pool, redis, Keyspace(prefix: prefix, parts: parts), channels, types: types,
+                    database.pool, redis, Keyspace(prefix: prefix), channels, types: types,
                     catalog: catalog, catalogPath: catalogPath, now: now, instant: instant, eventsLength: eventsLength,
                     lease: lease, logger: logger)
                 if isLeased { dispatcher.leaseClock.renewed(at: .now) }

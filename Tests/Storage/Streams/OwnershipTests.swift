@@ -154,7 +154,7 @@ struct OwnershipTests {
             let keys = Keyspace(prefix: prefix)
             let overflows = Live(connection, keys: keys).overflows
             let jobs = [(org: "acme", fields: [(name: "title", value: Array("moved".utf8))])]
-            _ = try await overflows.append(jobs)
+            try await overflows.append(jobs)
             let (one, rival) = (
                 ConsumerGroup(stream: keys.overflow("acme"), consumer: "one", connection: connection, keys: keys),
                 ConsumerGroup(stream: keys.overflow("acme"), consumer: "rival", connection: connection, keys: keys)
@@ -165,7 +165,7 @@ struct OwnershipTests {
             try await rival.acknowledge(ids)
             try await overflows.dropIfEmpty("acme")
             #expect(try await one.reclaimOwned(ids).isEmpty, "there is no stream")
-            _ = try await overflows.append(jobs)
+            try await overflows.append(jobs)
             #expect(try await one.reclaimOwned(ids).isEmpty, "there is no group")
         }
     }

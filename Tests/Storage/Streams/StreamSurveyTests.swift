@@ -134,7 +134,7 @@ struct StreamSurveyTests {
             for (org, age) in [("one", 50), ("two", 70), ("two", 60)] {
                 let entry = "\((Self.now + .seconds(-age)).milliseconds)-0"
                 let job = JobOrigin(stream: live.keys.jobs(.normal), entry: entry, fields: [])
-                _ = try await live.overflows.append([(org: org, fields: job.movedFields)])
+                try await live.overflows.append([(org: org, fields: job.movedFields)])
             }
             let found = try await overflow()
             #expect(found.name == live.keys.overflows && found.lane == .bulk && found.provider == nil)

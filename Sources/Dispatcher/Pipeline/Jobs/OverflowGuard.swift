@@ -15,8 +15,6 @@ package struct OverflowPolicy: Sendable {
     /// How many jobs a minute an organisation may have at each dispatcher, however busy the others
     /// are.
     var leastShare: Int
-    /// The number of jobs that an organisation's overflow holds in all parts together.
-    var bound = OverflowStreams.bound
 
     package init(backlog: Int, leastShare: Int = 1_000) {
         self.backlog = backlog
@@ -54,8 +52,6 @@ final class OverflowGuard: Sendable {
         /// Organisations whose jobs were moved since the last refresh began, which may have missed
         /// them.
         var moved: Set<ExactText> = []
-        /// Organisations whose overflow became full since the last refresh.
-        var full: Set<ExactText> = []
         /// Whether a batch came since the last refresh.
         var isInUse = true
         /// When a lane last gave a full batch.
@@ -108,7 +104,6 @@ final class OverflowGuard: Sendable {
         let (orgs, knowsAll) = (found, isComplete)
         self.state.withLock { state in
             state.backlogs = lengths
-            state.full = []
             if knowsAll { state.overflowing = state.moved }
             state.overflowing.formUnion(orgs)
         }
@@ -169,7 +164,6 @@ final class OverflowGuard: Sendable {
         // Part by part: with replicas a batch fails as a whole, and a retry would copy the other
         // parts.
         let shares = Dictionary(grouping: jobs) { lane.keys.overflowPart(of: $0.org).overflows }.values
-        var lengths: [ExactText: Int] = [:]
         var session: Int
         repeat {
             session = self.dispatcher.redis.session
@@ -177,24 +171,20 @@ final class OverflowGuard: Sendable {
                 // Redis tells names apart by their bytes.
                 let orgs = Set(share.map { ExactText($0.org) })
                 var rest = share
-                let appended = try await self.dispatcher.retrying(
+                try await self.dispatcher.retrying(
                     "move jobs to the overflow", isFinal: { ($0 as? RedisError)?.code == .notReplicated }
                 ) {
                     try await self.dispatcher.live.with(lane.keys).overflows.append(&rest, of: orgs)
                 }
-                lengths.merge(appended) { $1 }
             }
             try await self.dispatcher.acknowledge(excess.map(\.entry.id), lane)
             // Redis may have come back with the lane's entries, but without those of the overflow.
         } while self.dispatcher.redis.session != session
         self.dispatcher.alarms.overflows.schedule(at: self.dispatcher.now())
-        let bound = self.policy.bound / self.dispatcher.keys.parts.count
+        let orgs = Set(excess.map { ExactText($0.org) })
         self.state.withLock { state in
-            for (org, length) in lengths {
-                if length >= bound { state.full.insert(org) }
-                state.overflowing.insert(org)
-                state.moved.insert(org)
-            }
+            state.overflowing.formUnion(orgs)
+            state.moved.formUnion(orgs)
         }
         PipelineMetrics.overflowed.increment(by: excess.count)
     }
@@ -213,8 +203,7 @@ final class OverflowGuard: Sendable {
             defer { state.windows[batch.lane] = window }
             return batch.entries.compactMap { entry in
                 guard let org = Self.org(entry), !window.admit(org, at: now) else { return nil }
-                let name = ExactText(org)
-                guard !state.full.contains(name), isLong || state.overflowing.contains(name) else { return nil }
+                guard isLong || state.overflowing.contains(ExactText(org)) else { return nil }
                 return Excess(org: org, entry: entry)
             }
         }

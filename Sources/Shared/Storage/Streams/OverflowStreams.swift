@@ -6,14 +6,11 @@ import Core
 
 /// Jobs of a part that were moved aside so that others can pass: one stream per organisation, and
 /// the set of organisations with a stream.
+///
+/// At ``JobStream/highWaterMark`` the gateway refuses an organisation's jobs, and the outbox holds
+/// them back. Redis's memory bounds those that an app appends itself: a job takes as much of it
+/// here as in its lane.
 package struct OverflowStreams: Sendable {
-    /// The number of jobs that an organisation's overflow holds in all parts together, an equal
-    /// share in each; further jobs stay in their lane.
-    ///
-    /// A job takes as much memory here as in its lane. The gateway refuses an organisation's jobs
-    /// much earlier, at ``JobStream/highWaterMark``, and the outbox holds them back.
-    package static let bound = 20_000_000
-
     /// A job that leaves its lane.
     package typealias Job = (org: String, fields: [(name: String, value: [UInt8])])
 
@@ -24,34 +21,20 @@ package struct OverflowStreams: Sendable {
     /// - Parameters:
     ///   - jobs: the jobs; afterwards those whose append failed.
     ///   - orgs: the organisations of all jobs, also of those that an earlier try appended.
-    /// - Returns: the new length of each organisation's overflow.
     /// - Throws: ``RedisError`` with code `notReplicated` if the jobs are on another master than
     ///   their lane, and too few replicas have them.
-    package func append(
-        _ jobs: inout [Job],
-        of orgs: Set<ExactText>
-    ) async throws(RedisError) -> [ExactText: Int] {
+    package func append(_ jobs: inout [Job], of orgs: Set<ExactText>) async throws(RedisError) {
         var batch = RedisBatch()
-        let orgs = Array(orgs)
         // Before the jobs, so that they are found if Redis gets only the start of the batch.
         for org in orgs.map(\.text) { batch.append("SADD", .text(self.keys(of: org).overflows), .text(org)) }
         for job in jobs { batch.append(entry: job.fields, to: self.keys(of: job.org).overflow(job.org)) }
-        let first = batch.count
         // After the jobs, too, as another process may have removed the organisation in between.
-        for org in orgs.map(\.text) {
-            batch.append("SADD", .text(self.keys(of: org).overflows), .text(org))
-            batch.append("XLEN", .text(self.keys(of: org).overflow(org)))
-        }
+        for org in orgs.map(\.text) { batch.append("SADD", .text(self.keys(of: org).overflows), .text(org)) }
         // A replica of their lane's master has the jobs before it learns that they left the lane.
         let isOneMaster = !self.live.connection.isCluster || self.live.keys.index != nil
         let replies = try await isOneMaster ? self.live.connection.send(batch) : self.live.append(batch)
-        jobs.keepFailed(by: replies[orgs.count..<first])
+        jobs.keepFailed(by: replies.dropFirst(orgs.count))
         for reply in replies { _ = try reply.checked() }
-        var lengths: [ExactText: Int] = [:]
-        for (index, org) in orgs.enumerated() {
-            lengths[org] = Int(try replies[first + 2 * index + 1].integer())
-        }
-        return lengths
     }
 
     /// The keys of the part that takes an organisation's jobs.
