@@ -418,7 +418,7 @@ struct LocalBroadcastTests {
         }
     }
 
-    @Test("a broadcast whose notifications cannot be counted in time is reported without counts")
+    @Test("a broadcast's notifications are counted for no longer than the caller allows")
     func uncounted() async throws {
         try await Self.with("12:00") { scene in
             let dispatcher = scene.dispatcher

@@ -40,33 +40,6 @@ struct WebPushAnswerTests {
         #expect(Self.read(502, "<html>", isPage: true) == .retry(reason: "HTTP_502", after: .seconds(10)))
     }
 
-    @Test(
-        "each refusal maps to its reaction",
-        arguments: [
-            (404, "", .deadToken(reason: "HTTP_404", evidence: nil)),
-            (410, #"{"code":410,"errno":106,"error":"Gone"}"#, .deadToken(reason: "HTTP_410", evidence: nil)),
-            (400, "", .refused(reason: "HTTP_400")),
-            (400, #"{"reason":"BadDeviceToken"}"#, .refused(reason: "HTTP_400")),
-            (
-                400, #"{"reason":"VapidPkHashMismatch"}"#,
-                .configuration(reason: "VapidPkHashMismatch", concernsAll: false)
-            ),
-            (401, #"{"error":"Unauthorized"}"#, .configuration(reason: "HTTP_401", concernsAll: false)),
-            (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "HTTP_403", concernsAll: false)),
-            (406, "", .retryDevice(reason: "HTTP_406", after: .seconds(60))),
-            (413, "", .refused(reason: "HTTP_413")),
-            (307, "", .refused(reason: "HTTP_307")),
-            (421, "", .retry(reason: "HTTP_421", after: .seconds(10))),
-            (425, "", .retry(reason: "HTTP_425", after: .seconds(10))),
-            (429, "", .retryDevice(reason: "HTTP_429", after: .seconds(60))),
-            (500, "", .retry(reason: "HTTP_500", after: .seconds(10))),
-            (503, "", .retry(reason: "HTTP_503", after: .seconds(10))),
-        ] as [(Int, String, ProviderAnswer)]
-    )
-    func classes(status: Int, body: String, answer: ProviderAnswer) {
-        #expect(Self.read(status, body) == answer)
-    }
-
     @Test("a cut 400 is retried, because Apple's may be about the key; other statuses count")
     func cut() {
         func read(_ status: Int, _ body: String) -> ProviderAnswer? {
@@ -84,16 +57,17 @@ struct WebPushAnswerTests {
                 == .configuration(reason: "VapidPkHashMismatch", concernsAll: false))
     }
 
-    @Test("the service's delay is obeyed")
+    @Test("waits as long as the service asks, else a minute if it throttles and 10 s if it fails")
     func delay() {
-        for status in [408, 500, 502, 503, 599] {
-            #expect(
-                Self.read(status, retryAfter: .seconds(7)) == .retry(reason: "HTTP_\(status)", after: .seconds(7)))
-        }
-        for status in [406, 429] {
-            #expect(
-                Self.read(status, retryAfter: .seconds(7))
-                    == .retryDevice(reason: "HTTP_\(status)", after: .seconds(7)))
+        for asked in [nil, Duration.seconds(7)] {
+            for status in [408, 421, 425, 500, 502, 503, 599] {
+                let answer = Self.read(status, retryAfter: asked)
+                #expect(answer == .retry(reason: "HTTP_\(status)", after: asked ?? .seconds(10)))
+            }
+            for status in [406, 429] {
+                let answer = Self.read(status, retryAfter: asked)
+                #expect(answer == .retryDevice(reason: "HTTP_\(status)", after: asked ?? .seconds(60)))
+            }
         }
     }
 
