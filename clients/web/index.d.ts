@@ -105,8 +105,14 @@ export interface CarillonEvents {
   "carillon-arrival": CustomEvent<Notification>;
   /** The user clicked a notification. `preventDefault()` keeps the link from opening. */
   "carillon-open": CustomEvent<{ readonly notification: Notification; readonly url: string | null }>;
-  /** The user pressed a button. `preventDefault()` means that the page handles it. */
-  "carillon-action": CustomEvent<{ readonly notification: Notification; readonly action: Action }>;
+  /**
+   * The user pressed a button. `preventDefault()` means that the page handles it. After a click on
+   * a push, a notification that can no longer be read has only its `id`.
+   */
+  "carillon-action": CustomEvent<{
+    readonly notification: Pick<Notification, "id"> & Partial<Notification>;
+    readonly action: Action;
+  }>;
   /** An app sent an ephemeral event. */
   "carillon-event": CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
   /** No valid token is left. */

@@ -144,6 +144,34 @@ struct WebInboxConnectionTests {
         #expect(asked == ["1"])
     }
 
+    @Test("the inbox tries again while fresh tokens are refused, and signs out if it gets the refused token again")
+    func refusedFreshTokens() async throws {
+        let found = try await Stack.runWithFakeGateway(
+            """
+            const answer = globalThis.fetch;
+            let isRefusing = true;
+            globalThis.fetch = async (...call) => (isRefusing ? new Response("{}", { status: 401 }) : answer(...call));
+            let [count, signedOut] = [0, 0];
+            let give = () => `token ${++count}`;
+            const inbox = new Inbox(url, async () => give(), "en");
+            inbox.addEventListener("signedOut", () => { signedOut += 1; });
+            inbox.open();
+            await until(() => count > 5 || signedOut);
+            const found = [String(signedOut)];
+            isRefusing = false;
+            await until(() => sockets.length === 1);
+            sockets[0].take(welcome);
+            await until(() => inbox.store.isLoaded);
+            isRefusing = true;
+            give = () => "the same token";
+            sockets[0].onclose({ code: 4401 });
+            await until(() => inbox.state === "signedOut");
+            inbox.close();
+            return found;
+            """)
+        #expect(found == ["0"])
+    }
+
     @Test("with a fresh token the inbox resumes; if that is another user's, it shows their list and joins their tabs")
     func otherUser() async throws {
         let found = try await Stack.runWithFakeGateway(
@@ -360,99 +388,6 @@ struct WebInboxConnectionTests {
         #expect(headings == ["Today", "Yesterday"])
     }
 
-    @Test("clicks on pushes are taken after a failed first load, and for an element that joins a loaded inbox")
-    func clicksAfterFailedLoad() async throws {
-        let found = try await Stack.runWithFakeGateway(
-            """
-            const calls = [];
-            let isDown = true;
-            gateway.answer = (method, token, path) => {
-              calls.push(`${method} ${path}`);
-              if (isDown) return new Response("{}", { status: 503 });
-              return method === "GET" && path.endsWith("/x") ? Response.json(item("x", 1)) : page(5);
-            };
-            let taken = 0;
-            const postMessage = ({ kind }) => { if (kind === "carillon-take-clicks") taken += 1; };
-            navigator.serviceWorker.getRegistration = async () => ({ active: { postMessage } });
-            const element = document.createElement("carillon-inbox");
-            element.setAttribute("url", url);
-            element.setAttribute("token", "token");
-            const acted = new Promise((done) => {
-              element.addEventListener("carillon-action", ({ detail }) => done(`${detail.notification.id} ${detail.action.id}`));
-            });
-            document.body.append(element);
-            await until(() => sockets.length === 1);
-            const found = [String(taken)];
-            isDown = false;
-            sockets[0].take(welcome);
-            await until(() => taken > 0);
-            const data = { kind: "carillon-clicked", id: "x", action: "done" };
-            navigator.serviceWorker.dispatchEvent(new MessageEvent("message", { data }));
-            found.push(await acted);
-            await until(() => calls.includes("POST /v1/notifications/x/read"));
-            taken = 0;
-            const other = element.cloneNode();
-            document.body.append(other);
-            await until(() => taken > 0);
-            element.remove();
-            other.remove();
-            return found;
-            """)
-        #expect(found == ["0", "x done"])
-    }
-
-    @Test("clicks on pushes wait while they cannot be reported, and one without an answer goes back to the worker")
-    func clicksWhileOffline() async throws {
-        let found = try await Stack.runWithFakeGateway(
-            """
-            let taken = 0;
-            const kept = [];
-            const postMessage = (message) => {
-              if (message.kind === "carillon-take-clicks") taken += 1;
-              if (message.kind === "carillon-clicked") kept.push(message);
-            };
-            navigator.serviceWorker.getRegistration = async () => ({ active: { postMessage } });
-            const tell = (data) => navigator.serviceWorker.dispatchEvent(new MessageEvent("message", { data }));
-            let isDown = false;
-            gateway.answer = (method, token, path) => {
-              if (isDown) throw new TypeError("no network");
-              return method === "GET" && path.endsWith("/x") ? Response.json(item("x", 1)) : page(5);
-            };
-            const element = document.createElement("carillon-inbox");
-            element.setAttribute("url", url);
-            element.setAttribute("token", "token");
-            const acted = [];
-            element.addEventListener("carillon-action", ({ detail }) => acted.push(detail.action.id));
-            document.body.append(element);
-            await until(() => sockets.length === 1);
-            sockets[0].take(welcome);
-            const settle = () => new Promise((next) => setTimeout(next));
-            await settle();
-            navigator.onLine = false;
-            window.dispatchEvent(new Event("offline"));
-            taken = 0;
-            tell({ kind: "carillon-clicks" });
-            await settle();
-            const found = [taken];
-            navigator.onLine = true;
-            window.dispatchEvent(new Event("online"));
-            await until(() => sockets.length === 2);
-            sockets[1].take(welcome);
-            await until(() => taken > 0);
-            found.push(taken);
-            isDown = true;
-            tell({ kind: "carillon-clicked", id: "x", action: "done" });
-            await until(() => kept.length === 1);
-            found.push(acted.length);
-            isDown = false;
-            tell(kept[0]);
-            await until(() => acted.length === 1);
-            element.remove();
-            return [...found, acted[0], kept.length].map(String);
-            """)
-        #expect(found == ["0", "1", "0", "done", "1"])
-    }
-
     @Test("names from the catalog that failed to load are loaded with the next connection")
     func lateWords() async throws {
         let names = try await Stack.runWithFakeGateway(
@@ -576,6 +511,33 @@ struct WebInboxConnectionTests {
             return [String(isSaved), inbox.store.find("a").read_at];
             """)
         #expect(found == ["false", "2026-01-01T00:00:00Z"])
+    }
+
+    @Test("the user's actions go on if the page is left")
+    func actionsOfLeftPage() async throws {
+        let found = try await Stack.runWithFakeGateway(
+            """
+            const answer = globalThis.fetch;
+            const calls = [];
+            globalThis.fetch = (address, options) => {
+              calls.push(options);
+              return answer(address, options);
+            };
+            gateway.answer = (method, token, path) =>
+              path === "/v1/preferences" ? Response.json({ types: [] }) : page(5, item("a", 5));
+            const inbox = new Inbox(url, async () => "token", "en");
+            await inbox.load();
+            calls.splice(0);
+            await Promise.all([
+              inbox.markUnread("a"), inbox.markRead("b"), inbox.markAllRead(), inbox.remove("a"), inbox.removeRead(),
+              inbox.moveToArchive("a"), inbox.snooze("a", new Date()), inbox.restore("a"), inbox.mute("invoice"),
+              inbox.prefer({ type: "invoice", push: true }), inbox.opened("b"), inbox.acted("b", "done"),
+            ]);
+            inbox.close();
+            const changes = calls.filter(({ method }) => method !== "GET");
+            return [changes.length, changes.filter(({ keepalive }) => keepalive).length].map(String);
+            """)
+        #expect(found == ["14", "14"])
     }
 
     @Test(

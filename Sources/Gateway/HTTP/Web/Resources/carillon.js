@@ -57,10 +57,10 @@ export class CarillonInbox extends HTMLElement {
     if (data?.kind !== "carillon-clicked" || !data.id) return;
     // Not for other inboxes of the page: another user's, or this one in another language.
     event.stopImmediatePropagation();
-    const found = data.action && inbox.find(data.id);
     // A click that goes back to the worker comes again.
-    const notification = (await inbox.reportClick(data)) && (await found);
-    if (notification) this.#fire("carillon-action", { notification, action: { id: data.action } });
+    if (!(await inbox.reportClick(data)) || !data.action) return;
+    const notification = await inbox.find(data.id) ?? { id: data.id };
+    this.#fire("carillon-action", { notification, action: { id: data.action } });
   };
 
   connectedCallback() {

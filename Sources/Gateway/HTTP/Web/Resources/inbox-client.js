@@ -71,8 +71,9 @@ export class Client {
     let answer = await this.#send(method, path, body, token, keepalive);
     if (answer.status === 401) {
       const fresh = await this.token(token);
-      if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh, keepalive);
-      if (answer.status === 401) throw new CallError("signedOut", "the token was refused", { status: 401 });
+      if (!fresh || fresh === token) throw new CallError("signedOut", "the token was refused");
+      // If this one is refused too, a later call may succeed: gateways read a new key with a delay.
+      answer = await this.#send(method, path, body, fresh, keepalive);
     }
     const text = await answer.text().catch(unreachable);
     let value = null;

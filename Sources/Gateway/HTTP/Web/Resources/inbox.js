@@ -333,6 +333,7 @@ export class Inbox extends EventTarget {
   }
 
   // The user's actions: applied at once, sent to the other tabs, and undone if the gateway refuses.
+  // The calls go on if the user leaves the page.
 
   markRead(id) {
     const item = this.store.find(id);
@@ -373,7 +374,7 @@ export class Inbox extends EventTarget {
    */
   async restore(id) {
     try {
-      await this.#client.call("POST", `/v1/notifications/${id}/restore`);
+      await this.#client.call("POST", `/v1/notifications/${id}/restore`, undefined, true);
       this.#dropArchived(id);
       return true;
     } catch (error) {
@@ -402,7 +403,7 @@ export class Inbox extends EventTarget {
       const { types } = await this.#client.call("GET", "/v1/preferences");
       const { channels, own } = types.find((one) => one.type === type) ?? unlisted;
       const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : own[name]]));
-      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true) }] });
+      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true) }] }, true);
       return { type, ...wish(false) };
     } catch (error) {
       this.#complain(error);
@@ -413,7 +414,7 @@ export class Inbox extends EventTarget {
   /** Saves the preference of a type. Returns whether it did. */
   async prefer(preference) {
     try {
-      await this.#client.call("PUT", "/v1/preferences", { types: [preference] });
+      await this.#client.call("PUT", "/v1/preferences", { types: [preference] }, true);
       return true;
     } catch (error) {
       this.#complain(error);
@@ -428,13 +429,12 @@ export class Inbox extends EventTarget {
   acted(id, action) { return this.#clicked({ id, action }); }
 
   #clicked(click) {
-    this.#report(click).catch(warn);
+    this.#report(click).catch(click.action ? (error) => this.#complain(error) : warn);
     return this.markRead(click.id);
   }
 
   #report({ id, action }) {
     const [name, body] = action ? ["actions", { action: String(action) }] : ["opened"];
-    // The click may lead to another page.
     return this.#client.call("POST", `/v1/notifications/${id}/${name}`, body, true);
   }
 
@@ -446,7 +446,7 @@ export class Inbox extends EventTarget {
     this.#tabs?.postMessage(change);
     if (change.kind === "read") this.#closeShown(change.ids);
     try {
-      const answer = await this.#client.call(method, path, body, change.kind === "read");
+      const answer = await this.#client.call(method, path, body, true);
       if (answer && generation === this.#generation) this.store.settle(answer);
       return true;
     } catch (error) {
@@ -502,20 +502,20 @@ export class Inbox extends EventTarget {
   /**
    * Reports a click that the service worker has handed over, and marks its notification as read.
    *
-   * Returns false if a later report may succeed; the click then goes back to the worker.
+   * Returns whether the gateway accepted it. If a later report may succeed, the click goes back to
+   * the worker.
    */
   async reportClick(click) {
     try {
       await this.#report(click);
+      this.markRead(click.id);
+      return true;
     } catch (error) {
       warn(error);
-      if (error.kind !== "refused" || error.status === 429 || error.status >= 500) {
-        this.#tellWorker({ ...click, kind: "carillon-clicked" });
-        return false;
-      }
+      const canRetry = error.kind !== "refused" || [401, 429].includes(error.status) || error.status >= 500;
+      if (canRetry) this.#tellWorker({ ...click, kind: "carillon-clicked" });
+      return false;
     }
-    this.markRead(click.id);
-    return true;
   }
 
   async #tellWorker(message) {
