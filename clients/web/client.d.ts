@@ -54,7 +54,10 @@ export interface InboxEvents {
   event: CustomEvent<{ readonly name: string; readonly args: readonly unknown[] }>;
   /** The names of types and categories have loaded. */
   words: CustomEvent<null>;
-  /** A change could not be saved and was undone, or older notifications could not be loaded. */
+  /**
+   * A change could not be saved and was undone, a button could not be reported, or older
+   * notifications could not be loaded.
+   */
   fault: CustomEvent<"notSaved" | "refused" | "failedTitle">;
   signedOut: CustomEvent<null>;
 }
@@ -102,6 +105,8 @@ export class Inbox extends EventTarget {
   readonly hasMoreFailed: boolean;
   /** The archive as far as it is loaded; null before `loadArchive()`. */
   readonly archive: { readonly items: readonly Notification[]; readonly cursor: string | null } | null;
+  /** The URL of the service worker; without it, the worker that covers the page. */
+  worker?: string;
 
   /** Loads the inbox and connects. Returns false without a token, or if the inbox is closed. */
   open(): Promise<boolean>;
@@ -150,9 +155,9 @@ export class Inbox extends EventTarget {
    */
   takeClicks(): void;
   /**
-   * Reports a click of such a message, and marks its notification read. Returns false if a later
-   * report may succeed (no answer, 401, 429 or 5xx); the service worker then stores the click
-   * again.
+   * Reports a click of such a message, and marks its notification read. Returns whether the gateway
+   * accepted the report. If a later report may succeed (no answer, 401, 429 or 5xx), the service
+   * worker stores the click again.
    */
   reportClick(click: { readonly id: string; readonly action?: string }): Promise<boolean>;
 

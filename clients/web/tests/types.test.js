@@ -59,6 +59,17 @@ test("types have every public property of the element", () => {
   assert.deepEqual(typed, members.filter((name) => !internal.includes(name)));
 });
 
+test("types have every member of the inbox that is not only for the element", async () => {
+  const inbox = body(await readFile(join(resources, "inbox.js"), "utf8"), "export class Inbox extends EventTarget");
+  const members = names(inbox, /^ {2}(?:async |get )?([a-z]\w*)(?: =|[(;])/gm);
+  const internal = ["announced", "isLoadingArchive", "mute", "prefer", "speaker", "updateCounts"];
+  for (const name of internal) assert.ok(members.includes(name), name);
+  const text = body(await read("client.d.ts"), "export class Inbox extends EventTarget");
+  const typed = names(text, /^ {2}(?:readonly )?(\w+)\??[(:]/gm);
+  const inherited = ["addEventListener", "removeEventListener"];
+  assert.deepEqual(typed.filter((name) => !inherited.includes(name)), members.filter((name) => !internal.includes(name)));
+});
+
 test("types have the fields of a notification that the gateway sends", async () => {
   const shape = await readFile(join(folder, "../../Sources/Shared/Core/Shapes/CanonicalShape.swift"), "utf8");
   const list = shape.split("members:")[1].split("\n    ]")[0];
