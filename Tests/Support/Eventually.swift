@@ -55,6 +55,32 @@ package func eventualValue<Value>(
     }
 }
 
+/// Waits until `list` is empty; an error that it throws ends the wait.
+///
+/// - Parameters:
+///   - what: the condition in words, for the error.
+///   - list: names what is left, for the error.
+/// - Throws: ``FixtureError`` with `what` and the last list when the time is up.
+package func eventuallyEmpty(
+    _ what: String,
+    file: StaticString = #fileID,
+    line: UInt = #line,
+    _ list: () async throws -> [String]
+) async throws {
+    let clock = ContinuousClock()
+    let deadline = clock.now + longestWait
+    while true {
+        let left = try await list()
+        if left.isEmpty { return }
+        guard clock.now < deadline else {
+            throw FixtureError(
+                "timed out after \(longestWait): \(what); left: \(left.joined(separator: ", "))", file: file, line: line
+            )
+        }
+        try await clock.sleep(for: pollInterval)
+    }
+}
+
 /// Calls `probe` with time limits of 2, 4, … 128 s until it returns a value.
 ///
 /// For a step that must be reached within a limit, which a busy machine may miss.

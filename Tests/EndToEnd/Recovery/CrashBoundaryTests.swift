@@ -117,7 +117,7 @@ struct CrashBoundaryTests {
             words: "DELETE FROM carillon.digests WHERE id", mostPushes: 2),
         LateBoundary(
             name: "dead letter replayed, not deleted", wait: .replay, server: .postgres,
-            words: "DELETE FROM carillon.dead_letters"),
+            words: "DELETE FROM carillon.dead_letters d USING unnest"),
         LateBoundary(name: "retry planned, not queued", wait: .retry, server: .redis, words: ":retry:critical"),
     ]
 
@@ -162,7 +162,7 @@ struct CrashBoundaryTests {
             try await eventually("it reaches its user") {
                 try await stack.statuses(user: "ada") == [Self.title: expected]
             }
-            try await eventually("nothing is left to do") { try await Self.isIdle(stack) }
+            try await eventuallyEmpty("nothing is left to do") { try await Self.unfinished(stack) }
             let count = stack.pushed()["ada-phone"]?.count ?? 0
             if let socket {
                 #expect(socket.titles == [Self.title])
@@ -217,7 +217,7 @@ struct CrashBoundaryTests {
             }
             _ = try await stack.startDispatcher(name: "heir", environment: catalog)
             if boundary.wait == .gather {
-                try await eventually("it is taken over") { try await Self.isIdle(stack) }
+                try await eventuallyEmpty("it is taken over") { try await Self.unfinished(stack) }
                 #expect(try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2)
                 try await stack.closeDigests()
             }
@@ -227,14 +227,15 @@ struct CrashBoundaryTests {
                 let statuses = try await stack.statuses(user: "ada").values
                 return statuses.count == 1 && statuses.allSatisfy { expected.contains($0) }
             }
-            try await eventually("nothing is left to do") {
-                let left = try await stack.query(
+            try await eventuallyEmpty("nothing is left to do") {
+                let rows = try await stack.query(
                     """
-                    SELECT (SELECT count(*) FROM carillon.follow_ups) + (SELECT count(*) FROM carillon.digests)
-                        + (SELECT count(*) FROM carillon.dead_letters)
-                    """)
-                guard try left.first?.int8(0) == 0 else { return false }
-                return try await Self.isIdle(stack)
+                    SELECT 'follow-up ' || kind FROM carillon.follow_ups
+                    UNION ALL SELECT 'digest' FROM carillon.digests
+                    UNION ALL SELECT concat_ws(' ', 'dead letter', reason, replay_at) FROM carillon.dead_letters
+                    """
+                ).map { try $0.text(0) }
+                return try await rows + Self.unfinished(stack)
             }
             let count = boundary.wait == .email ? try stack.mails().count : stack.pushed()[phone]?.count ?? 0
             #expect((1...boundary.mostPushes).contains(count))
@@ -286,9 +287,10 @@ struct CrashBoundaryTests {
             try await eventually("the summary is sent") {
                 try await stack.statuses(user: "ada")["6 notifications"] == "sent"
             }
-            try await eventually("nothing is left to do") {
-                guard try await stack.query("SELECT FROM carillon.follow_ups").isEmpty else { return false }
-                return try await Self.isIdle(stack)
+            try await eventuallyEmpty("nothing is left to do") {
+                let rows = try await stack.query("SELECT 'follow-up ' || kind FROM carillon.follow_ups")
+                    .map { try $0.text(0) }
+                return try await rows + Self.unfinished(stack)
             }
             let pushed = stack.pushed()["ada-phone"] ?? []
             #expect(Set(pushed) == ["6 notifications"] && pushed.count <= boundary.mostPushes)
@@ -351,7 +353,7 @@ struct CrashBoundaryTests {
             try await Self.gather("one", stack)
             try await eventually("it is in the digest and acknowledged") {
                 let isGathered = try await stack.query("SELECT 1 FROM carillon.digest_items").count == 1
-                return try await Self.isIdle(stack) && isGathered
+                return try await Self.unfinished(stack).isEmpty && isGathered
             }
         case .attention, .email:
             if wait == .email { try await stack.setAddress("ada@example.com", of: "ada", by: gateway) }
@@ -359,12 +361,13 @@ struct CrashBoundaryTests {
             try await stack.append([("user", "ada"), ("type", type), ("title", Self.title)], stream: stream)
             try await eventually("it is deferred") {
                 let isWaiting = try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
-                return try await Self.isIdle(stack) && isWaiting
+                return try await Self.unfinished(stack).isEmpty && isWaiting
             }
         case .replay:
             try await stack.append([("user", "ada"), ("type", "unheard"), ("title", Self.title)], stream: stream)
             try await eventually("it is a dead letter") {
-                try await stack.query("SELECT 1 FROM carillon.dead_letters").count == 1
+                let isStored = try await stack.query("SELECT 1 FROM carillon.dead_letters").count == 1
+                return try await Self.unfinished(stack).isEmpty && isStored
             }
             // As if the catalog had gained the type since.
             try await stack.query(
@@ -399,17 +402,21 @@ struct CrashBoundaryTests {
         return (process, proxy)
     }
 
-    /// Whether no stream or set holds unfinished work.
-    private static func isIdle(_ stack: Stack) async throws -> Bool {
-        for stream in [
+    /// The streams and sets that hold unfinished work, with the number of their entries.
+    private static func unfinished(_ stack: Stack) async throws -> [String] {
+        let streams = [
             "carillon:jobs:critical", "carillon:{fcm}:deliveries:critical", "carillon:{email}:deliveries:critical",
-        ] {
-            if try await stack.connection.send("XLEN", .text(stream)).integer() > 0 { return false }
+        ]
+        let sets = ["carillon:{fcm}:retry:critical", "carillon:{fcm}:held:critical:default"]
+        var unfinished: [String] = []
+        for (command, keys) in [("XLEN", streams), ("ZCARD", sets)] {
+            for key in keys {
+                let count = try await stack.connection.send(.text(command), .text(key)).integer()
+                if count > 0 { unfinished.append("\(count) in \(key)") }
+            }
         }
-        guard try await stack.proofDeadlines().isEmpty else { return false }
-        for set in ["carillon:{fcm}:retry:critical", "carillon:{fcm}:held:critical:default"] {
-            if try await stack.connection.send("ZCARD", .text(set)).integer() > 0 { return false }
-        }
-        return true
+        let deadlines = try await stack.proofDeadlines().count
+        if deadlines > 0 { unfinished.append("\(deadlines) deadlines of proofs") }
+        return unfinished
     }
 }
