@@ -98,7 +98,7 @@ struct EventStreamTests {
             }.get()
             let session = try #require(reference)
             let awaited = session.ask { session in
-                let sequence = session.proofs.nextSequence()
+                let sequence = session.proofs.nextSequence(through: nil)
                 return session.proofs.confirm(sequence).count
             }
             #expect(try await awaited.get() == 0)

@@ -15,7 +15,6 @@ final class RecordingWire: SocketWire {
     private(set) var syncs: [Int64] = []
     /// The versions of the synced items.
     private(set) var rows: [Int64] = []
-    private(set) var unread: [Int32] = []
     /// The references that the syncs answered, in order.
     private(set) var references: [String?] = []
     private(set) var answers: [SocketAnswer] = []
@@ -33,7 +32,6 @@ final class RecordingWire: SocketWire {
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         self.syncs.append(snapshot.version)
         self.rows += snapshot.items.map(\.version) + snapshot.deleted.map(\.version)
-        self.unread.append(snapshot.unread)
         self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
     }
     func change(_ change: LoopChange) {

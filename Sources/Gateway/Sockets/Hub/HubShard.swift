@@ -130,7 +130,7 @@ final class HubShard {
 
     /// Queues a read of the changes that a socket's inbox has had since a version.
     ///
-    /// - Parameter resumption: The client's request that this answers, if there is one.
+    /// - Parameter resumption: the client's request that this answers, if there is one.
     /// - Returns: False if the queue is full; a caller that does not try again counts the overflow.
     func requestCatchUp(
         _ socket: SocketSession,

@@ -304,7 +304,7 @@ package struct InboxSnapshot: Sendable {
 
     /// Returns the part that is new to a client that reads its inbox over REST, oldest first.
     ///
-    /// - Parameter sent: The version up to which the client was sent everything; nil at its start,
+    /// - Parameter sent: the version up to which the client was sent everything; nil at its start,
     ///   when only notifications that await proof are new to it.
     func missing(after sent: Int64?) -> InboxSnapshot {
         guard !self.isReturn, self.isReset || sent == nil else { return self }

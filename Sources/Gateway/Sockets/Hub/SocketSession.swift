@@ -20,8 +20,6 @@ final class SocketSession {
         case closing
     }
 
-    /// The most changes that may wait for earlier ones; a read of the inbox recovers further ones.
-    private static let longestWait = 1_024
     /// The most bytes of a token that waits for its check; the verifier accepts no longer ones.
     private static let longestToken = 8_192
     /// The most calls that may wait for the first sync.
@@ -46,18 +44,10 @@ final class SocketSession {
     var turn: OpeningTurn?
     /// Whether presence lists the socket, or soon will.
     var isRegistered: Bool { self.turn?.isTaken ?? false }
-    private var sequence = InboxSequence()
-    /// The version of the last snapshot that left out some unread notifications.
-    private var cutVersion: Int64 = 0
+    private var inbox = InboxSync()
     var proofs = ProofLedger()
-    /// Changes that wait for the sync or for an earlier change.
-    private var held: [LoopChange] = []
-    private var heldSince: NIODeadline?
-    private var catchUp = CatchUp()
     /// Calls that came before the inbox was read, in order.
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
-    private var mustProve = false
-    private var seen = SeenVersion()
     /// The last bookmark that was recorded; nil if the client has returned since.
     private(set) var recorded: (bookmark: SocketBookmark, at: NIODeadline)?
     /// Whether the client has ended the connection on purpose.
@@ -113,7 +103,7 @@ final class SocketSession {
     func end() {
         self.phase = .closing
         guard self.wire != nil else { return }
-        self.held = []
+        _ = self.inbox.release()
         self.turn?.giveUp()
         self.shard.remove(self)
         self.wire = nil
@@ -126,9 +116,10 @@ final class SocketSession {
         guard self.phase == .opening else { return self.removePresence() }
         self.phase = .open
         if self.state != .active, let identity { self.shard.reportState(of: self, user: identity.user) }
-        self.seen.begin(at: snapshot.seenBefore)
+        self.proofs.begin(at: snapshot.seenBefore)
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
-        self.apply(snapshot)
+        self.sync(snapshot)
+        self.releaseHeld()
         let calls = self.earlyCalls
         self.earlyCalls = []
         for call in calls { self.handle(call.message, reference: call.reference) }
@@ -160,20 +151,17 @@ final class SocketSession {
 
     /// Applies the requested changes; nil if there were none.
     func caughtUp(_ snapshot: InboxSnapshot?, answering resumption: Resumption?) {
-        self.catchUp.ended(isReset: snapshot?.isReset ?? false)
+        self.inbox.catchUp.ended(isReset: snapshot?.isReset ?? false)
         guard self.phase == .open else { return }
-        if let snapshot, let news = self.news(snapshot, answering: resumption) {
-            self.apply(news, answering: resumption)
-        } else {
-            self.releaseHeld()
-        }
+        if let snapshot { self.sync(snapshot, answering: resumption) }
+        self.releaseHeld()
         self.readNext()
         self.flush()
     }
 
     /// Retries a read of changes that failed.
     func catchUpFailed(_ resumption: Resumption?) {
-        self.catchUp.failed(resumption)
+        self.inbox.catchUp.failed(resumption)
         self.readNext()
         self.flush()
     }
@@ -182,7 +170,7 @@ final class SocketSession {
     ///
     /// A read or an opening that is under way may have missed them, so another read follows it.
     func missedChanges() {
-        self.catchUp.wantChanges()
+        self.inbox.catchUp.wantChanges()
         self.readNext()
     }
 
@@ -190,7 +178,7 @@ final class SocketSession {
     ///
     /// - Returns: False if too many wait.
     func resume(_ resumption: Resumption) -> Bool {
-        guard self.catchUp.want(resumption) else { return false }
+        guard self.inbox.catchUp.want(resumption) else { return false }
         self.readNext()
         return true
     }
@@ -206,14 +194,14 @@ final class SocketSession {
 
     /// Requests the newest unread notifications and repeats the request until it is answered.
     func resync() {
-        self.catchUp.wantReset()
+        self.inbox.catchUp.wantReset()
         self.readNext()
     }
 
     /// Begins the most urgent read of the inbox, unless one is under way.
     private func readNext() {
-        while self.phase == .open, let last = self.sequence.last, let user = self.identity?.user,
-            let read = self.catchUp.begin()
+        while self.phase == .open, let last = self.inbox.last, let user = self.identity?.user,
+            let read = self.inbox.catchUp.begin()
         {
             let (since, resumption): (Int64, Resumption?) =
                 switch read {
@@ -223,7 +211,7 @@ final class SocketSession {
                 case .changes: (last, nil)
                 }
             guard !self.shard.requestCatchUp(self, user: user, since: since, answering: resumption) else { return }
-            self.catchUp.refused(read)
+            self.inbox.catchUp.refused(read)
             // The next tick reads the changes, so this is no overflow.
             if case .changes = read { return }
             SocketMetrics.overflows.increment()
@@ -239,29 +227,13 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Returns the part of a snapshot that the client did not get while the query ran; nil if it
-    /// got all.
-    ///
-    /// A resumption or a reset gets the whole snapshot.
-    private func news(_ snapshot: InboxSnapshot, answering resumption: Resumption?) -> InboxSnapshot? {
-        guard resumption == nil, !snapshot.isReset, let last = self.sequence.last else { return snapshot }
-        return snapshot.version > last ? snapshot.news(after: last) : nil
-    }
-
-    private func apply(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
-        // A reset or a resumption replaces all that the client has, even newer changes.
-        let isWhole = resumption != nil || snapshot.isReset
-        let last = self.sequence.last
-        if isWhole { self.sequence.reset(to: snapshot.version) }
-        self.sequence.advance(to: snapshot.version)
-        let snapshot = self.dialect.readsInboxOverREST ? snapshot.missing(after: last) : snapshot
-        if snapshot.hasMore { self.cutVersion = snapshot.version }
-        self.wire?.sync(snapshot, answering: resumption?.reference)
-        for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
-        if self.client != nil { self.mustProve = true }
-        self.releaseHeld()
-        // The snapshot has replaced newer changes, so they must be read again.
-        if isWhole, let last, last > snapshot.version { self.catchUp.wantChanges() }
+    /// Sends what the client lacks of a snapshot.
+    private func sync(_ snapshot: InboxSnapshot, answering resumption: Resumption? = nil) {
+        let lacking = self.inbox.apply(snapshot, isRequested: resumption != nil, for: self.dialect)
+        guard let lacking else { return }
+        self.wire?.sync(lacking, answering: resumption?.reference)
+        for item in lacking.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
+        if self.client != nil { self.proofs.want() }
     }
 
     // MARK: Changes
@@ -270,77 +242,54 @@ final class SocketSession {
     func deliver(_ change: LoopChange) {
         switch self.phase {
         case .anonymous, .closing: return
-        case .opening: self.hold(change)
-        case .open: self.sendInOrder(change, isNew: true)
+        case .opening, .open: self.receive(change, isNew: true)
         }
     }
 
-    /// Sends a change if it is next in order.
-    private func sendInOrder(_ change: LoopChange, isNew: Bool) {
-        let isComplete = change.frame.isComplete(for: self.dialect)
-        let version = change.frame.version
-        guard version > 0 else {
-            // A change without a version is in no inbox, so a missing shape cannot be read later.
-            if isComplete { self.transmit(change) } else { SocketMetrics.incomplete.increment() }
-            return
-        }
-        if let last = self.sequence.last, version > last, !isComplete {
-            // The inbox has this dialect's shape; hold the change until a read covers it.
-            self.hold(change)
-            if isNew { self.readChanges() }
-            return
-        }
-        switch self.sequence.judge(previous: change.frame.previous, version: version) {
-        case .send:
+    /// Carries out the verdict on a change; only a new one releases others or begins a read.
+    private func receive(_ change: LoopChange, isNew: Bool) {
+        switch self.inbox.judge(change, for: self.dialect) {
+        case .send: self.transmit(change)
+        case .sendNext:
             self.transmit(change)
-            if isNew, !self.held.isEmpty { self.releaseHeld() }
-        case .known:
-            // The next proof covers it, unless a cut snapshot left it out.
-            if change.frame.isNotification, version > self.cutVersion {
-                self.awaitProof(change.frame.id, lane: change.frame.awaitingLane)
-            }
-        case .hold:
+            if isNew { self.releaseHeld() }
+        case .known: self.awaitProof(of: change)
+        case .skip: break
+        case .hold: self.hold(change)
+        case .read:
             self.hold(change)
+            if isNew { self.readMissing() }
+        case .drop: SocketMetrics.incomplete.increment()
         }
     }
 
     private func hold(_ change: LoopChange) {
-        guard self.held.count < Self.longestWait else {
-            SocketMetrics.dropped.increment()
-            // The read that is under way may be older than this change.
-            self.catchUp.wantChanges()
-            return
-        }
-        self.held.append(change)
-        self.heldSince = self.heldSince ?? .now()
+        if !self.inbox.hold(change, now: .now()) { SocketMetrics.dropped.increment() }
     }
 
     private func releaseHeld() {
-        let held = self.held.sorted { $0.frame.version < $1.frame.version }
-        self.held = []
-        self.heldSince = nil
-        for change in held { self.sendInOrder(change, isNew: false) }
+        for change in self.inbox.release() { self.receive(change, isNew: false) }
     }
 
     private func transmit(_ change: LoopChange) {
         self.wire?.change(change)
-        if change.frame.isNotification { self.awaitProof(change.frame.id, lane: change.frame.awaitingLane) }
+        self.awaitProof(of: change)
     }
 
     // MARK: Proof
 
+    private func awaitProof(of change: LoopChange) {
+        if change.frame.isNotification { self.awaitProof(change.frame.id, lane: change.frame.awaitingLane) }
+    }
+
     private func awaitProof(_ id: NotificationID, lane: Lane?) {
         // Without a proof, the deadline passes and the push goes out.
         guard self.wire?.provesReceipt == true else { return }
-        guard self.proofs.await(id, lane: lane) else { return SocketMetrics.unproven.increment() }
-        self.mustProve = true
+        if !self.proofs.await(id, lane: lane) { SocketMetrics.unproven.increment() }
     }
 
     /// Handles the client's proof that it has everything sent before this number was requested.
-    func proven(_ sequence: UInt64) {
-        if sequence <= self.proofs.sequence { self.seen.proven(sequence) }
-        self.report(self.proofs.confirm(sequence))
-    }
+    func proven(_ sequence: UInt64) { self.report(self.proofs.confirm(sequence)) }
 
     /// Returns the version up to which the client has seen its inbox; without a version if the
     /// client stopped.
@@ -350,9 +299,9 @@ final class SocketSession {
         guard let client, let identity else { return nil }
         var version: Int64?
         if !self.hasStopped {
-            guard let wire, let seen = self.seen.version else { return nil }
+            guard let wire, let seen = self.proofs.seen else { return nil }
             // Without proofs, whatever was written counts as seen.
-            version = wire.provesReceipt || wire.hasUnwritten ? seen : self.sequence.last ?? seen
+            version = wire.provesReceipt || wire.hasUnwritten ? seen : self.inbox.last ?? seen
         }
         return SocketBookmark(
             user: identity.user,
@@ -388,10 +337,8 @@ final class SocketSession {
 
     /// Writes everything that has gathered, with one proof request for all of it.
     func flush() {
-        if self.mustProve, self.phase != .closing {
-            self.mustProve = false
-            let sequence = self.proofs.nextSequence()
-            if self.client != nil, let version = self.sequence.last { self.seen.requested(sequence, through: version) }
+        if self.proofs.isWanted, self.phase != .closing {
+            let sequence = self.proofs.nextSequence(through: self.client == nil ? nil : self.inbox.last)
             self.wire?.requestProof(sequence)
         }
         self.wire?.flush()
@@ -400,7 +347,7 @@ final class SocketSession {
     /// Requests a proof with the next flush, to check that the client is still there.
     func probe() {
         guard self.phase != .closing else { return }
-        self.mustProve = true
+        self.proofs.want()
     }
 
     /// Tells the client why and ends the connection.
@@ -449,22 +396,18 @@ final class SocketSession {
 
     /// Reads the missing changes if a change has waited too long for them.
     func catchUpIfOverdue(now: NIODeadline) {
-        guard self.phase == .open, let heldSince, now - heldSince > TimeAmount(self.shard.configuration.holdTime) else {
-            return
-        }
-        self.heldSince = now
-        self.readChanges()
+        let limit = TimeAmount(self.shard.configuration.holdTime)
+        if self.phase == .open, self.inbox.isOverdue(now: now, limit: limit) { self.readMissing() }
     }
 
     /// Reads the changes that the client may lack, unless a read under way may bring them.
-    private func readChanges() {
-        guard !self.catchUp.isReading else { return }
-        self.catchUp.wantChanges()
+    private func readMissing() {
+        self.inbox.catchUp.wantMissing()
         self.readNext()
     }
 
-    var isHolding: Bool { self.heldSince != nil && self.phase != .closing }
-    var lastVersion: Int64? { self.phase == .open ? self.sequence.last : nil }
+    var isHolding: Bool { self.inbox.isHolding && self.phase != .closing }
+    var lastVersion: Int64? { self.phase == .open ? self.inbox.last : nil }
 }
 
 /// Messages from the client.
