@@ -246,7 +246,7 @@ package struct NotificationHub: SignalRHub {
 
     /// Makes the endpoint that serves the hub.
     ///
-    /// - Parameter now: The clock of its connections.
+    /// - Parameter now: the clock of its connections.
     package static func endpoint(
         hub: SocketHub,
         backend: any SocketBackend,

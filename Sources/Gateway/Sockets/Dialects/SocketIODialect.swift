@@ -124,7 +124,7 @@ enum SocketIODialect {
 
     /// Encodes the list that a client starts with.
     ///
-    /// - Parameter hasMore: Whether the list is cut and the inbox has older unread notifications.
+    /// - Parameter hasMore: whether the list is cut and the inbox has older unread notifications.
     static func sync(_ items: [[UInt8]], hasMore: Bool = false) -> Event {
         Self.object("sync") { writer in
             writer.key("notifications")

@@ -176,8 +176,8 @@ package final class SignalRConnection {
     ///
     /// - Parameters:
     ///   - error: Nil for a regular end.
-    ///   - allowReconnect: Whether a client that reconnects automatically should do so.
-    ///   - code: The close code of a WebSocket.
+    ///   - allowReconnect: whether a client that reconnects automatically should do so.
+    ///   - code: the close code of a WebSocket.
     package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
         self.closeCode = code
         self.perform(self.state.close(error: error, allowReconnect: allowReconnect, now: self.now))

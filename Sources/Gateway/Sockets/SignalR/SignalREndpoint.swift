@@ -119,7 +119,7 @@ package struct SignalREndpoint: TransportEndpoint {
 
     /// Admits a connection that was not negotiated here, or whose negotiation is used up.
     ///
-    /// - Parameter foreign: The id that the client brings; nil if there was no negotiation.
+    /// - Parameter foreign: the id that the client brings; nil if there was no negotiation.
     private func create(_ foreign: String?, _ permit: SignalRPermit) throws(TransportRefusal) -> WebSocketAdmission {
         guard self.node.directory.hasRoom(for: permit.owner) else {
             SignalRMetrics.refused.increment()

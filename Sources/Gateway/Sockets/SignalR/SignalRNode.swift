@@ -177,8 +177,8 @@ final class SignalRDirectory: Sendable {
     private let lastNumber = Atomic<UInt64>(0)
 
     /// - Parameters:
-    ///   - limit: The most offers and connections.
-    ///   - openingsPerOwner: The most offers and connections of one owner before their handshake.
+    ///   - limit: the most offers and connections.
+    ///   - openingsPerOwner: the most offers and connections of one owner before their handshake.
     init(limit: Int, openingsPerOwner: Int = .max) {
         self.limit = limit
         self.openingsPerOwner = openingsPerOwner

@@ -30,7 +30,7 @@ package final class EngineIOConnection {
 
     /// Opens a connection by a poll.
     ///
-    /// - Parameter address: The client's address, for which the connection is counted already.
+    /// - Parameter address: the client's address, for which the connection is counted already.
     init(
         _ server: EngineIOServer,
         _ registry: EngineIORegistry,

@@ -21,9 +21,9 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     /// - Parameters:
     ///   - path: Without a trailing slash.
-    ///   - maximumUnidentified: The most polling sessions of one address whose clients are not
+    ///   - maximumUnidentified: the most polling sessions of one address whose clients are not
     ///     identified yet.
-    ///   - maximumOutbound: The most bytes that may wait for a slow WebSocket; above it, the
+    ///   - maximumOutbound: the most bytes that may wait for a slow WebSocket; above it, the
     ///     application closes the WebSocket.
     ///   - isFull: Called for each session that is refused.
     ///   - open: Makes the application's side of a new connection, on the given event loop; nil

@@ -37,7 +37,7 @@ package struct ConnectionPolicy: Sendable {
 
     /// The CORS grant for the page that sent a request; nil if there is none.
     ///
-    /// - Parameter endpoint: The endpoint that claims the path; nil for the server.
+    /// - Parameter endpoint: the endpoint that claims the path; nil for the server.
     func grant(_ head: HTTPRequestHead, _ endpoint: (any TransportEndpoint)? = nil) -> AllowedOrigins.Grant? {
         let allowsCredentials = endpoint?.allowsCredentials ?? false
         return head.headers.first(name: "origin")
@@ -96,14 +96,14 @@ package enum AllowedOrigins: Sendable, Equatable {
 
     /// Whether a page of an origin may open a socket.
     ///
-    /// - Parameter host: The request's host; pages that it serves are always admitted.
+    /// - Parameter host: the request's host; pages that it serves are always admitted.
     func admits(_ origin: String, host: String?) -> Bool {
         self.grant(origin) != nil || Self.isOwn(origin, host: host)
     }
 
     /// The rights of another origin's page on the answer; nil if it has none.
     ///
-    /// - Parameter allowsCredentials: Whether a page may send credentials even if every page is
+    /// - Parameter allowsCredentials: whether a page may send credentials even if every page is
     ///   allowed.
     func grant(_ origin: String, allowsCredentials: Bool = false) -> Grant? {
         switch self {

@@ -44,7 +44,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     /// - Parameters:
     ///   - bodies: Counts the bytes of incomplete messages over all connections.
-    ///   - patience: The time for a message, from its first byte to its last.
+    ///   - patience: the time for a message, from its first byte to its last.
     package init(
         application: any WebSocketApplication,
         limits: WebSocketLimits,
@@ -132,7 +132,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     /// Limits the time for the rest of an incomplete message.
     ///
-    /// - Parameter isNew: Whether the message began with this input.
+    /// - Parameter isNew: whether the message began with this input.
     private func limitMessage(isNew: Bool) {
         guard self.parser.isIncomplete, self.isReading, !self.isAhead, let context else {
             self.limit?.remove()
