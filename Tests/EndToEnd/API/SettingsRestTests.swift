@@ -307,6 +307,13 @@ struct SettingsRestTests {
                 let hours = #"{"start":"22:00","end":"07:\#(10 + number % 50)"}"#
                 return try await ada.send(.put, "/v1/preferences/quiet-hours", hours)
             }
+            // Refused changes do not count.
+            for _ in 0..<25 {
+                let invalid = #"{"start":"25:00","end":"07:00"}"#
+                #expect(try await ada.send(.put, "/v1/preferences/quiet-hours", invalid).status == 422)
+                let path = "/api/v1/notifications/preferences/quiet-hours"
+                #expect(try await ada.send(.put, path, #"{"enabled":true}"#).status == 422)
+            }
             var count = 0
             var answer = try await set(0)
             while answer.status == 200, count < 1_000 {
@@ -320,7 +327,7 @@ struct SettingsRestTests {
             let changes: [(path: String, refused: [String], accepted: String)] = [
                 (
                     "/v1/settings", [#"{"zone":"Asia/Tokyo"}"#, #"{"quiet_hours":null}"#],
-                    #"{"locale":"de","opted_out":false}"#
+                    #"{"locale":"de","zone":"Asia/Tokyo","opted_out":true}"#
                 ),
                 (
                     "/v1/preferences", [#"{"types":[{"type":"invoice_created","quiet_hours":"none"}]}"#],
@@ -336,7 +343,12 @@ struct SettingsRestTests {
                 ),
             ]
             for (path, refused, accepted) in changes {
-                for body in refused { #expect(try await ada.send(.put, path, body).status == 429, "\(path) \(body)") }
+                for body in refused {
+                    // One more a minute is allowed.
+                    let first = try await ada.send(.put, path, body).status
+                    let last = first == 200 ? try await ada.send(.put, path, body).status : first
+                    #expect(last == 429, "\(path) \(body)")
+                }
                 guard !accepted.isEmpty else { continue }
                 #expect(try await ada.send(.put, path, accepted).status == 200, "\(path)")
             }

@@ -69,18 +69,21 @@ struct PreferenceStoreTests {
                 ).isEmpty
             }
             let all: KeptSettings = [.general, .quietHours, .emailOptOut]
-            let parts: [(KeptSettings, concerns: Bool)] = [
-                (.locale, false), (.email, false), (.emailOptOut, false), (.zone, true), (.optOut, true),
-                (.quietHours, true),
+            var optOut = UserSettings()
+            optOut.isOptedOut = true
+            let parts: [(KeptSettings, UserSettings, concerns: Bool)] = [
+                (.locale, UserSettings(), false), (.email, UserSettings(), false),
+                (.emailOptOut, UserSettings(), false), (.zone, UserSettings(), true), (.optOut, optOut, true),
+                (.optOut, UserSettings(), false), (.quietHours, UserSettings(), true),
             ]
-            for (part, concerns) in parts {
+            for (part, settings, concerns) in parts {
                 let kept = all.subtracting(part)
                 let changed = try await isDue {
-                    try await database.preferences.set(user: "a", settings: UserSettings(), keeping: kept)
+                    try await database.preferences.set(user: "a", settings: settings, keeping: kept)
                 }
                 #expect(changed == concerns, "\(part)")
                 var record = UserRecord(user: "a")
-                record.settings = UserSettings()
+                record.settings = settings
                 record.keptSettings = kept
                 record.preferences = ["x": TypePreference(push: false)]
                 #expect(try await isDue { _ = try await database.users.put([record]) } == concerns, "\(part)")

@@ -112,6 +112,14 @@ package struct UserServices: Sendable {
 
     /// Registers devices of one user, all or none.
     ///
+    /// Switches a user's quiet hours on or off.
+    ///
+    /// - Throws: ``Problem`` 429 if the user changes quiet hours too often.
+    func switchQuietHours(of user: String, isOn: Bool) async throws {
+        try await self.base.countQuietChange(of: user)
+        try await self.preferences.switchQuietHours(user: user, isOn: isOn)
+    }
+
     /// Reports to upstream apps the devices that this switches off.
     ///
     /// - Parameter silenced: whether the user has switched them off; nil keeps the previous choice.
@@ -155,7 +163,8 @@ package struct UserServices: Sendable {
     /// - Throws: ``Problem`` 429 if the user changes quiet hours or the zone too often.
     @discardableResult
     func change(_ settings: UserSettings, of user: String, keeping kept: KeptSettings) async throws -> UserSettings {
-        if kept.changesQuietHours { try await self.base.countQuietChange(of: user) }
+        let optsOut = settings.isOptedOut && !kept.contains(.optOut)
+        if kept.changesQuietHours, !optsOut { try await self.base.countQuietChange(of: user) }
         return try await self.preferences.set(user: user, settings: settings, keeping: kept)
     }
 

@@ -4,7 +4,7 @@
 import Clients
 import Core
 
-/// Reads of inboxes: short ones share statements, and long ones take few connections.
+/// Reads of inboxes: short ones share statements, and long ones take half of the connections.
 struct InboxReads: Sendable {
     struct PageRequest: Sendable {
         let user: String

@@ -7,8 +7,7 @@ import Synchronization
 
 /// Limits statements that may look at a whole inbox: few run at once, and one of each user.
 ///
-/// Users take turns, so a user with many or slow scans delays only their own. Each scan waits for a
-/// bounded time.
+/// Users take turns, so a user with many or slow scans delays only their own.
 final class InboxScans: Sendable {
     private struct Waiting {
         let since: ContinuousClock.Instant
@@ -33,7 +32,7 @@ final class InboxScans: Sendable {
 
     /// - Parameters:
     ///   - turns: the most scans in flight.
-    ///   - patience: how long a scan may have waited when its turn comes.
+    ///   - patience: how long a scan may wait; it ends when the next turn does after that.
     ///   - mostWaiting: the most waiting scans of a user.
     ///   - mostUsers: the most users who wait for a turn.
     init(turns: Int, patience: Duration = .seconds(10), mostWaiting: Int = 8, mostUsers: Int = 10_000) {
@@ -76,37 +75,40 @@ final class InboxScans: Sendable {
         }
     }
 
-    /// Passes a user's turn to the first user who waits; the user's own next scan comes after all
-    /// of them.
+    /// Passes a user's turn to the first user who waits, and ends scans that have waited too long.
+    ///
+    /// The user's own next scan comes after those of all others.
     private func endTurn(_ user: ExactText) {
         let (late, next) = self.state.withLock { state in
-            state.freeTurns += 1
             if state.waiting[user]?.isEmpty == false {
                 state.queue.append(user)
             } else {
                 state.waiting[user] = nil
             }
-            return self.takeNext(&state)
+            let late = self.takeLate(&state)
+            guard !state.queue.isEmpty else {
+                state.freeTurns += 1
+                return (late, Waiting?.none)
+            }
+            let first = state.queue.removeFirst()
+            return (late, state.waiting[first]?.removeFirst())
         }
         for scan in late { scan.continuation.resume(returning: false) }
         next?.continuation.resume(returning: true)
     }
 
-    /// Removes the next scan and gives it the turn, and removes those before it that have waited
-    /// too long.
-    private func takeNext(_ state: inout State) -> (late: [Waiting], next: Waiting?) {
+    /// Removes the scans that have waited too long, and users who then have none.
+    private func takeLate(_ state: inout State) -> [Waiting] {
         let oldest = ContinuousClock.now - self.patience
         var late: [Waiting] = []
-        while !state.queue.isEmpty {
-            let user = state.queue.removeFirst()
+        let queue = state.queue
+        state.queue = queue.filter { user in
             let own = state.waiting[user] ?? []
-            let inTime = own.drop { $0.since <= oldest }
+            let inTime = Array(own.drop { $0.since <= oldest })
             late += own.prefix(own.count - inTime.count)
-            state.waiting[user] = inTime.isEmpty ? nil : Array(inTime.dropFirst())
-            guard let next = inTime.first else { continue }
-            state.freeTurns -= 1
-            return (late, next)
+            state.waiting[user] = inTime.isEmpty ? nil : inTime
+            return !inTime.isEmpty
         }
-        return (late, nil)
+        return late
     }
 }

@@ -195,7 +195,7 @@ package struct PreferenceStore: Sendable {
                 + Self.statements(user: user, settings: settings, keeping: kept)
         )
         guard let row = results[1].first else { throw PostgresError(.decoding, "settings returned no row") }
-        if kept.changesReleases {
+        if kept.changesReleases(with: settings) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
         return try Self.settings(row)
@@ -205,7 +205,7 @@ package struct PreferenceStore: Sendable {
     /// row.
     static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
         let change = Self.change(user: user, settings: settings, keeping: kept)
-        return kept.changesReleases ? [change, Self.reconsiderReleases(users: [user])] : [change]
+        return kept.changesReleases(with: settings) ? [change, Self.reconsiderReleases(users: [user])] : [change]
     }
 
     private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
@@ -299,8 +299,10 @@ package struct KeptSettings: OptionSet, Sendable {
     /// Whether a change that keeps only these may change when quiet hours end.
     package var changesQuietHours: Bool { !self.isSuperset(of: [.quietHours, .zone]) }
 
-    /// Whether such a change may change what waits for the end of quiet hours.
-    var changesReleases: Bool { self.changesQuietHours || !self.contains(.optOut) }
+    /// Whether such a change to `settings` may change what waits for the end of quiet hours.
+    func changesReleases(with settings: UserSettings) -> Bool {
+        self.changesQuietHours || settings.isOptedOut && !self.contains(.optOut)
+    }
 }
 
 extension [String: TypePreference] {

@@ -21,7 +21,7 @@ package struct UserRecord: Sendable {
 
     /// Whether it may change what waits for the end of quiet hours.
     var changesReleases: Bool {
-        self.settings != nil && self.keptSettings.changesReleases || self.preferences.changeQuietHours
+        self.settings.map(self.keptSettings.changesReleases) == true || self.preferences.changeQuietHours
     }
 }
 

@@ -90,8 +90,7 @@ struct AllowancePreferenceRoutes {
             try await self.services.users.change(
                 settings, of: user, keeping: [.general, .emailOptOut, .weekdays])
         case .switched(let isOn):
-            try await self.services.base.countQuietChange(of: user)
-            try await self.services.users.preferences.switchQuietHours(user: user, isOn: isOn)
+            try await self.services.users.switchQuietHours(of: user, isOn: isOn)
         case nil: break
         }
         return try await self.answer(user)
