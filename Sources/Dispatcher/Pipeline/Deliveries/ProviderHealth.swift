@@ -125,7 +125,7 @@ final class ProviderHealth: Sendable {
     /// Limits the reports about a configuration that is rejected for some devices.
     ///
     /// Each push service has its own limit, because a user may register one that always rejects it,
-    /// which must not hide the others.
+    /// which must not hide another. A thousand of them in a minute would.
     private let reports = LogLimit<BreakerScope>(every: .seconds(60))
 
     /// - Parameter calls: the most calls to the provider in flight.
