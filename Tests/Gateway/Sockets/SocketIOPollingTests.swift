@@ -72,10 +72,14 @@ struct SocketIOPollingTests {
 
     /// Runs `body` with an endpoint that sends no pings.
     private static func withEndpoint(
-        maximumIdle: Int = 10, _ body: (RunningHub, TransferClient, String) async throws -> Void
+        maximumIdle: Int = 10,
+        pingInterval: Duration = .seconds(300),
+        messageBurst: Int = 120,
+        _ body: (RunningHub, TransferClient, String) async throws -> Void
     ) async throws {
         let configure = { (configuration: inout SocketConfiguration) in
-            configuration.pingInterval = .seconds(300)
+            configuration.pingInterval = pingInterval
+            configuration.messageBurst = messageBurst
             configuration.authentication = .seconds(300)
         }
         try await RunningHub.with(ScriptedBackend(), configure) { running in
@@ -140,6 +144,25 @@ struct SocketIOPollingTests {
                 let left = try await next.send(.post, "1")
                 #expect(left == "ok")
             }
+        }
+    }
+
+    @Test("a client that has left may answer pings for ever, but sends few other packets")
+    func answersPings() async throws {
+        try await Self.withEndpoint(pingInterval: .milliseconds(20), messageBurst: 3) { running, http, url in
+            let client = try await Client.opened(running, http, url)
+            try await client.join()
+            try await client.leave()
+            for _ in 0..<8 {
+                let ping = try await client.send(.get)
+                #expect(ping == "2")
+                let answered = try await client.send(.post, "3")
+                #expect(answered == "ok")
+            }
+            let others = try await client.send(.post, Array(repeating: "3", count: 4).joined(separator: Self.separator))
+            #expect(others == "ok")
+            let end = try await client.send(.get)
+            #expect(end.hasSuffix("1"), "\(end)")
         }
     }
 

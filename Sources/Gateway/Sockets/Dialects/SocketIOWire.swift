@@ -31,6 +31,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     /// Counts the connections whose clients have left.
     private let idle: Budget
     private var isIdle = false
+    private var isQuiescing = false
 
     init(shard: HubShard, handshakeToken: String?, idle: Budget) {
         self.shard = shard
@@ -60,6 +61,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     }
 
     func socketIOShouldQuiesce() {
+        self.isQuiescing = true
         if self.session == nil { self.connection?.close(.serverShuttingDown) }
     }
 
@@ -114,6 +116,10 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         // the gateway keeps what should still arrive.
         if self.session?.phase != .closing { self.connection?.discardWaiting() }
         self.endSession()
+        guard !self.isQuiescing else {
+            self.connection?.close(.serverShuttingDown)
+            return
+        }
         // Keep the connection: some clients reconnect at once if it closes, and never join again.
         self.isIdle = self.idle.reserve()
         if !self.isIdle { self.connection?.close(.forcedClose) }
