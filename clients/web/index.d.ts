@@ -107,7 +107,7 @@ export interface CarillonEvents {
   "carillon-open": CustomEvent<{ readonly notification: Notification; readonly url: string | null }>;
   /**
    * The user pressed a button. `preventDefault()` means that the page handles it. After a click on
-   * a push, a notification that can no longer be read has only its `id`.
+   * a push, a notification that could not be read has only its `id`.
    */
   "carillon-action": CustomEvent<{
     readonly notification: Pick<Notification, "id"> & Partial<Notification>;

@@ -333,7 +333,7 @@ export class Inbox extends EventTarget {
   }
 
   // The user's actions: applied at once, sent to the other tabs, and undone if the gateway refuses.
-  // The calls go on if the user leaves the page.
+  // A call that was sent goes on if the user leaves the page.
 
   markRead(id) {
     const item = this.store.find(id);
