@@ -180,12 +180,9 @@ export class SettingsView {
       status.classList.toggle("fault", Boolean(fault));
       status.textContent = fault || "";
       if (fault) return null;
-      const hours = isOn
-        ? { start: data.get("start"), end: data.get("end"), weekdays: chosen } : { start: "00:00", end: "00:00" };
-      if (isOn && this.#settings.zone !== data.get("zone")) {
-        await this.#client.call("PUT", "/v1/settings", { zone: data.get("zone") });
-      }
-      this.#settings = await this.#client.call("PUT", "/v1/preferences/quiet-hours", hours);
+      const hours = { start: data.get("start"), end: data.get("end"), weekdays: chosen };
+      this.#settings = await this.#client.call(
+        "PUT", "/v1/settings", isOn ? { zone: data.get("zone"), quiet_hours: hours } : { quiet_hours: null });
       form.hidden = !isOn;
       status.textContent = texts.saved;
       return true;
