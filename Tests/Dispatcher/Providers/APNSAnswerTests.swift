@@ -136,4 +136,10 @@ struct APNSAnswerTests {
         #expect(Self.read(400, body) == .refused(reason: "HTTP_400"))
         #expect(Self.read(500, body) == .retry(reason: "HTTP_500", after: nil))
     }
+
+    @Test("recorded reasons are cut")
+    func bounded() {
+        let answer = Self.read(400, #"{"reason":"\#(String(repeating: "x", count: 10_000))"}"#)
+        #expect(answer == .refused(reason: String(repeating: "x", count: 64)))
+    }
 }

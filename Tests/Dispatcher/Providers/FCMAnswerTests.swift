@@ -111,6 +111,11 @@ struct FCMAnswerTests {
         }
     }
 
+    @Test("a message that is too long for Google's proxy is refused")
+    func tooLong() {
+        #expect(FCMAnswer.read(status: 413, body: [], retryAfter: nil) == .refused(reason: "HTTP_413"))
+    }
+
     @Test("recorded reasons are cut")
     func bounded() {
         let body = Self.body("S", code: String(repeating: "x", count: 10_000))
