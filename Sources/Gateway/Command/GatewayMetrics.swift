@@ -30,7 +30,8 @@ enum GatewayMetrics {
                 "carillon_redis_memory_bytes", .gauge, "memory that Redis uses; in a cluster, of its fullest server"),
             MetricFamily(
                 "carillon_redis_memory_limit_bytes", .gauge,
-                "memory that the same server may use: maxmemory, or else all of its machine"),
+                "memory that the same server may use: maxmemory, or else all of its machine; absent if Redis states neither"
+            ),
             MetricFamily(
                 "carillon_redis_durable", .gauge,
                 "1 if Redis writes an append-only file, no write to its disk failed, and it evicts nothing, else 0"),

@@ -82,6 +82,8 @@ struct SurveyServiceTests {
         let unlimited = server(used: 9_600, limit: 0)
         #expect(SurveyService.fullest([roomy, full, server(used: 5_000, limit: 0), roomy]) == full)
         #expect(SurveyService.fullest([roomy, full, unlimited]) == unlimited)
+        let (small, large) = (RedisFacts(info: "used_memory:5\r\n"), RedisFacts(info: "used_memory:9\r\n"))
+        #expect(SurveyService.fullest([small, large, small]) == large)
         #expect(SurveyService.fullest([]) == nil)
     }
 

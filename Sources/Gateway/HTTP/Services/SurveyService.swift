@@ -105,14 +105,14 @@ package struct SurveyService: Service {
         return faults
     }
 
-    /// Returns the server that uses most of its memory limit.
+    /// Returns the server that uses most of its memory limit, or most memory if no limit is known.
     ///
     /// A sum over a cluster would hide a full server among empty ones.
     static func fullest(_ servers: [RedisFacts]) -> RedisFacts? {
         func share(_ server: RedisFacts) -> Double {
             server.memoryLimit.map { Double(server.usedMemory) / Double($0) } ?? 0
         }
-        return servers.max { share($0) < share($1) }
+        return servers.max { (share($0), $0.usedMemory) < (share($1), $1.usedMemory) }
     }
 }
 
