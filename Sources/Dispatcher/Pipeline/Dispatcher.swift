@@ -156,8 +156,8 @@ package struct Dispatcher: Sendable {
 
     /// Sets the status and the channels that a notification is stored with.
     ///
-    /// Without a channel, it replaces nothing. So it loses its collapse key, which every newer one
-    /// with the key would look at.
+    /// Without a channel, it replaces nothing. Its collapse key is removed, so that later
+    /// notifications with the key need not read it.
     func decideStoring(
         _ notification: inout Notification,
         _ type: NotificationType,

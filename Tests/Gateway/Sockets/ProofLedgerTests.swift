@@ -86,7 +86,7 @@ struct ProofLedgerTests {
 }
 
 @Suite("The version that a client has seen", .timeLimit(.minutes(10)))
-struct SeenVersionTests {
+struct ProvenVersionTests {
     @Test("moves to the version of each proof, and never back")
     func proofs() {
         var ledger = ProofLedger()

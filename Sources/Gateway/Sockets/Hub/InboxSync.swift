@@ -4,9 +4,9 @@
 import Core
 import NIOCore
 
-/// Keeps one client in sync with its inbox: decides what of each change and each read to send.
+/// Decides which changes to send to one client, so that its inbox stays in order.
 ///
-/// Pure: the session sends, reads and counts.
+/// It does no I/O; the session acts on its answers.
 struct InboxSync {
     enum Verdict: Equatable {
         /// It has no version, so it waits for no other.
@@ -64,7 +64,7 @@ struct InboxSync {
         return true
     }
 
-    /// Returns the held changes by version, to be judged again, and holds none of them.
+    /// Removes and returns the held changes, ordered by version.
     mutating func release() -> [LoopChange] {
         guard !self.held.isEmpty else { return [] }
         let held = self.held.sorted { $0.frame.version < $1.frame.version }
@@ -80,7 +80,7 @@ struct InboxSync {
         return true
     }
 
-    /// Returns what to send of a snapshot; nil if the client got all of it while it was read.
+    /// Returns what to send of a snapshot; nil if the client already has all of it.
     ///
     /// The snapshot replaces all that the client has if it is a reset or the client requested it.
     mutating func apply(_ snapshot: InboxSnapshot, isRequested: Bool, for dialect: Dialect) -> InboxSnapshot? {
@@ -170,7 +170,7 @@ struct CatchUp {
 
     /// Ends a read that failed, and requests it again.
     ///
-    /// - Parameter resumption: The client's request that the read should have answered, if any.
+    /// - Parameter resumption: the client's request that the read should have answered, if any.
     mutating func failed(_ resumption: Resumption?) {
         self.isReading = false
         if let resumption {

@@ -43,7 +43,7 @@ struct ProofLedger {
 
     /// Returns the number of the next ping.
     ///
-    /// - Parameter version: The version that its pong proves; nil if the client has no bookmark.
+    /// - Parameter version: the version that its pong proves; nil if the client has no bookmark.
     mutating func nextSequence(through version: Int64?) -> UInt64 {
         self.isWanted = false
         self.sequence += 1

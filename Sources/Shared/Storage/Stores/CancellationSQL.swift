@@ -124,8 +124,8 @@ enum CancellationSQL {
     /// until its deliveries settle, unless it expired before any was enqueued. A notification that
     /// has reached a device loses its waiting mail, which may be due after the cancellation is
     /// forgotten. Snoozed notifications do not come back, even if they came back before and were
-    /// snoozed again. Outside the inbox, a notification loses its collapse key: it is not deleted,
-    /// so every newer one with the key would look at it.
+    /// snoozed again. Outside the inbox its collapse key is removed: the row is not deleted, so
+    /// each later notification with the key would read it.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. Rows: the label's columns; for listed
     /// notifications version and unread count.

@@ -116,9 +116,8 @@ enum NotificationSQL {
     /// be from when the table was empty.
     ///
     /// A notification whose job was cancelled before it came is stored as cancelled, not listed and
-    /// without its collapse key.
-    /// A job id that a digest holds for the user counts as known too, unless the row is the
-    /// notification that a lone item becomes.
+    /// without its collapse key. A job id that a digest holds for the user counts as known too,
+    /// unless the row is the notification that a lone item becomes.
     ///
     /// Parameter after those of the columns: for each row whether it is listed. Rows: position,
     /// version, unread count; for a known one its id, status, status reason and whether its

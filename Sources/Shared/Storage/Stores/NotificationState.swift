@@ -10,9 +10,11 @@ import Core
 // ------------------------------------------------------------------------------------------------
 // stored                insertFresh,    -                          pending; suppressed or expired
 //                       insertChecked                              (why); cancelled with its job
-// push enqueued         mark            pending, deferred          pending (queued)
+// push enqueued, or     mark            pending, deferred          pending (queued)
+//   the only mail
 // left to its mail      mark            pending                    pending (why)
-// no push follows       mark            pending, deferred          sent, failed, expired (why)
+// no push follows       mark            pending, deferred          sent, suppressed, failed,
+//                                                                  expired (why)
 // quiet hours           markDeferred    pending, deferred          deferred (quiet_hours)
 // no push after all     leftToMail      deferred, isQueued         sent if mailed; pending if its
 //                                                                  mail waits; as decided (why)
@@ -50,7 +52,7 @@ import Core
 enum NotificationState {
     // MARK: Statuses with their reasons
 
-    // Two conditions each, without parentheses; `NOT` needs them.
+    // Each is two conditions joined by AND: put parentheses around it after NOT.
 
     /// Whether it has no owner.
     static let isUnowned = "n.status = 'pending' AND n.status_reason IS NULL"
