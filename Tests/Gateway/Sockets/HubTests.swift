@@ -118,6 +118,18 @@ struct HubTests {
         #expect(harness.hub.catchUps.count == 1)
     }
 
+    @Test("reads the inbox again if changes were missed during a read")
+    func missedDuringRead() throws {
+        let harness = try HubHarness()
+        let (session, _) = harness.open("a", .native)
+        session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+        session.missedChanges()
+        session.missedChanges()
+        #expect(harness.hub.catchUps.count == 1)
+        session.caughtUp(nil, answering: nil)
+        #expect(harness.hub.catchUps.count == 2)
+    }
+
     @Test("withholds changes from a loop that is too far behind until it has caught up")
     func backlog() {
         let backlog = LoopBacklog(limit: 10)
