@@ -160,7 +160,7 @@ enum OpenFiles {
 
     /// Raises the limit as far as an unprivileged process may.
     ///
-    /// - Returns: The limit from now on; nil if there is none.
+    /// - Returns: the limit from now on; nil if there is none.
     static func raiseLimit() -> Int? {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()

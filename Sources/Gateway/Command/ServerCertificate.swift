@@ -24,7 +24,7 @@ final class ServerCertificate: Sendable {
     private let keyFile: String
     private let state: Mutex<State>
 
-    /// - Throws: The fault of the files.
+    /// - Throws: the fault of the files.
     init(certificateFile: String, keyFile: String) throws {
         self.certificateFile = certificateFile
         self.keyFile = keyFile

@@ -62,7 +62,7 @@ package struct UserImport {
 
     /// Adds the next line to the batch; stores the batch once it is full.
     ///
-    /// - Throws: The PostgreSQL error if a batch cannot be stored; earlier batches stay.
+    /// - Throws: the PostgreSQL error if a batch cannot be stored; earlier batches stay.
     package mutating func add(_ line: Line) async throws {
         self.tally.lines += 1
         guard case .text(var bytes) = line else { return self.refuse(["is longer than 1 MB"]) }

@@ -38,7 +38,7 @@ protocol SocketWire: AnyObject {
     func drop()
     /// Handles an expired token.
     ///
-    /// - Returns: Whether the connection may wait for a request with a fresh token; otherwise it is
+    /// - Returns: whether the connection may wait for a request with a fresh token; otherwise it is
     ///   closed.
     func awaitsFreshToken() -> Bool
     /// Handles pings and timeouts of the wire. Called once a second.

@@ -121,7 +121,7 @@ final class HubPresence: Sendable {
 
     /// Removes presence, and keeps the departures that Redis does not accept.
     ///
-    /// - Returns: The number of those kept; 0 after the end of the queue.
+    /// - Returns: the number of those kept; 0 after the end of the queue.
     private func remove(_ departures: [SocketDeparture]) async -> Int {
         let late = (try? await self.close(departures)) ?? departures
         let kept = self.lateDepartures.offer(contentsOf: late)
@@ -131,7 +131,7 @@ final class HubPresence: Sendable {
 
     /// Removes presence.
     ///
-    /// - Returns: The departures whose Redis master is down.
+    /// - Returns: the departures whose Redis master is down.
     private func close(_ departures: [SocketDeparture]) async throws -> [SocketDeparture] {
         let areGone = try await self.backend.close(departures)
         let gone = zip(departures, areGone).filter { $1 }.map(\.0)

@@ -119,7 +119,7 @@ final class HubShard {
 
     /// Hands a request to the hub.
     ///
-    /// - Returns: False if the queue is full.
+    /// - Returns: false if the queue is full.
     func request(_ kind: SocketRequest.Kind, of socket: SocketSession, reference: [UInt8]?) -> Bool {
         let request = SocketRequest(kind: kind, socket: self.reference(socket), reference: reference)
         switch kind {
@@ -131,7 +131,7 @@ final class HubShard {
     /// Queues a read of the changes that a socket's inbox has had since a version.
     ///
     /// - Parameter resumption: the client's request that this answers, if there is one.
-    /// - Returns: False if the queue is full; a caller that does not try again counts the overflow.
+    /// - Returns: false if the queue is full; a caller that does not try again counts the overflow.
     func requestCatchUp(
         _ socket: SocketSession,
         user: String,

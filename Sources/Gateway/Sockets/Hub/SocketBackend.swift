@@ -106,7 +106,7 @@ package protocol SocketBackend: Sendable {
 
     /// Registers presence, and only then reads the inboxes.
     ///
-    /// - Returns: One snapshot per opening, in the same order; nil where presence could not be
+    /// - Returns: one snapshot per opening, in the same order; nil where presence could not be
     ///   registered, because a master of the Redis cluster is down.
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot?]
 
@@ -164,7 +164,7 @@ package protocol SocketBackend: Sendable {
 
     /// Marks notifications read and sends the change to every socket of the user.
     ///
-    /// - Returns: The unread count after it.
+    /// - Returns: the unread count after it.
     func markRead(_ request: MarkReadRequest) async throws -> Int32
 
     /// Returns the unread count.

@@ -147,7 +147,7 @@ package final class SocketHub: Service {
 
     /// Adds an element to a queue, and counts it as lost if the queue is full.
     ///
-    /// - Returns: Whether it was added.
+    /// - Returns: whether it was added.
     @discardableResult
     func offer<Element: Sendable>(_ element: Element, to queue: BatchQueue<Element>) -> Bool {
         let isAdded = queue.offer(element)
@@ -469,7 +469,7 @@ final class LoopBacklog: Sendable {
 
     /// Releases frames that the loop has handled.
     ///
-    /// - Returns: True if the queue is now empty and frames were shed before.
+    /// - Returns: true if the queue is now empty and frames were shed before.
     func release(_ count: Int) -> Bool {
         self.state.withLock { state in
             state.waiting -= count

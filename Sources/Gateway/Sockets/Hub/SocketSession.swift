@@ -176,7 +176,7 @@ final class SocketSession {
 
     /// Queues a client's request for changes, behind the first sync and earlier requests.
     ///
-    /// - Returns: False if too many wait.
+    /// - Returns: false if too many wait.
     func resume(_ resumption: Resumption) -> Bool {
         guard self.inbox.catchUp.want(resumption) else { return false }
         self.readNext()
@@ -185,7 +185,7 @@ final class SocketSession {
 
     /// Defers a call until the inbox was read, so that its answer follows the first sync.
     ///
-    /// - Returns: False if too many wait.
+    /// - Returns: false if too many wait.
     func deferCall(_ message: ClientMessage, reference: [UInt8]?) -> Bool {
         guard self.earlyCalls.count < Self.mostEarlyCalls else { return false }
         self.earlyCalls.append((message, reference))

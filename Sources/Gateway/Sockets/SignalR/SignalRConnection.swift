@@ -101,7 +101,7 @@ package final class SignalRConnection {
 
     /// Sends an item of a stream with the next ``flush()``.
     ///
-    /// - Returns: False once the client wants no more items; the call must still be completed.
+    /// - Returns: false once the client wants no more items; the call must still be completed.
     package func sendItem(_ item: JSONValue, of call: UInt64) -> Bool {
         guard let actions = self.state.sendItem(item, of: call, now: self.now) else { return false }
         self.perform(actions)
@@ -175,7 +175,7 @@ package final class SignalRConnection {
     /// Tells the client why and ends the connection.
     ///
     /// - Parameters:
-    ///   - error: Nil for a regular end.
+    ///   - error: nil for a regular end.
     ///   - allowReconnect: whether a client that reconnects automatically should do so.
     ///   - code: the close code of a WebSocket.
     package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
@@ -186,7 +186,7 @@ package final class SignalRConnection {
     /// Answers the waiting poll with 401, so that the client polls again with a fresh credential;
     /// if no poll comes, the silence limit ends the connection.
     ///
-    /// - Returns: False if the connection does not poll.
+    /// - Returns: false if the connection does not poll.
     package func refusePolls() -> Bool {
         guard case .longPolling = self.link, !self.isEnding else { return false }
         self.performPolling { $0.refuse(now: self.now) }
@@ -468,7 +468,7 @@ extension SignalRConnection {
 
     /// Serves a request for this connection.
     ///
-    /// - Returns: The answer; nil if it comes later.
+    /// - Returns: the answer; nil if it comes later.
     func serve(
         _ request: SignalRHubRequest,
         _ body: [UInt8],

@@ -20,13 +20,13 @@ package struct EngineIOEndpoint: TransportEndpoint {
     private let isFull: @Sendable () -> Void
 
     /// - Parameters:
-    ///   - path: Without a trailing slash.
+    ///   - path: without a trailing slash.
     ///   - maximumUnidentified: the most polling sessions of one address whose clients are not
     ///     identified yet.
     ///   - maximumOutbound: the most bytes that may wait for a slow WebSocket; above it, the
     ///     application closes the WebSocket.
-    ///   - isFull: Called for each session that is refused.
-    ///   - open: Makes the application's side of a new connection, on the given event loop; nil
+    ///   - isFull: called for each session that is refused.
+    ///   - open: makes the application's side of a new connection, on the given event loop; nil
     ///     refuses it with 503.
     package init(
         path: String,
@@ -247,7 +247,7 @@ final class EngineIODirectory: Sendable {
     private let limit: Int
     private let connections = Mutex<[String: LoopReference<EngineIOConnection>]>([:])
 
-    /// - Parameter limit: Sessions beyond this are refused.
+    /// - Parameter limit: sessions beyond this are refused.
     init(limit: Int) {
         self.limit = limit
     }

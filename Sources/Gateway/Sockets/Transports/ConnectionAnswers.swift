@@ -21,7 +21,7 @@ extension ConnectionHandler {
 
     /// Refuses a request without reading its rest, and closes.
     ///
-    /// - Parameter request: Nil if its head could not be read.
+    /// - Parameter request: nil if its head could not be read.
     func refuse(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
         guard self.context != nil else { return }
         let incoming = self.incoming

@@ -104,7 +104,7 @@ struct ReceiveBufferAllocator: RecvByteBufferAllocator {
 
     func buffer(allocator: ByteBufferAllocator) -> ByteBuffer { allocator.buffer(capacity: self.size) }
 
-    /// - Returns: True, so that NIO does not reuse the first buffer.
+    /// - Returns: true, so that NIO does not reuse the first buffer.
     mutating func record(actualReadBytes: Int) -> Bool {
         if self.size == Self.first {
             self.size = Self.second

@@ -43,7 +43,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var isAhead = false
 
     /// - Parameters:
-    ///   - bodies: Counts the bytes of incomplete messages over all connections.
+    ///   - bodies: counts the bytes of incomplete messages over all connections.
     ///   - patience: the time for a message, from its first byte to its last.
     package init(
         application: any WebSocketApplication,
@@ -311,7 +311,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     /// Reports that a ping is due after `interval` of silence, and drops a peer that stays silent
     /// for `timeout` after it.
     ///
-    /// - Returns: Whether a ping is due.
+    /// - Returns: whether a ping is due.
     func isPingDue(now: NIODeadline, interval: Duration, timeout: Duration) -> Bool {
         guard !self.hasSentClose else { return false }
         if let pingedAt {

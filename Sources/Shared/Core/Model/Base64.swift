@@ -52,7 +52,7 @@ package struct Base64: Sendable {
 
     /// Decodes `text`, which has no padding.
     ///
-    /// - Returns: Nil for a foreign character, an impossible length, or unused bits that are set.
+    /// - Returns: nil for a foreign character, an impossible length, or unused bits that are set.
     package func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard let (bytes, bits, rest) = self.bytes(Array(text)[...]) else { return nil }
         return bits < 6 && rest == 0 ? bytes : nil
@@ -60,7 +60,7 @@ package struct Base64: Sendable {
 
     /// Decodes padded text without line breaks, ignoring unused bits.
     ///
-    /// - Returns: Nil for a foreign character or an impossible length.
+    /// - Returns: nil for a foreign character or an impossible length.
     package func decodePadded(_ text: some Collection<UInt8>) -> [UInt8]? {
         let text = Array(text)
         guard text.count.isMultiple(of: 4) else { return nil }
@@ -71,7 +71,7 @@ package struct Base64: Sendable {
     /// Decodes text as clients write it: with or without padding and line breaks, ignoring unused
     /// bits.
     ///
-    /// - Returns: Nil for a foreign character or an impossible length.
+    /// - Returns: nil for a foreign character or an impossible length.
     package func decodeLeniently(_ text: ArraySlice<UInt8>) -> [UInt8]? {
         let letters = text.filter { $0 != 0x0A && $0 != 0x0D }
         let end = letters.firstIndex(of: Self.padding) ?? letters.endIndex

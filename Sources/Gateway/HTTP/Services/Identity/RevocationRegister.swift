@@ -74,7 +74,7 @@ package final class RevocationRegister: Sendable {
 
     /// Applies another gateway's announcement at once, and wakes the reader of changes.
     ///
-    /// - Returns: The revocation; nil if the announcement has another format.
+    /// - Returns: the revocation; nil if the announcement has another format.
     func hear(_ announcement: ArraySlice<UInt8>) -> RevocationStore.Revocation? {
         let revocation = RevocationStore.Revocation(announcement: announcement)
         if let revocation { self.ledger.withLock { $0.apply(revocation) } }
