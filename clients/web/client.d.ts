@@ -19,11 +19,9 @@ export interface Client {
   readonly url: string;
   /**
    * Calls the REST API, and returns the JSON of the answer, or null if it has no body. Rejects with
-   * a `CallError`.
-   *
-   * @param keepalive whether the call goes on if the page is left.
+   * a `CallError`. A change that was sent goes on if the page is left.
    */
-  call<Answer = unknown>(method: string, path: string, body?: unknown, keepalive?: boolean): Promise<Answer>;
+  call<Answer = unknown>(method: string, path: string, body?: unknown): Promise<Answer>;
 }
 
 /** Notifications of a category, of an organisation, of both, or all. */

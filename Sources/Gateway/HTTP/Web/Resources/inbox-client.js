@@ -63,19 +63,19 @@ export class Client {
   /**
    * Calls the gateway and returns the JSON of the answer, or null if it has no body.
    *
-   * @param {boolean} keepalive whether the call goes on if the page is left.
+   * A change that was sent goes on if the page is left.
    */
-  async call(method, path, body, keepalive = false) {
+  async call(method, path, body) {
     const token = await this.token();
     if (!token) throw new CallError("signedOut", "no token");
-    let answer = await this.#send(method, path, body, token, keepalive);
+    let answer = await this.#send(method, path, body, token);
     if (answer.status === 401) {
       const fresh = await this.token(token);
       // A server that signs twice in a second gives the same token twice.
-      const isNew = fresh !== token || Math.abs(Date.now() / 1000 - claim(token, "iat")) < 5;
-      if (!fresh || !isNew) throw new CallError("signedOut", "the token was refused");
+      const isRecent = Math.abs(Date.now() / 1000 - claim(token, "iat")) < 5;
+      if (!fresh || (fresh === token && !isRecent)) throw new CallError("signedOut", "the token was refused");
       // If this one is refused too, a later call may succeed: gateways read a new key with a delay.
-      answer = await this.#send(method, path, body, fresh, keepalive);
+      answer = await this.#send(method, path, body, fresh);
     }
     const text = await answer.text().catch(unreachable);
     let value = null;
@@ -92,18 +92,19 @@ export class Client {
     });
   }
 
-  #send(method, path, body, token, keepalive) {
-    const headers = { authorization: `Bearer ${token}` };
-    if (body !== undefined) headers["content-type"] = "application/json";
+  #send(method, path, value, token) {
+    const body = JSON.stringify(value);
+    const headers = { authorization: `Bearer ${token}`, ...(body && { "content-type": "application/json" }) };
     return fetch(this.url + path, {
       method,
       headers,
-      body: JSON.stringify(body),
+      body,
       // React Native has no cache, and would add a parameter to the query instead.
       ...(globalThis.document && { cache: "no-store" }),
       credentials: "omit",
       referrerPolicy: "no-referrer",
-      keepalive,
+      // Browsers refuse to keep calls of more than 64 KB alive.
+      keepalive: method !== "GET" && !(body?.length > 16_000),
       signal: AbortSignal.timeout?.(Client.patience) ?? timeout(),
     }).catch(unreachable);
   }

@@ -20,7 +20,7 @@ const css = `
   --focus: 0 0 0 2px var(--surface), 0 0 0 4px var(--accent);
   display: inline-block;
   color-scheme: light dark;
-  font: 400 .9375rem/1.45 var(--carillon-font, ui-sans-serif, system-ui, -apple-system, "Segoe UI", "Inter", "Noto Sans", sans-serif);
+  font: 400 .9375rem/1.45 var(--carillon-font, system-ui, sans-serif);
 }
 :host([theme="light"]) { color-scheme: light; }
 :host([theme="dark"]) { color-scheme: dark; }

@@ -333,7 +333,6 @@ export class Inbox extends EventTarget {
   }
 
   // The user's actions: applied at once, sent to the other tabs, and undone if the gateway refuses.
-  // A call that was sent goes on if the user leaves the page.
 
   markRead(id) {
     const item = this.store.find(id);
@@ -374,7 +373,7 @@ export class Inbox extends EventTarget {
    */
   async restore(id) {
     try {
-      await this.#client.call("POST", `/v1/notifications/${id}/restore`, undefined, true);
+      await this.#client.call("POST", `/v1/notifications/${id}/restore`);
       this.#dropArchived(id);
       return true;
     } catch (error) {
@@ -403,7 +402,7 @@ export class Inbox extends EventTarget {
       const { types } = await this.#client.call("GET", "/v1/preferences");
       const { channels, own } = types.find((one) => one.type === type) ?? unlisted;
       const wish = (isMuted) => Object.fromEntries(channels.map((name) => [name, isMuted ? false : own[name]]));
-      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true) }] }, true);
+      await this.#client.call("PUT", "/v1/preferences", { types: [{ type, ...wish(true) }] });
       return { type, ...wish(false) };
     } catch (error) {
       this.#complain(error);
@@ -414,7 +413,7 @@ export class Inbox extends EventTarget {
   /** Saves the preference of a type. Returns whether it did. */
   async prefer(preference) {
     try {
-      await this.#client.call("PUT", "/v1/preferences", { types: [preference] }, true);
+      await this.#client.call("PUT", "/v1/preferences", { types: [preference] });
       return true;
     } catch (error) {
       this.#complain(error);
@@ -435,7 +434,7 @@ export class Inbox extends EventTarget {
 
   #report({ id, action }) {
     const [name, body] = action ? ["actions", { action: String(action) }] : ["opened"];
-    return this.#client.call("POST", `/v1/notifications/${id}/${name}`, body, true);
+    return this.#client.call("POST", `/v1/notifications/${id}/${name}`, body);
   }
 
   /** @param {() => void} putBack undoes the part of the change that is not in the store. */
@@ -446,7 +445,7 @@ export class Inbox extends EventTarget {
     this.#tabs?.postMessage(change);
     if (change.kind === "read") this.#closeShown(change.ids);
     try {
-      const answer = await this.#client.call(method, path, body, true);
+      const answer = await this.#client.call(method, path, body);
       if (answer && generation === this.#generation) this.store.settle(answer);
       return true;
     } catch (error) {
