@@ -40,6 +40,7 @@ package struct EngineIOStateMachine: Sendable {
     var phase: Phase
     /// The time of the next ping, the deadline for a pong, or the end of lingering while closing.
     var deadline: Milliseconds
+    /// Whether a ping waits for its pong.
     package internal(set) var awaitsPong = false
     var closeReason: EngineIOCloseReason = .forcedClose
     /// The request that waits for packets.
