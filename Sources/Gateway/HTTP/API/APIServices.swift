@@ -112,14 +112,6 @@ package struct UserServices: Sendable {
 
     /// Registers devices of one user, all or none.
     ///
-    /// Switches a user's quiet hours on or off.
-    ///
-    /// - Throws: ``Problem`` 429 if the user changes quiet hours too often.
-    func switchQuietHours(of user: String, isOn: Bool) async throws {
-        try await self.base.countQuietChange(of: user)
-        try await self.preferences.switchQuietHours(user: user, isOn: isOn)
-    }
-
     /// Reports to upstream apps the devices that this switches off.
     ///
     /// - Parameter silenced: whether the user has switched them off; nil keeps the previous choice.
@@ -179,6 +171,14 @@ package struct UserServices: Sendable {
     ) async throws {
         if preferences.changeQuietHours { try await self.base.countQuietChange(of: user) }
         try await self.preferences.set(user: user, preferences: preferences, categories: categories)
+    }
+
+    /// Switches a user's quiet hours on or off.
+    ///
+    /// - Throws: ``Problem`` 429 if the user changes quiet hours too often.
+    func switchQuietHours(of user: String, isOn: Bool) async throws {
+        try await self.base.countQuietChange(of: user)
+        try await self.preferences.switchQuietHours(user: user, isOn: isOn)
     }
 
     /// Reports to upstream apps the devices that registrations have switched off.
