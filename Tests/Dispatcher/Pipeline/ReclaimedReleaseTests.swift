@@ -27,6 +27,15 @@ struct ReclaimedReleaseTests {
         return notifications
     }
 
+    /// Marks notifications as queued, as a dispatcher does before it enqueues their pushes.
+    private static func markQueued(
+        _ notifications: some Sequence<Notification>,
+        by dispatcher: Dispatcher
+    ) async throws {
+        try await dispatcher.database.notifications.mark(
+            notifications.map { ($0.key, .pending, "queued", nil) }, areReleases: true)
+    }
+
     private static func deliveries(_ dispatcher: Dispatcher) async throws -> [StreamEntry] {
         try await dispatcher.redis.entries(of: dispatcher.keys.deliveries(.fcm, .normal))
     }
@@ -67,7 +76,7 @@ struct ReclaimedReleaseTests {
                     outcome: wasMailed ? .accepted : .failed)
             ]
             try await dispatcher.database.deliveries.settle(mail)
-            try await store.mark([(notification.key, .pending, "queued", nil)], areReleases: true)
+            try await Self.markQueued([notification], by: dispatcher)
             if isLost {
                 try await Router(dispatcher: dispatcher).pushAgain(try await store.load([notification.key]))
             } else {
@@ -164,8 +173,7 @@ struct ReclaimedReleaseTests {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
             let notification = try await Self.release(1, by: dispatcher)[0]
             // It died before the push was in its stream.
-            try await dispatcher.database.notifications.mark(
-                [(notification.key, .pending, "queued", nil)], areReleases: true)
+            try await Self.markQueued([notification], by: dispatcher)
             let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
             try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
@@ -181,8 +189,7 @@ struct ReclaimedReleaseTests {
     func unserved(column: String, state: String) async throws {
         try await TestDispatcher.with { dispatcher, database in
             let notification = try await Self.release(1, by: dispatcher)[0]
-            try await dispatcher.database.notifications.mark(
-                [(notification.key, .pending, "queued", nil)], areReleases: true)
+            try await Self.markQueued([notification], by: dispatcher)
             let past = PostgresValue.timestamptz(TestDispatcher.now.microseconds)
             try await database.pool.query("UPDATE carillon.notifications SET \(column) = $1", past)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 1)
@@ -197,8 +204,7 @@ struct ReclaimedReleaseTests {
         try await TestDispatcher.with(FakeChannel()) { dispatcher, database in
             let notifications = try await Self.release(9, by: dispatcher)
             // It had released three, whose pushes may be in their stream.
-            try await dispatcher.database.notifications.mark(
-                notifications[..<3].map { ($0.key, .pending, "queued", nil) }, areReleases: true)
+            try await Self.markQueued(notifications[..<3], by: dispatcher)
             #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 9)
             #expect(try await Self.deliveries(dispatcher).count == 4)
             let titles = try await database.pool.query(

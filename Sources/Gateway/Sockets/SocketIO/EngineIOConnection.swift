@@ -176,9 +176,8 @@ package final class EngineIOConnection {
 
     func postCompleted(_ carrier: EngineIOCarrier, body: [UInt8]) {
         // Count these packets as on a WebSocket, until the application has closed the connection.
-        for _ in 0..<(self.isAwaitedPong(body) ? 0 : EngineIOPayload.countWithoutMessage(in: body)) {
-            guard self.receivedPing() else { break }
-        }
+        let counted = self.isAwaitedPong(body) ? 0 : EngineIOPayload.countWithoutMessage(in: body)
+        for _ in 0..<counted { guard self.receivedPing() else { break } }
         self.run { state, now, actions in state.postCompleted(carrier, body: body, now: now, into: &actions) }
         self.readComplete()
     }
@@ -199,7 +198,7 @@ package final class EngineIOConnection {
 
     func received(text: [UInt8], on carrier: EngineIOCarrier) {
         // A packet without a message counts as a WebSocket's ping does, or a client could send them
-        // without end.
+        // without end. The answer to a ping does not count.
         guard text.first == UInt8(ascii: "4") || self.isAwaitedPong(text) || self.receivedPing() else { return }
         self.run { state, now, actions in state.webSocketText(carrier, text, now: now, into: &actions) }
     }
