@@ -122,6 +122,26 @@ struct RedisLossTests {
         }
     }
 
+    @Test("a call whose reply takes too long to arrive times out alone")
+    func arriving() async throws {
+        try await valueInTime("the next part of a reply arrives in time") { limit -> Void? in
+            let server = LateServer(delay: .zero, partInterval: TimeAmount(limit / 8))
+            let port = try await server.start()
+            let address = try RedisAddress(url: "redis://127.0.0.1:\(port)")
+            var configuration = RedisConfiguration(address: address, clientName: "test")
+            configuration.commandTimeout = limit
+            return try await withCleanUp({ try await server.stop() }) {
+                try await TestRedis.with(configuration) { redis in
+                    #expect(await redis.failure(of: "PING")?.code == .timeout)
+                    server.answer()
+                    let reply = try await redis.text("PING", timeout: longestWait)
+                    #expect(reply == "PONG")
+                    return redis.session == 1 ? () : nil
+                }
+            }
+        }
+    }
+
     @Test("at the deadline the error names the absent server")
     func absent() async throws {
         let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
@@ -275,10 +295,15 @@ private final class LateServer: ChannelInboundHandler, Sendable {
 
     private let state = Mutex(State())
     private let delay: TimeAmount
+    private let partInterval: TimeAmount?
 
-    /// - Parameter delay: from a login to its replies.
-    init(delay: TimeAmount) {
+    /// - Parameters:
+    ///   - delay: from a login to its replies.
+    ///   - partInterval: how often a part of the reply to an unanswered command is sent; nil for
+    ///     never.
+    init(delay: TimeAmount, partInterval: TimeAmount? = nil) {
         self.delay = delay
+        self.partInterval = partInterval
     }
 
     /// Listens on a free port and returns it.
@@ -298,7 +323,7 @@ private final class LateServer: ChannelInboundHandler, Sendable {
             defer { state.held = nil }
             return state.held ?? []
         }
-        for channel in held { Self.reply("+PONG\r\n", on: channel) }
+        for channel in held { Self.reply(self.partInterval == nil ? "+PONG\r\n" : "\r\n", on: channel) }
     }
 
     func stop() async throws { try await self.state.withLock { $0.listener }?.close().get() }
@@ -314,7 +339,16 @@ private final class LateServer: ChannelInboundHandler, Sendable {
             state.held?.append(channel)
             return state.held == nil
         }
-        if answersNow { Self.reply("+PONG\r\n", on: channel) }
+        guard !answersNow else { return Self.reply("+PONG\r\n", on: channel) }
+        guard let partInterval = self.partInterval else { return }
+        Self.reply("+", on: channel)
+        channel.eventLoop.scheduleRepeatedTask(initialDelay: partInterval, delay: partInterval) { task in
+            // Within the lock, so that no part follows the end of the reply.
+            self.state.withLock { state in
+                guard state.held != nil else { return task.cancel() }
+                Self.reply("P", on: channel)
+            }
+        }
     }
 
     private static func reply(_ text: String, on channel: any Channel) {

@@ -233,11 +233,14 @@ struct PendingReplies {
     ///
     /// A call behind others times out alone, and stays in the queue until its replies come. They
     /// cannot come before those of the calls in front, so the call gets `grace` once it is the
-    /// oldest. A call with less time than usual, or that waited for the connection, also times out
-    /// alone.
+    /// oldest. A call with less time than usual, that waited for the connection, or whose reply
+    /// still arrives, also times out alone.
     ///
+    /// - Parameters:
+    ///   - arrival: when the last bytes arrived.
+    ///   - grace: how long the connection may be silent while a call is overdue.
     /// - Returns: whether the oldest call is overdue, and with it the connection.
-    mutating func failOverdue(_ now: NIODeadline, grace: TimeAmount) -> Bool {
+    mutating func failOverdue(_ now: NIODeadline, arrival: NIODeadline, grace: TimeAmount) -> Bool {
         guard self.earliest <= now, let first = self.calls.first else { return false }
         if case .abandoned = first.waiter {
             if !self.isFirstInGrace {
@@ -249,7 +252,13 @@ struct PendingReplies {
             self.isFirstInGrace = true
             self.calls[0].deadline = first.patience
         }
-        if self.calls[0].deadline <= now { return true }
+        if self.calls[0].deadline <= now {
+            guard arrival + grace > now else { return true }
+            if case .login = self.calls[0].waiter { return true }
+            self.abandon(at: 0)
+            self.isFirstInGrace = true
+            self.calls[0].deadline = arrival + grace
+        }
         self.earliest = self.calls[0].deadline
         for index in self.calls.indices.dropFirst() {
             let call = self.calls[index]

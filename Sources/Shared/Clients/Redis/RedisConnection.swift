@@ -60,6 +60,8 @@ actor RedisConnection {
     private var lastFailure: String?
     /// Numbers the channels, so that late events of an abandoned channel are ignored.
     private var generation = 0
+    /// When the last bytes arrived.
+    private var lastArrival = NIODeadline.distantPast
     private var deadlineTimer: Scheduled<Void>?
     private var sentinelTimer: RepeatedTask?
     /// When ``deadlineTimer`` fires.
@@ -295,6 +297,7 @@ actor RedisConnection {
         guard generation == self.generation else { return }
         switch event {
         case .bytes(let buffer):
+            self.lastArrival = .now()
             do throws(RedisError) {
                 // Copies the reference: the callback changes the actor's state during the call.
                 try self.reader?.read(buffer) { reply in self.deliver(reply) }
@@ -394,7 +397,8 @@ actor RedisConnection {
         self.deadlineTimer = nil
         defer { self.scheduleCheck() }
         let now = NIODeadline.now()
-        if self.pending.failOverdue(now, grace: TimeAmount(self.configuration.commandTimeout)) {
+        let grace = TimeAmount(self.configuration.commandTimeout)
+        if self.pending.failOverdue(now, arrival: self.lastArrival, grace: grace) {
             // Replies come in order, so everything behind the late one is late too: reconnect.
             self.disconnect(RedisError(.timeout, "no reply in time"))
         }
