@@ -688,6 +688,51 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test(
+        "ends a notification outside the inbox whose push a cap held back with its mail, although a device is active",
+        arguments: [
+            ("type_disabled", "suppressed type_disabled"), ("SMTP_550", "failed SMTP_550"), ("cancelled", "cancelled"),
+        ])
+    func pushHeldBack(reason: String, state: String) async throws {
+        try await Samples.withStores { database in
+            let (store, deliveries) = (database.notifications, database.deliveries)
+            _ = try await database.devices.register(Samples.device(user: "a", token: "phone"))
+            try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('a', 'a@example.com')")
+            let notification = Samples.notification(1, user: "a") { $0.channels = [.push, .email] }
+            _ = try await store.store([notification], areRepeats: false)
+            let mail = FollowUpStore.Item(user: "a", notification: notification.id, kind: .email)
+            try await database.followUps.expect([mail], until: Samples.start)
+            try await store.mark(
+                [(notification.key, .pending, "queued", nil)], notes: [(notification.key, "capped_by_user")])
+            func current() async throws -> [String] {
+                try await database.pool.query(
+                    "SELECT concat_ws(' ', status, status_reason) FROM carillon.notifications"
+                ).map { try $0.text(0) }
+            }
+            if reason == "cancelled" {
+                _ = try await database.cancellations.cancel([notification.key], at: Samples.start)
+                #expect(try await current() == ["cancelled in_flight"], "the mail may go out")
+            }
+            let hasFailed = reason == "SMTP_550"
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "a", notification: notification.id, device: Device.emailAddress,
+                    provider: .email, kind: "email", attempt: 1, outcome: hasFailed ? .failed : .skipped,
+                    reason: reason)
+            ]
+            if hasFailed {
+                settlement.failed = [(notification.key, reason, isPush: false)]
+            } else {
+                settlement.obsolete = [(notification.key, reason)]
+            }
+            settlement.finishedFollowUps = [(notification.key, .email, false)]
+            try await deliveries.settle(settlement)
+            #expect(try await current() == [state])
+        }
+    }
+
     @Test("waits for a held-back push of a device that registers again, when its mail does not go out")
     func heldBack() async throws {
         try await Samples.withStores { database in

@@ -61,7 +61,7 @@ struct StandbyTests {
             _ = try await $0.schedules.cancel(Self.schedule(3).id)
         },
         "broadcasts.add": Step(isDone: "EXISTS (SELECT FROM carillon.broadcasts WHERE job_id = 'added')") {
-            _ = try await $0.broadcasts.add(Self.broadcast("added"))
+            _ = try await $0.broadcasts.add([Self.broadcast("added")])
         },
         "broadcasts.transition": Step(isDone: "EXISTS (SELECT FROM carillon.broadcasts WHERE state = 'paused')") {
             _ = try await $0.broadcasts.transition(Self.broadcast("paused"), to: .paused, from: [.counting])
@@ -117,7 +117,7 @@ struct StandbyTests {
         try await Migrations.apply(to: patient, logger: TestLog.logger)
         let database = Database(patient)
         #expect(try await database.schedules.add([Self.schedule(3)]) == [.stored])
-        #expect(try await database.broadcasts.add(Self.broadcast("paused")) == .stored)
+        #expect(try await database.broadcasts.add([Self.broadcast("paused")]) == [.stored])
         _ = try await database.devices.register(Samples.device(user: "dan", token: "phone"))
         _ = try await database.topics.subscribe(user: "eve", topic: "news")
         #expect(try await database.webhooks.register(Self.webhook) == .made)

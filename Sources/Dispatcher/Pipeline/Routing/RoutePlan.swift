@@ -105,7 +105,10 @@ struct RoutePlan {
         let notification = item.notification
         self.deliver(
             notification, to: Device.emailAddress, via: .email, isRepeat: item.isRepeat, mayWait: item.mayWait)
-        if isOnlyChannel { self.markQueued(notification) }
+        // Delayed mail keeps the reason why no push goes out: a repair would push what is `queued`.
+        if isOnlyChannel, item.progress == .stored || !notification.channels.contains(.push) {
+            self.markQueued(notification)
+        }
         if item.progress == .stored {
             self.remembered.append(
                 FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))

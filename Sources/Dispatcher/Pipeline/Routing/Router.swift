@@ -248,9 +248,10 @@ struct Router: Sendable {
 
     /// Appends pushes again that waited for a provider when Redis lost its last writes.
     ///
-    /// Their users get the push even if they are online by now.
+    /// Their users get the push even if they are online by now, but not a push that a cap or quiet
+    /// hours held back: then only the mail is queued.
     func pushAgain(_ queued: [Notification]) async throws {
-        try await self.fallBack(queued.filter { $0.isQueued && $0.channels.contains(.push) })
+        try await self.fallBack(queued.filter { $0.isQueued && $0.decision == nil && $0.channels.contains(.push) })
     }
 
     /// Publishes the frames of repeated jobs again, and appends their pushes again.

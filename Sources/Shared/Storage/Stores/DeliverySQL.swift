@@ -266,6 +266,8 @@ enum DeliverySQL {
     /// A notification that the gate found expired ends like any other expired one.
     ///
     /// After a failed push it stays pending while another device may get it: the last one decides.
+    /// After failed mail it stays pending while its push is queued. Before the mark `queued`,
+    /// failed mail ends it: the push may be held back, and a provider that accepts it still counts.
     ///
     /// $1 to $4: users, ids, reasons, whether it was a push.
     static let failed = """
@@ -273,7 +275,7 @@ enum DeliverySQL {
         SET status = CASE WHEN f.reason = 'expired' THEN 'expired' ELSE 'failed' END, status_reason = f.reason
         FROM unnest($1, $2, $3, $4) AS f (user_id, id, reason, is_push)
         WHERE \(NotificationSQL.isNamed(by: "f")) AND n.status = 'pending'
-            AND NOT (f.is_push AND \(NotificationState.mayBePushed))
+            AND NOT ((f.is_push OR (\(NotificationState.isQueued)) IS TRUE) AND \(NotificationState.mayBePushed))
         """
 
     /// Settles notifications that get no push although it was deferred or enqueued.

@@ -96,7 +96,7 @@ package struct DeliveryStore: Sendable {
         package var accepted: [(key: NotificationKey, via: String, device: DeviceID)] = []
         /// Devices and mailboxes that were not reached.
         ///
-        /// A push fails its notification once no other device may get it.
+        /// A push fails its notification once no other device may get it, mail once no device may.
         package var failed: [(key: NotificationKey, reason: String, isPush: Bool)] = []
         /// Obsolete deliveries and their reasons; a notification ends once none of its deliveries
         /// is in flight.
@@ -398,7 +398,7 @@ extension DeliveryStore {
     ///
     /// Inspects one page of notifications, and finds two kinds of devices: those whose attempts did
     /// not end the push, and those without an attempt that were registered when the push was
-    /// enqueued, if other devices were tried.
+    /// enqueued, if other devices were tried or the mail was faster.
     ///
     /// - Parameters:
     ///   - since: the earliest time of enqueueing.
@@ -442,10 +442,15 @@ extension DeliveryStore {
     /// notifications drop out by their status. A notification without a lost push is a row without
     /// a device. Only attempts since the cursor (with a margin for clocks) are read, so that older
     /// partitions are not. Pushes that wait for quiet hours are in PostgreSQL anyway.
+    ///
+    /// Outside the inbox, accepted mail does not wait for the push. If a cap or quiet hours held
+    /// the push back, there is a `decision`; if it was dropped, there is a reason, or the gate
+    /// refuses it again.
     private static let lost = """
         WITH page AS MATERIALIZED (
             SELECT n.moment, n.id, n.user_id, n.lane,
-                n.status = 'sent' AND n.sent_via <> 'email' AS was_pushed
+                n.status = 'sent' AND (n.sent_via <> 'email' OR (n.channels & \(Channels.inApp.rawValue)) = 0
+                    AND n.decision IS NULL AND n.status_reason IS NULL) AS was_pushed
             FROM (\(SweepStore.handedOn)) n
             WHERE n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
                 AND (n.channels & \(Channels.push.rawValue)) <> 0 AND n.read_at IS NULL AND n.deleted_at IS NULL

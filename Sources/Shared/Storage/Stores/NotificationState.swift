@@ -11,7 +11,7 @@ import Core
 // stored                insertFresh,    -                          pending; suppressed or expired
 //                       insertChecked                              (why); cancelled with its job
 // push enqueued, or     mark            pending, deferred          pending (queued)
-//   the only mail
+//   mail without push
 // left to its mail      mark            pending                    pending (why)
 // no push follows       mark            pending, deferred          sent, suppressed, failed,
 //                                                                  expired (why)
@@ -26,6 +26,7 @@ import Core
 //   elsewhere                           pending, failed,           sent
 //                                       expired, suppressed
 // push or mail failed   failed          pending, no mayBePushed    failed, expired (why)
+//   mail, no push queued                pending                    failed, expired (why)
 // no longer wanted      dropped         pending, none in flight    sent, suppressed, failed,
 //                                                                  expired (why)
 // receipt proven        markDelivered,  pending, sent, deferred,   delivered
@@ -42,7 +43,7 @@ import Core
 /// Most reasons only explain a status; these belong to the state:
 ///
 /// - `pending` without a reason: no dispatcher has handed it on; the sweep routes it again.
-/// - `pending`, `queued`: its delivery is in a provider's stream.
+/// - `pending`, `queued`: its delivery is in a provider's stream; with a `decision`, only its mail.
 /// - `pending` with another reason: it waits only for its mail.
 /// - `cancelled`, `in_flight`: a provider may have it.
 /// - `sent`, `cancelled_too_late`: a provider accepted it although its job was cancelled.
@@ -112,7 +113,8 @@ enum NotificationState {
     /// enqueued for it.
     ///
     /// A push that was handed on late went to the devices of a moment before `handed_at`. A device
-    /// that was registered in the last 15 s before that counts only once it was tried.
+    /// that was registered in the last 15 s before that counts only once it was tried. With a
+    /// `decision`, the push was held back and enqueued for no device.
     ///
     /// - Parameter end: whether the attempt `a` ended it.
     private static func awaitsDevice(until end: String) -> String {
@@ -126,7 +128,8 @@ enum NotificationState {
                     AND a.at >= \(Self.earliestAttempt)
             ) t
             WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
-                AND (t.was_tried OR d.pushed_since <= coalesce(n.handed_at - interval '15 seconds', n.stored_at))))
+                AND (t.was_tried OR n.decision IS NULL
+                    AND d.pushed_since <= coalesce(n.handed_at - interval '15 seconds', n.stored_at))))
         """
     }
 

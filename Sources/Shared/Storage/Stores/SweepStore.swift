@@ -108,6 +108,8 @@ package struct SweepStore: Sendable {
     /// A page of notifications that wait for a push provider and were handed to its stream between
     /// two moments, in that order.
     ///
+    /// Leaves out those whose push was held back: only their mail is in a stream.
+    ///
     /// - Parameter cursor: the end of the previous page; ``RepairCursor/init(_:)`` for the first
     ///   page.
     /// - Returns: the page and its end; nil if nothing was left.
@@ -202,7 +204,7 @@ package struct SweepStore: Sendable {
     private static let queued = """
         SELECT \(NotificationColumns.list), n.moment
         FROM (\(Self.handedOn)) n
-        WHERE \(NotificationState.isQueued)
+        WHERE \(NotificationState.isQueued) AND n.decision IS NULL
             AND (n.channels & \(Channels.push.rawValue)) <> 0
             AND n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
         ORDER BY n.moment, n.id LIMIT $5
