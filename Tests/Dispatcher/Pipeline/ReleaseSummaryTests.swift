@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import Logging
 import Providers
 import Support
 import Synchronization
@@ -79,6 +80,59 @@ struct ReleaseSummaryTests {
             #expect(titles.withLock { $0 } == ["6 notifications"])
             let withdrawn = try await cancellations.cancel([notifications[0].key], at: TestDispatcher.now)
             #expect(withdrawn.map(\.id) == [notifications[0].id])
+        }
+    }
+
+    /// Expects that a dispatcher has left the releases of notifications to another.
+    private static func expectLeft(_ count: Int, by dispatcher: Dispatcher, _ database: TestDatabase) async throws {
+        let statuses = try await database.pool.query("SELECT status FROM carillon.notifications")
+        #expect(try statuses.map { try $0.text(0) } == Array(repeating: "deferred", count: count))
+        #expect(try await database.pool.query("SELECT FROM carillon.follow_ups").count == count)
+        let stream = RedisArgument.text(dispatcher.keys.deliveries(.fcm, .normal))
+        #expect(try await dispatcher.redis.send("XLEN", stream).integer() == 0)
+    }
+
+    @Test("are not stored once another dispatcher has claimed the notifications")
+    func claimedMeanwhile() async throws {
+        let warnings = LogRecorder(from: .warning) { "\($0.message)" }
+        try await TestDispatcher.with(FakeChannel(), logger: warnings.logger) { dispatcher, database in
+            try await Self.postpone(Self.notifications(6), by: dispatcher)
+            let following = try await database.pool.transaction { transaction in
+                try await transaction.query("SELECT FROM carillon.inboxes FOR UPDATE")
+                let following = Task { try await FollowUpService(dispatcher: dispatcher).follow() }
+                try await eventually("the summary waits for the inbox") {
+                    let waiting = try await transaction.query(
+                        "SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+                    return !waiting.isEmpty
+                }
+                // The other dispatcher's claim ends later.
+                try await transaction.query("UPDATE carillon.follow_ups SET due_at = due_at + interval '30 seconds'")
+                return following
+            }
+            #expect(try await following.value == 6)
+            try await Self.expectLeft(6, by: dispatcher, database)
+            #expect(warnings.all == ["follow-ups took over 30 s; they are due again"])
+        }
+    }
+
+    @Test("are not stored, and nothing is pushed alone, if the claim ends while preferences are looked up")
+    func lateLookup() async throws {
+        let start = ContinuousClock.now
+        let looks = Mutex(0)
+        // The claim takes the first look at the clock, the check before the lookup the second.
+        let instant: @Sendable () -> ContinuousClock.Instant = {
+            looks.withLock { count in
+                count += 1
+                return start + (count > 2 ? Duration.seconds(60) : .zero)
+            }
+        }
+        try await TestDispatcher.with(FakeChannel(), instant: instant) { dispatcher, database in
+            // One outside the inbox goes alone.
+            try await Self.postpone(Self.notifications(7) { if $0 == 7 { $1.channels = [.push] } }, by: dispatcher)
+            looks.withLock { $0 = 0 }
+            #expect(try await FollowUpService(dispatcher: dispatcher).follow() == 7)
+            try await Self.expectLeft(7, by: dispatcher, database)
+            #expect(looks.withLock { $0 } == 3)
         }
     }
 

@@ -429,8 +429,9 @@ struct FollowUpStoreTests {
             try await store.expect([Self.item(notification, .email)], until: until)
             try await deliveries.recordUnproven([notification.key], at: Self.now)
             let summary = Samples.notification(3, user: "a")
-            _ = try await database.notifications.storeSummaries(
-                [summary], endingItems: [(notification.key, summary.id)], at: Self.now)
+            let stored = try await database.notifications.storeSummaries(
+                [summary], endingItems: [(notification.key, summary.id)], claimedUntil: until, at: Self.now)
+            #expect(stored == nil)
             let left = try await database.pool.query(
                 """
                 SELECT user_id FROM carillon.follow_ups UNION ALL SELECT user_id FROM carillon.delivery_attempts

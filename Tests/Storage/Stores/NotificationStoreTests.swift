@@ -174,16 +174,26 @@ struct NotificationStoreTests {
             let store = database.notifications
             let items = (1...3).map { Samples.notification($0, user: "a") }
             _ = try await store.store(items, areRepeats: false)
+            let releases = items.map { FollowUpStore.Item(user: "a", notification: $0.id, kind: .release) }
+            try await database.followUps.postpone(
+                releases.map { ($0, Samples.start, "quiet_hours") }, now: Samples.start)
             try await store.mark([(items[2].key, .sent, nil, "fcm")])
             try await database.pool.query(
-                "UPDATE carillon.notifications SET status = 'deferred' WHERE id = $1", .id(items[1].id))
+                "UPDATE carillon.notifications SET status = 'pending' WHERE id = $1", .id(items[0].id))
             let summary = Samples.notification(4, user: "a") { $0.channels = .push }
-            let parts = items.map { (key: $0.key, summary: summary.id) }
-            let first = try await store.storeSummaries([summary], endingItems: parts, at: Samples.start)
-            #expect(first == [.stored(version: 0, unread: 3)])
+            let until = Samples.start + .seconds(30)
+            let claimed = try await database.followUps.claim(now: Samples.start, until: until, limit: 10)
+            #expect(claimed.count == 3)
+            func storeSummary(claimedUntil end: Timestamp) async throws -> [NotificationStore.Outcome]? {
+                try await store.storeSummaries(
+                    [summary], endingItems: items.map { ($0.key, summary.id) }, claimedUntil: end, at: Samples.start)
+            }
+            #expect(try await storeSummary(claimedUntil: Samples.start) == nil, "the claim has ended")
+            #expect(try await store.load([summary.key]).isEmpty)
+            #expect(try await storeSummary(claimedUntil: until) == [.stored(version: 0, unread: 3)])
+            #expect(try await database.pool.query("SELECT FROM carillon.follow_ups").isEmpty)
             // As after a commit without an answer.
-            let second = try await store.storeSummaries([summary], endingItems: parts, at: Samples.start)
-            #expect(second == [.known(version: 0, unread: 3, status: .pending, isOwned: false)])
+            #expect(try await storeSummary(claimedUntil: until) == nil)
             let stored = try await store.load(items.map { $0.key })
             #expect(Set(stored.map(\.status)) == [.sent])
             #expect(stored.count { $0.statusReason == "summarised" } == 2)

@@ -62,12 +62,14 @@ package struct FollowUpService: Service {
         let present = reachable.compactMap { Self.present($0) }
         var (plan, releases, handedOn) = try await self.plan(present)
         // Another dispatcher may have claimed them; otherwise they are due again.
-        guard fence.isOpen else {
+        guard fence.isOpen,
+            try await ReleaseSummary(dispatcher: self.dispatcher).add(
+                releases, to: &plan, claimedUntil: until, within: fence)
+        else {
             self.dispatcher.logger.warning(
                 "follow-ups took over 30 s; they are due again", metadata: ["count": "\(claimed.count)"])
             return claimed.count
         }
-        try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
         await self.dispatcher.report(plan.lifecycle)
         try await self.dispatcher.database.followUps.remember(

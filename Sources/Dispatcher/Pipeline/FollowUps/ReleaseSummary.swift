@@ -37,7 +37,18 @@ struct ReleaseSummary: Sendable {
     /// Adds the pushes to a plan; stores the summaries, which ends their notifications.
     ///
     /// If the dispatcher dies before it pushes a summary, the sweeper finds it without an owner.
-    func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
+    ///
+    /// - Parameters:
+    ///   - until: the end of the claim on the releases.
+    ///   - fence: around the releases.
+    /// - Returns: false if another dispatcher may have claimed the releases since; then nothing is
+    ///   stored.
+    func add(
+        _ releases: [Release],
+        to plan: inout RoutePlan,
+        claimedUntil until: Timestamp,
+        within fence: Fence
+    ) async throws -> Bool {
         var single: [Release] = []
         var many: [[Release]] = []
         for group in Dictionary(grouping: releases, by: { ExactText($0.item.notification.user) }).values {
@@ -57,14 +68,17 @@ struct ReleaseSummary: Sendable {
         single += zip(many, areWanted).flatMap { group, isWanted in isWanted ? [] : group }
         for one in single { plan.add([.push], one.item, one.facts, one.devices) }
         let wanted = zip(all, areWanted).filter { $1 }.map(\.0)
-        guard !wanted.isEmpty else { return }
+        // The lookup of preferences may have waited for PostgreSQL.
+        guard fence.isOpen else { return false }
+        guard !wanted.isEmpty else { return true }
         let summaries = wanted.map(\.summary)
         let items = wanted.flatMap { summary, group in
             group.map { (key: $0.item.notification.key, summary: summary.id) }
         }
-        // Tried once: during retries, another dispatcher could claim the follow-ups.
-        let outcomes = try await self.dispatcher.database.notifications.storeSummaries(
-            summaries, endingItems: items, at: self.dispatcher.now())
+        // Tried once: after a commit without an answer, a retry would find no follow-ups.
+        let stored = try await self.dispatcher.database.notifications.storeSummaries(
+            summaries, endingItems: items, claimedUntil: until, at: self.dispatcher.now())
+        guard let outcomes = stored else { return false }
         for ((summary, group), outcome) in zip(wanted, outcomes) {
             if Self.isOpen(outcome) {
                 for device in group[0].devices.served {
@@ -78,6 +92,7 @@ struct ReleaseSummary: Sendable {
                     reason: summary.id.description)
             }
         }
+        return true
     }
 
     /// Whether a notification stands for others that quiet hours held back.

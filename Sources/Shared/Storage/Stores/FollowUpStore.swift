@@ -469,4 +469,15 @@ package struct FollowUpStore: Sendable {
         WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind
             AND f.due_at IS NOT DISTINCT FROM $4
         """
+
+    /// Removes finished follow-ups, and fails with ``NotificationSQL/notStored`` unless the claim
+    /// still has all of them.
+    ///
+    /// Another dispatcher may have claimed one since, or its user was erased.
+    ///
+    /// $1 to $4: as in ``delete``, no follow-up twice.
+    static let deleteClaimed = """
+        WITH finished AS (\(Self.delete) RETURNING 1)
+        SELECT 1 / (count(*) = cardinality($2))::int FROM finished
+        """
 }

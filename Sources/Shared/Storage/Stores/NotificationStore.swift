@@ -77,24 +77,36 @@ package struct NotificationStore: Sendable {
         !areRepeats && !notifications.contains { $0.jobID != nil }
     }
 
-    /// Stores summaries and ends the notifications that they stand for, as one transaction, so that
-    /// no notification is pushed as well.
+    /// Stores summaries, and ends the notifications that they stand for and their releases, as one
+    /// transaction, so that no notification is pushed as well.
     ///
     /// - Parameters:
-    ///   - items: the notifications, and the summary of each.
+    ///   - items: the notifications, none twice, and the summary of each.
+    ///   - until: the end of the claim on the releases.
     ///   - moment: the time of the audit rows; each item gets at most one an hour.
-    /// - Returns: an outcome for each summary, in order.
+    /// - Returns: an outcome for each summary, in order; nil if another dispatcher has claimed a
+    ///   release since, or its user was erased; then nothing is stored.
     package func storeSummaries(
         _ summaries: [Notification],
         endingItems items: [(key: NotificationKey, summary: NotificationID)],
+        claimedUntil until: Timestamp,
         at moment: Timestamp
-    ) async throws(PostgresError) -> [Outcome] {
+    ) async throws(PostgresError) -> [Outcome]? {
         let marks: [Mark] = items.map { ($0.key, .sent, RecordedReason.summarised.rawValue, SentVia.summary.rawValue) }
         let audit = PostgresStatement(
             DeliverySQL.summarised,
             .keys(items.map(\.key), .ids(items.map(\.summary)), .timestamp(moment)))
         let marking = Self.marking(marks, areReleases: false)
-        return try await self.insertChecked(summaries, after: [marking, audit]).outcomes
+        // Last, because other transactions also lock notifications before their follow-ups.
+        let releases = PostgresStatement(
+            FollowUpStore.deleteClaimed,
+            .keys(
+                items.map(\.key), .texts(items.map { _ in FollowUp.release.rawValue }), .timestamp(until)))
+        do throws(PostgresError) {
+            return try await self.insertChecked(summaries, after: [marking, audit, releases]).outcomes
+        } catch  where error.sqlState == NotificationSQL.notStored {
+            return nil
+        }
     }
 
     /// Stores summaries of digests and marks their windows as stored, which makes the fates of the
