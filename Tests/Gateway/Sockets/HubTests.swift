@@ -387,9 +387,7 @@ struct ReregistrationTests {
         let registered = Notes<String>()
         let asked = Notes<Int64>()
         var backend = ScriptedBackend()
-        backend.onAreRegistered = { connections in
-            connections.map { $0 != "lost" || registered.all.contains("lost") }
-        }
+        backend.onRegistered = { users in users.map { $0 == "a" ? ["here"] : registered.all } }
         backend.onRegister = { registered.note($0) }
         backend.onChanges = { requests in asked.note(requests.map(\.since)) }
         try await RunningHub.with(backend, { $0.audit = .milliseconds(20) }) { running in
@@ -544,10 +542,10 @@ struct DepartureTests {
         let asked = Notes<String>()
         let closed = Notes<String>()
         var backend = ScriptedBackend()
-        backend.onRegistered = { user in
-            asked.note([user])
+        backend.onRegistered = { users in
+            asked.note(users)
             await gate.wait()
-            return ["gone", "c"]
+            return users.map { _ in ["gone", "c"] }
         }
         backend.onClose = { closed.note($0) }
         try await RunningHub.with(backend, gate: gate) { running in
@@ -557,6 +555,25 @@ struct DepartureTests {
             _ = try await running.open("a").synced()
             await gate.open()
             try await eventually("what stayed behind is removed") { closed.all == ["gone"] }
+        }
+    }
+
+    @Test("removes the presence of a departure that Redis lost, although its user has another socket")
+    func lostDeparture() async throws {
+        let closed = Notes<String>()
+        var backend = ScriptedBackend()
+        backend.onRegistered = { users in
+            users.map { user -> [String]? in
+                if user == "b" { return ["b"] }
+                return closed.all.isEmpty ? ["here", "gone"] : ["here"]
+            }
+        }
+        backend.onClose = { closed.note($0) }
+        try await RunningHub.with(backend, { $0.audit = .milliseconds(20) }) { running in
+            _ = try await running.open("a", connection: "here").synced()
+            _ = try await running.open("b", connection: "b").synced()
+            try await eventually("an audit finds it") { !closed.all.isEmpty }
+            #expect(closed.all == ["gone"])
         }
     }
 

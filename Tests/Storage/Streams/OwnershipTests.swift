@@ -228,9 +228,9 @@ struct OwnershipTests {
             _ = try await registry.register([("ada", presence(since: 2)), ("ben", presence(since: 2))])
             let found = try await registry.lookUp(["ben", "ada"])
             #expect(found == [.online([presence(since: 2)]), .online([presence(since: 2)])])
-            let areThere = try await registry.areRegistered(
-                [("ada", "c"), ("ada", "d"), ("ben", "c")], renews: false)
-            #expect(areThere == [true, false, true])
+            let users = ["eve", "ada", "ben"]
+            #expect(try await registry.connections(of: users, on: "n", renews: false) == [[], ["c"], ["c"]])
+            #expect(try await registry.connections(of: users, on: "m", renews: false) == [[], [], []])
         }
     }
 }

@@ -126,9 +126,8 @@ struct StreamRedisTests {
             #expect(try await hours() == 24)
             try await connection.send("PEXPIRE", key, 7_200_000)
             #expect(try await hours() == 2)
-            let areThere = try await registry.areRegistered(
-                [("ada", "c"), ("eve", "c"), ("ben", "c")], renews: true)
-            #expect(areThere == [true, false, true])
+            let found = try await registry.connections(of: ["ada", "eve", "ben"], on: "n", renews: true)
+            #expect(found == [["c"], [], ["c"]])
             #expect(try await hours() == 24)
             try await connection.send("PEXPIRE", key, 7_200_000)
             #expect(try await registry.register([("ada", entry)]) == [true])
@@ -477,12 +476,11 @@ struct AbsentServerTests {
                 connection: "c", node: "n", dialect: .native, state: .active, since: Timestamp(milliseconds: 1))
             #expect(try await registry.register([(away, connection), (here, connection)]) == [true, true])
             try await cluster.lose(0)
-            let checked = [(user: away, connection: "c"), (user: here, connection: "d"), (user: here, connection: "c")]
-            #expect(try await registry.areRegistered(checked, renews: true) == [true, false, true])
+            #expect(try await registry.connections(of: [away, here], on: "n", renews: true) == [nil, ["c"]])
             let gone = [(user: away, connection: "c"), (user: here, connection: "c")]
             #expect(try await registry.remove(gone) == [false, true])
             #expect(try await registry.remove([(user: away, connection: "c")]) == [false])
-            #expect(try await registry.areRegistered([(user: here, connection: "c")], renews: true) == [false])
+            #expect(try await registry.connections(of: [here], on: "n", renews: true) == [[]])
             try await cluster.servers[0].start()
             try await eventually("it is removed once its master is back") {
                 try await registry.remove([(user: away, connection: "c")]) == [true]

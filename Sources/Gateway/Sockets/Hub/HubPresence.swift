@@ -33,7 +33,7 @@ final class HubPresence: Sendable {
     /// States that Redis did not accept, by connection.
     private let lateStates = Mutex<[String: PresenceChange]>([:])
     private let reregistrations = BatchQueue<Void>(capacity: 1)
-    /// Users who got frames but have no socket here; when it is full, the next frame reports them
+    /// Users with presence that may be stale; when it is full, the next frame or audit reports them
     /// again.
     let ghosts = BatchQueue<String>(capacity: 10_000)
 
@@ -53,8 +53,8 @@ final class HubPresence: Sendable {
 
     /// Queues the removal of a connection's presence.
     ///
-    /// A departure that is lost leaves stale presence; the next frame for it finds no socket and
-    /// removes it.
+    /// A departure that is lost leaves stale presence. The next audit removes it if the user has
+    /// another socket here; otherwise, the next frame for the user does.
     func disconnected(user: String, connection: String) {
         let departure = SocketDeparture(user: user, connection: connection, at: self.now())
         if !self.departures.offer(departure) { SocketMetrics.overflows.increment() }
@@ -188,26 +188,40 @@ final class HubPresence: Sendable {
 
     // MARK: Stale presence
 
+    /// A connection that presence lists for this node.
+    private typealias Listed = (user: String, connection: String)
+
     /// Removes stale presence.
-    ///
-    /// Reads presence before it counts sockets, so a socket that opens meanwhile is not removed.
     private func serveGhosts() async {
         while let batch = await self.ghosts.next(limit: Self.batchSize) {
-            for user in ExactText.distinct(batch) where !Task.isCancelled {
-                guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
-                    continue
-                }
-                var here: Set<String> = []
-                for eventLoop in self.loops.eventLoops {
-                    here.formUnion(await self.loops.ask(eventLoop) { $0.connections(of: user) } ?? [])
-                }
-                let ghosts = registered.filter { !here.contains($0) }
-                guard !ghosts.isEmpty else { continue }
-                SocketMetrics.ghosts.increment(by: ghosts.count)
-                let now = self.now()
-                _ = try? await self.close(ghosts.map { SocketDeparture(user: user, connection: $0, at: now) })
+            let users = ExactText.distinct(batch)
+            guard !Task.isCancelled, let listed = try? await self.backend.registered(users, renews: false) else {
+                continue
             }
+            let ghosts = await self.withoutSocket(Self.pairs(users, listed))
+            guard !ghosts.isEmpty else { continue }
+            SocketMetrics.ghosts.increment(by: ghosts.count)
+            let now = self.now()
+            _ = try? await self.close(ghosts.map { SocketDeparture(user: $0.user, connection: $0.connection, at: now) })
         }
+    }
+
+    private static func pairs(_ users: [String], _ listed: [[String]?]) -> [Listed] {
+        zip(users, listed).flatMap { user, connections in (connections ?? []).map { (user, $0) } }
+    }
+
+    /// Returns the connections that have no socket here.
+    ///
+    /// Read presence before this call: a socket that opens meanwhile then counts as here.
+    private func withoutSocket(_ listed: [Listed]) async -> [Listed] {
+        guard !listed.isEmpty else { return [] }
+        let users = ExactText.distinct(listed.map(\.user))
+        var here: Set<String> = []
+        for eventLoop in self.loops.eventLoops {
+            let found = await self.loops.ask(eventLoop) { shard in users.flatMap { shard.connections(of: $0) } }
+            here.formUnion(found ?? [])
+        }
+        return listed.filter { !here.contains($0.connection) }
     }
 
     // MARK: Lost presence
@@ -276,8 +290,10 @@ final class HubPresence: Sendable {
         return failed
     }
 
-    /// Checks at intervals that presence lists every socket; a socket without presence gets no
-    /// frames.
+    /// Compares presence with the sockets at intervals.
+    ///
+    /// A socket without presence gets no frames. A connection whose removal was lost counts as
+    /// active, so that its user gets no attention calls.
     private func auditPresence() async {
         var round = 0
         while true {
@@ -291,18 +307,27 @@ final class HubPresence: Sendable {
         }
     }
 
-    /// Registers sockets again that presence does not list.
+    /// Registers sockets again that presence does not list, and reports their users if it lists
+    /// connections of theirs without a socket here.
     ///
     /// If presence cannot be read, the next round checks again.
     private func audit(_ batch: LoopSockets, renews: Bool) async {
         // Skips sockets that are still opening; their registration is under way.
         let open = await self.loops.ask(batch.eventLoop) { $0.registrations(of: batch.sockets) } ?? []
         let registered = open.filter { $0.lastVersion != nil }
-        guard !registered.isEmpty,
-            let areThere = try? await self.backend.areRegistered(
-                registered.map { ($0.registration.user, $0.registration.connection) }, renews: renews)
-        else { return }
-        let missing = zip(registered, areThere).filter { !$1 }.map(\.0.socket)
+        let users = ExactText.distinct(registered.map(\.registration.user))
+        guard !users.isEmpty, let listed = try? await self.backend.registered(users, renews: renews) else { return }
+        let here = Set(open.map(\.registration.connection))
+        let others = Self.pairs(users, listed).filter { !here.contains($0.connection) }
+        // Reads presence once more before the removal: a departure may be under way.
+        for ghost in await self.withoutSocket(others) { _ = self.ghosts.offer(ghost.user) }
+        var presence: [ExactText: Set<String>] = [:]
+        for case (let user, let connections?) in zip(users, listed) { presence[ExactText(user)] = Set(connections) }
+        let missing = registered.filter { socket in
+            let entry = socket.registration
+            // Where a master of the cluster is down, the connections count as listed.
+            return presence[ExactText(entry.user)]?.contains(entry.connection) == false
+        }.map(\.socket)
         guard !missing.isEmpty else { return }
         // Skips those that have left meanwhile.
         let lost = await self.loops.ask(batch.eventLoop) { $0.registrations(of: missing) } ?? []

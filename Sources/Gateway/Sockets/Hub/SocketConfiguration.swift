@@ -41,7 +41,7 @@ package struct SocketConfiguration: Sendable {
     /// Whether Socket.IO clients may recover missed events after a lost connection (connection
     /// state recovery).
     package var recovery = false
-    /// The interval of the check that presence lists every socket.
+    /// The interval of the check that presence lists every socket and no ended connection.
     var audit: Duration = .seconds(300)
     /// The time over which a shutdown spreads the closing of sockets.
     var drain: Duration = .seconds(5)

@@ -155,32 +155,32 @@ package final class PresenceRegistry: Sendable {
         return known.union(found)
     }
 
-    /// Whether each connection is registered, in order.
+    /// Returns each user's registered connections of a node, in the order of the users; nil if the
+    /// user's master in a cluster is away.
     ///
-    /// A connection whose master in a cluster is away counts as registered.
+    /// Does not check the node's lease, and removes nothing.
     ///
     /// - Parameter renews: whether to renew the lifetime of the users' hashes, which is a write.
-    package func areRegistered(
-        _ entries: [(user: String, connection: String)],
+    package func connections(
+        of users: [String],
+        on node: String,
         renews: Bool
-    ) async throws(RedisError) -> [Bool] {
+    ) async throws(RedisError) -> [[String]?] {
         var batch = RedisBatch()
-        for (user, connection) in entries {
-            batch.append("HEXISTS", .text(self.live.keys.presence(user)), .text(connection))
-        }
+        for user in users { batch.append("HGETALL", .text(self.live.keys.presence(user))) }
         if renews {
             let lifetime = RedisArgument.integer(Self.lifetime.inMilliseconds)
-            for (user, _) in entries { batch.append("PEXPIRE", .text(self.live.keys.presence(user)), lifetime) }
+            for user in users { batch.append("PEXPIRE", .text(self.live.keys.presence(user)), lifetime) }
         }
-        var areThere: [Bool] = []
-        for reply in try await self.live.replies(batch).prefix(entries.count) {
+        var found: [[String]?] = []
+        for reply in try await self.live.replies(batch).prefix(users.count) {
             if self.live.isOfAbsentMaster(reply) {
-                areThere.append(true)
+                found.append(nil)
             } else {
-                areThere.append(try reply.integer() == 1)
+                found.append(try Self.connections(reply).filter { $0.node == node }.map(\.connection))
             }
         }
-        return areThere
+        return found
     }
 
     private static func text(_ connection: ConnectionPresence) -> String {
