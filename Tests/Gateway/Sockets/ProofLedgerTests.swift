@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import NIOCore
+import Protocols
+import Support
 import Testing
 
 @testable import Sockets
@@ -82,6 +85,76 @@ struct ProofLedgerTests {
         #expect(ledger.confirm(ledger.nextSequence(through: nil)).count == 4_096)
         _ = ledger.await(Self.id(1), lane: .normal)
         #expect(ledger.confirm(ledger.nextSequence(through: nil)).count == 1)
+    }
+}
+
+@Suite("Proof over Socket.IO", .timeLimit(.minutes(10)))
+struct SocketIOProofTests {
+    /// A connection without a transport, for which the test answers.
+    private struct Client {
+        private let running: RunningHub
+        private let bound: NIOLoopBound<SocketIOConnection>
+
+        static func opened(_ running: RunningHub) async throws -> Client {
+            let (hub, eventLoop) = (running.hub, running.eventLoop)
+            let bound = try await eventLoop.submit {
+                guard let shard = hub.shard(on: eventLoop) else { throw ChannelError.operationUnsupported }
+                let wire = SocketIOWire(shard: shard, handshakeToken: nil, idle: Budget(limit: 1))
+                let connection = SocketIOConnection(wire, configuration: SocketIOConfiguration())
+                wire.socketIOOpened(connection)
+                return NIOLoopBound(connection, eventLoop: eventLoop)
+            }.get()
+            return Client(running: running, bound: bound)
+        }
+
+        func on(_ body: @escaping @Sendable (SocketIOConnection) -> Void) async throws {
+            let bound = self.bound
+            try await bound.eventLoop.submit { body(bound.value) }.get()
+        }
+
+        /// Joins, and gets a notification that awaits proof.
+        func joinAndReceive() async throws {
+            try await self.on { $0.engineIOReceived(.text(Array(#"0{"token":"ada"}"#.utf8))) }
+            try await eventually("it has joined") { try await self.lastVersion() == ScriptedBackend.version }
+            self.running.hub.deliver([HubHarness.notification("ada", 5)])
+            try await eventually("it has the notification") { try await self.lastVersion() == 5 }
+        }
+
+        /// The version of the user's session; nil if there is none.
+        private func lastVersion() async throws -> Int64? {
+            let (hub, eventLoop) = (self.running.hub, self.running.eventLoop)
+            let session = try await eventLoop.submit {
+                hub.shard(on: eventLoop)?.openSockets(of: "ada").first?.reference
+            }.get()
+            return try await session?.ask { $0.lastVersion }.get() ?? nil
+        }
+    }
+
+    @Test("a late pong for a session that has ended proves nothing of the next one on its connection")
+    func sessions() async throws {
+        let recorded = Notes<UInt64>()
+        var backend = ScriptedBackend()
+        backend.onConfirm = { proofs in recorded.note(proofs.map(\.id.low)) }
+        try await RunningHub.with(backend) { running in
+            let client = try await Client.opened(running)
+            try await withCleanUp {
+                try await client.on { $0.engineIOClosed(.forcedClose) }
+            } _: {
+                try await client.joinAndReceive()
+                try await client.on { $0.engineIOReceived(.text(Array("1".utf8))) }
+                try await client.joinAndReceive()
+                try await client.on { $0.engineIOProven(1) }
+                try await client.on { _ in }
+                // The queue keeps the order, so a proof that came before would be recorded before.
+                let now = Timestamp(seconds: 1_795_000_000)
+                let id = NotificationID(high: 1, low: 9)
+                running.hub.enqueueProofs([ReceiptProof(user: "ben", id: id, awaitingLane: nil, at: now)])
+                try await eventually("the other's proof is recorded") { recorded.all.contains(9) }
+                #expect(recorded.all == [9])
+                try await client.on { $0.engineIOProven(2) }
+                try await eventually("its own pong proves it") { recorded.all == [9, 5] }
+            }
+        }
     }
 }
 

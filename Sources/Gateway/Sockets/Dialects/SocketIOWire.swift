@@ -26,6 +26,10 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     /// The version up to which the client has everything.
     private var offset: Int64 = 0
     private var joins = 0
+    /// The number of the last proof that was requested on this connection.
+    private var lastProof: UInt64 = 0
+    /// The last number that an earlier session used; each session counts from there.
+    private var earlierProofs: UInt64 = 0
     /// Messages that the client sent outside any namespace, since the connection began.
     private var strayMessages = 0
     /// Counts the connections whose clients have left.
@@ -45,7 +49,12 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     func socketIOOpened(_ connection: SocketIOConnection) { self.connection = connection }
     func socketIOReadComplete() { self.session?.flush() }
-    func socketIOProven(_ sequence: UInt64) { self.session?.proven(sequence) }
+
+    func socketIOProven(_ sequence: UInt64) {
+        // A pong may come late, after its session has ended; it proves nothing of the next one.
+        guard sequence > self.earlierProofs else { return }
+        self.session?.proven(sequence - self.earlierProofs)
+    }
 
     func socketIOHeard() -> Bool {
         if let session { return session.admitMessage() }
@@ -93,6 +102,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
             return
         }
         self.endSession()
+        self.earlierProofs = self.lastProof
         self.ticket = request.ticket
         guard let token = request.auth["token"]?.string ?? self.handshakeToken else {
             return self.refuse("auth.token is missing")
@@ -235,7 +245,11 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.connection?.acknowledge(id, with: [.json(value)])
     }
 
-    func requestProof(_ sequence: UInt64) { self.connection?.requestProof(sequence) }
+    func requestProof(_ sequence: UInt64) {
+        self.lastProof = self.earlierProofs + sequence
+        self.connection?.requestProof(self.lastProof)
+    }
+
     func flush() { self.connection?.flush() }
     func drop() { self.connection?.drop() }
 
