@@ -37,6 +37,44 @@ struct SettingsRestTests {
         }
     }
 
+    @Test("with an app, only its device is deleted, although another app's has the same device_id")
+    func currentDeviceOfApp() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = Stack.token(user: "ada")
+            let path = "/v1/devices/current"
+            func register() async throws {
+                for app in ["one", "two"] {
+                    let device = #"{"platform":"android","token":"t-\#(app)","device_id":"d","app":"\#(app)"}"#
+                    #expect(try await gateway.call(.post, "/v1/devices", token: ada, json: device).status == 201)
+                }
+            }
+            func remove(_ query: String, _ body: String? = nil) async throws -> Gateway.Answer {
+                try await gateway.call(.delete, path + query, token: ada, json: body)
+            }
+            func apps() async throws -> Set<String> {
+                let list = try await gateway.call(.get, "/v1/devices", token: ada)
+                return Set(list.body["devices"]?.array?.compactMap { $0["app"]?.string } ?? [])
+            }
+            try await register()
+            #expect(try await remove("", #"{"device_id":"d","app":"three"}"#).status == 404)
+            #expect(try await remove("", #"{"token":"t-two","app":"one"}"#).status == 404)
+            let both = try await remove("?app=one", #"{"device_id":"d","app":"two"}"#)
+            #expect(both.status == 422 && both.faults == ["app"])
+            #expect(try await apps() == ["one", "two"])
+            #expect(try await remove("", #"{"device_id":"d","app":"one"}"#).status == 204)
+            #expect(try await apps() == ["two"])
+            #expect(try await remove("?device_id=d&app=one").status == 404)
+            #expect(try await remove("?device_id=d&app=two").status == 204)
+            try await register()
+            #expect(try await remove("", #"{"token":"t-two","app":"two"}"#).status == 204)
+            #expect(try await apps() == ["one"])
+            try await register()
+            #expect(try await remove("?device_id=d").status == 204)
+            #expect(try await apps().isEmpty)
+        }
+    }
+
     @Test("a user whose tokens change too often gets 429 with Retry-After; others may register")
     func tokenChanges() async throws {
         try await Stack.with { stack in

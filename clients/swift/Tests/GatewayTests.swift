@@ -87,7 +87,9 @@ struct GatewayTests {
     func devices() async throws {
         let device = #"{"id":"d1","platform":"ios","active":true,"enabled":true,"device_id":"phone"}"#
         let http = FakeGateway(
-            answers: [answer(device, status: 201), answer(#"{"detail":"not found"}"#, status: 404)])
+            answers: [
+                answer(device, status: 201), answer("", status: 204), answer(#"{"detail":"not found"}"#, status: 404),
+            ])
         let gateway = try Self.gateway(http) { _ in "t" }
         let registered = try await gateway.registerDevice(
             token: Data([0, 171, 255]), DeviceRegistration(environment: .sandbox, deviceID: "phone"))
@@ -96,6 +98,9 @@ struct GatewayTests {
         #expect(http.requests[0].body == Data(body.utf8))
         try await gateway.unregisterDevice(deviceID: "phone")
         #expect(http.requests[1].method == "DELETE" && http.requests[1].url.path == "/v1/devices/current")
+        #expect(http.requests[1].body == Data(#"{"device_id":"phone"}"#.utf8))
+        try await gateway.unregisterDevice(deviceID: "phone", app: "default")
+        #expect(http.requests[2].body == Data(#"{"app":"default","device_id":"phone"}"#.utf8))
     }
 
     @Test("a device with Firebase is registered with its token as it is")

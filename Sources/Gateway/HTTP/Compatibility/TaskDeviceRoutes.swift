@@ -113,7 +113,7 @@ struct TaskDeviceRoutes {
     }
 
     private func own(_ user: String, _ endpoint: Endpoint) async throws -> [Device] {
-        try await self.services.users.devices.list(user: user).filter { $0.provider == endpoint.provider }
+        try await self.devices.list(user: user).filter { $0.provider == endpoint.provider }
     }
 
     private func list(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {

@@ -308,10 +308,12 @@ package struct DeviceStore: Sendable {
     }
 
     /// Removes the user's device with this token; returns whether it existed.
-    package func remove(user: String, token: String) async throws(PostgresError) -> Bool {
+    ///
+    /// - Parameter app: the app that must have the device; nil for any.
+    package func remove(user: String, token: String, app: String? = nil) async throws(PostgresError) -> Bool {
         try await self.pool.delete(
-            Self.removal("(token = $2 OR provider = 'apns' AND token = lower($2))"),
-            .text(user), .text(token)
+            Self.removal("(token = $2 OR provider = 'apns' AND token = lower($2)) AND \(Self.isOfApp)"),
+            .text(user), .text(token), .text(app)
         ) > 0
     }
 
@@ -323,10 +325,18 @@ package struct DeviceStore: Sendable {
         )
     }
 
-    /// Removes the user's devices with this device id in every app; returns whether one existed.
-    package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
-        try await self.pool.delete(Self.removal("device_id = $2"), .text(user), .text(deviceID)) > 0
+    /// Removes the user's devices with this device id; returns whether one existed.
+    ///
+    /// - Parameter app: the app that must have them; nil for every app.
+    package func remove(user: String, deviceID: String, app: String? = nil) async throws(PostgresError) -> Bool {
+        try await self.pool.delete(
+            Self.removal("device_id = $2 AND \(Self.isOfApp)"),
+            .text(user), .text(deviceID), .text(app)
+        ) > 0
     }
+
+    /// Whether a device is of the app $3, if that is not null.
+    private static let isOfApp = "($3::text IS NULL OR app = $3)"
 
     /// Removes devices of a user by a condition on $2 and $3.
     private static func removal(_ condition: String) -> String {

@@ -247,9 +247,16 @@ extension Gateway {
     ///
     /// On logout, call it while the user's token is still valid. It needs a network;
     /// `UIApplication.unregisterForRemoteNotifications()` stops pushes without one.
-    public func unregisterDevice(deviceID: String) async throws(GatewayError) {
+    ///
+    /// - Parameters:
+    ///   - deviceID: the id that it was registered with.
+    ///   - app: the app that it was registered with, `default` if none; nil for every app. Name it
+    ///     if several of your apps share the `deviceID`, as they do with `identifierForVendor`.
+    public func unregisterDevice(deviceID: String, app: String? = nil) async throws(GatewayError) {
+        var body = ["device_id": deviceID]
+        body["app"] = app
         do {
-            _ = try await self.send("DELETE", ["devices", "current"], ["device_id": deviceID])
+            _ = try await self.send("DELETE", ["devices", "current"], body)
         } catch .refused(let problem) where problem.status == 404 {
             // Already removed.
         }

@@ -89,9 +89,17 @@ struct DeviceRoutes {
     private static let removeCurrent = Operation(
         "removeCurrentDevice",
         "Removes the device with this `token` or `device_id`, at logout.",
-        query: ["device_id?": .text(Device.longestName)("Replaces the body.")],
-        body: .object(["token?": .text(2048).orNull, "device_id?": .text(Device.longestName).orNull], isClosed: true)(
-            "Exactly one of them, unless the query names the device."),
+        query: [
+            "device_id?": .text(Device.longestName)("Replaces the body."),
+            "app?": .text(64)("As in the body."),
+        ],
+        body: .object(
+            [
+                "token?": .text(2048).orNull,
+                "device_id?": .text(Device.longestName).orNull,
+                "app?": .text(64).orNull("Removes the device of this app only."),
+            ], isClosed: true
+        )("Exactly one of `token` and `device_id`, unless the query names the device."),
         isBodyRequired: false,
         answers: [.done, 404])
 
@@ -103,6 +111,7 @@ struct DeviceRoutes {
         let user = try context.user()
         var query = FieldReader(query: request, of: Self.removeCurrent)
         let named = query.text("device_id", limit: Device.longestName)
+        let namedApp = query.text("app", limit: 64)
         try query.finish()
         var body = try await FieldReader(body: request, of: Self.removeCurrent)
         let token = body.text("token", limit: UserFields.longestToken)
@@ -110,12 +119,15 @@ struct DeviceRoutes {
         if [token, deviceID, named].count(where: { $0 != nil }) != 1 {
             body.fault("token", "or device_id must name the device; give one of them")
         }
+        // Apps of one vendor may share a `device_id`, so a client can name its own.
+        let app = body.text("app", limit: 64) ?? namedApp
+        if let namedApp, app != namedApp { body.fault("app", "differs from that of the query") }
         try body.finish()
         let isRemoved =
             if let token {
-                try await self.users.devices.remove(user: user, token: Self.stored(token))
+                try await self.users.devices.remove(user: user, token: Self.stored(token), app: app)
             } else {
-                try await self.users.devices.remove(user: user, deviceID: deviceID ?? named ?? "")
+                try await self.users.devices.remove(user: user, deviceID: deviceID ?? named ?? "", app: app)
             }
         guard isRemoved else { throw Problem.noSuch("device") }
         return Response(status: .noContent)

@@ -61,7 +61,7 @@ struct AllowanceDeviceRoutes {
         answers: [.ok("The devices.", .list(of: .allowanceDevice, max: 100))])
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        let devices = try await self.devices.services.users.devices.list(user: try context.user())
+        let devices = try await self.devices.list(user: try context.user())
         var writer = JSONWriter()
         writer.beginArray()
         for device in devices { AllowanceShape.write(device, to: &writer) }
