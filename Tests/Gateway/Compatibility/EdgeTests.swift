@@ -90,6 +90,7 @@ struct EdgeTests {
             ("or=(token.eq.a1)", ["or"]), ("select=", ["select"]), ("select=id,", ["select"]), ("order=", ["order"]),
             ("select=id&select=token&limit=", ["select", "limit"]), ("token=in.(\"a1)", ["token"]),
             ("token=in.(\"a\"1)", ["token"]), ("token=in.(\"a\\1\")", ["token"]),
+            ("order=token,created_at.desc,token.desc", ["order"]),
         ]
     )
     func faults(query: String, names: [String]) {
@@ -101,6 +102,24 @@ struct EdgeTests {
             #expect(problem?.faults.map(\.field) == names)
             #expect(problem?.code == (["name", "or"].contains(names[0]) ? "42703" : "PGRST100"))
         }
+    }
+
+    @Test("takes a hundred filters and a hundred values in a list, and refuses more by name")
+    func limits() throws {
+        func reasons(_ query: String) throws -> [String]? {
+            let fields = try RequestQuery.fields(query)
+            return Self.problem { _ = try EdgeQuery(fields) }?.faults.map { "\($0.field) \($0.reason)" }
+        }
+        func values(_ count: Int) -> String {
+            "token=in.(" + (0..<count).map { "t\($0)" }.joined(separator: ",") + ")"
+        }
+        func filters(_ count: Int) -> String { [String](repeating: "id=eq.x", count: count).joined(separator: "&") }
+        #expect(try reasons(values(100)) == nil)
+        #expect(try reasons(values(101)) == ["token names more than 100 values"])
+        #expect(try reasons(filters(100) + "&order=token&select=id") == nil)
+        #expect(
+            try reasons(filters(100) + "&token=eq.x&order=token&order=")
+                == ["token is one filter too many; a query has at most 100", "order occurs twice"])
     }
 
     @Test("names at most a hundred faults")

@@ -15,6 +15,10 @@ struct EdgeQuery {
         case isNull(Bool)
     }
 
+    private static let mostFilters = 100
+    /// The most values of a filter: a user has at most 100 devices.
+    private static let mostValues = 100
+
     /// The columns of the response.
     private(set) var columns = EdgeRow.Column.allCases
     private var conditions: [(column: EdgeRow.Column, condition: Condition)] = []
@@ -67,6 +71,9 @@ struct EdgeQuery {
             guard let column = EdgeRow.Column(rawValue: name) else {
                 throw JobFault(String(name.prefix(64)), EdgeRow.noColumn)
             }
+            guard self.conditions.count < Self.mostFilters else {
+                throw JobFault(name, "is one filter too many; a query has at most \(Self.mostFilters)")
+            }
             self.conditions.append((column, try Self.condition(name, value)))
         }
     }
@@ -92,6 +99,9 @@ struct EdgeQuery {
             guard let column = parts.first.flatMap({ EdgeRow.Column(rawValue: String($0)) }),
                 parts.dropFirst().allSatisfy({ ["asc", "desc", "nullsfirst", "nullslast"].contains($0) })
             else { throw JobFault("order", "must be columns with .asc or .desc") }
+            guard !self.order.contains(where: { $0.column == column }) else {
+                throw JobFault("order", "names \(column.rawValue) twice")
+            }
             // PostgreSQL's default: nulls count as greater than any value.
             let isDescending = parts.contains("desc")
             let areNullsFirst = parts.contains("nullsfirst") || isDescending && !parts.contains("nullslast")
@@ -111,6 +121,9 @@ struct EdgeQuery {
         if value.hasPrefix("in.("), value.hasSuffix(")") {
             guard let values = Self.values(value.dropFirst(4).dropLast()) else {
                 throw JobFault(name, "must quote values without quotes or backslashes inside, as in in.(\"a\",\"b\")")
+            }
+            guard values.count <= Self.mostValues else {
+                throw JobFault(name, "names more than \(Self.mostValues) values")
             }
             return .among(values)
         }
@@ -278,7 +291,10 @@ extension EdgeQuery {
     static let filters = Fields(
         EdgeRow.Column.allCases.map { column in
             let filter = Schema.string(pattern: #"^(eq\..*|in\.\(.*\)|is\.null|not\.is\.null)$"#)
-            return (column.rawValue + "?", filter("A filter: eq.…, in.(…), is.null or not.is.null."))
+            return (
+                column.rawValue + "?",
+                filter("A filter: eq.…, in.(…) with at most \(Self.mostValues) values, is.null or not.is.null.")
+            )
         })
 
     static let select: Fields = [
@@ -288,7 +304,8 @@ extension EdgeQuery {
     static let page =
         select + [
             "order?": .string(pattern: "^\(order)(,\(order))*$")(
-                "Columns with .asc or .desc, then .nullsfirst or .nullslast. By default, nulls are first with .desc."),
+                "Columns, each once, with .asc or .desc, then .nullsfirst or .nullslast. "
+                    + "By default, nulls are first with .desc."),
             "limit?": .count,
             "offset?": .count,
         ]
