@@ -283,6 +283,34 @@ struct ProtectionTests {
         }
     }
 
+    @Test(
+        "each ten preferences that a call sets count as a call",
+        arguments: ["/v1/preferences", "/api/v1/notifications/preferences"])
+    func preferences(path: String) async throws {
+        try await Stack.with { stack in
+            let types = (0..<1_000).map { "t\($0): {code: \($0 + 1)}" }.joined(separator: ", ")
+            // At most 60 calls at once.
+            let environment = try stack.catalog("types: {\(types)}").merging(["USER_CALLS_PER_SECOND": "10"]) { $1 }
+            let gateway = try await stack.startGateway(environment: environment)
+            let token = Stack.token(user: "busy")
+            let isCanonical = path.hasPrefix("/v1")
+            let entries = (0..<1_000).map { number in
+                isCanonical
+                    ? #"{"type":"t\#(number)","push":false}"#
+                    : #"{"notificationType":\#(number + 1),"pushEnabled":false}"#
+            }
+            let body = #"{"\#(isCanonical ? "types" : "preferences")":[\#(entries.joined(separator: ","))]}"#
+            #expect(try await gateway.call(.put, path, token: token, json: body).status == 200)
+            #expect(try await stack.query("SELECT FROM carillon.preferences").count == 1_000)
+            var calls = 1
+            try await eventually("the user has to wait") {
+                calls += 1
+                return try await gateway.call(.get, "/v1/settings", token: token).status == 429
+            }
+            #expect(calls < 50)
+        }
+    }
+
     @Test("each 100 notifications of a large page count as a call")
     func largePages() async throws {
         try await Stack.with { stack in

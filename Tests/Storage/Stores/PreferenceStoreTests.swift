@@ -185,6 +185,35 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("sets the same preferences again without a write")
+    func setAgain() async throws {
+        try await Samples.withStores { database in
+            let store = database.preferences
+            let hours = QuietOverride.hours(QuietHours(start: 60, end: 120, weekdays: 3))
+            let (some, none) = (
+                TypePreference(inApp: true, push: false, quietHours: hours),
+                TypePreference(email: true, quietHours: QuietOverride.none)
+            )
+            func versions() async throws -> [String] {
+                try await database.pool.query("SELECT xmin::text FROM carillon.preferences ORDER BY type")
+                    .map { row in try row.text(0) }
+            }
+            try await store.set(user: "a", preferences: ["x": some, "y": none])
+            let first = try await versions()
+            try #require(first.count == 2)
+            try await store.set(user: "a", preferences: ["x": some, "y": none])
+            #expect(try await versions() == first)
+            try await store.set(user: "a", preferences: ["x": TypePreference(push: false), "y": TypePreference()])
+            #expect(try await versions() == first)
+            try await store.set(user: "a", preferences: ["x": some, "y": TypePreference(email: false)])
+            let changed = try await versions()
+            #expect(changed[0] == first[0] && changed[1] != first[1])
+            #expect(
+                try await store.preferences(user: "a")
+                    == ["x": some, "y": TypePreference(email: false, quietHours: QuietOverride.none)])
+        }
+    }
+
     @Test("keeps channels that are not named, and returns cleared ones to their default")
     func unsaid() async throws {
         try await Samples.withStores { database in

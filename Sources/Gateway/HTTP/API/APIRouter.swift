@@ -59,7 +59,7 @@ package enum APIRouter {
         InboxChangeRoutes(inbox: services.inbox).add(to: version.group(tag: "inbox"))
         TypeRoutes(base: services.base).add(to: version.group(tag: "inbox"))
         DeviceRoutes(users: services.users).add(to: version.group(tag: "devices"))
-        PreferenceRoutes(users: services.users).add(to: version.group(tag: "preferences"))
+        PreferenceRoutes(users: services.users, identity: services.identity).add(to: version.group(tag: "preferences"))
         JobRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
         JobControlRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
         ScheduleRoutes(jobs: services.jobs).add(to: version.group(tag: "jobs"))
@@ -82,7 +82,9 @@ package enum APIRouter {
         CatalogRoutes(base: services.base, statistics: statistics).add(to: version.group(tag: "admin"))
         StatisticsRoutes(base: services.base, fields: services.users.fields, statistics: statistics).add(to: version)
         let operations = open.group(tag: "operations")
-        OperationRoutes(base: services.base, metrics: services.metrics).add(to: operations)
+        OperationRoutes(
+            base: services.base, credentials: services.identity.credentials, metrics: services.metrics
+        ).add(to: operations)
         operations.describe("openapi.json", OperationRoutes.describe)
         return description
     }

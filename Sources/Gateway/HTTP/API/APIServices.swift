@@ -57,6 +57,13 @@ package struct IdentityServices: Sendable {
         self.revocations = revocations
         self.callRate = callRate
     }
+
+    /// Counts the calls that a caller's work amounts to beyond the one that the middleware has
+    /// counted; they limit later calls only.
+    func count(furtherCalls: Int, of caller: Caller) {
+        guard furtherCalls > 0, !caller.isService else { return }
+        _ = self.callRate?.delay(caller.user, count: furtherCalls)
+    }
 }
 
 /// Reads, changes and caches inboxes.

@@ -69,6 +69,29 @@ package struct PreferenceStore: Sendable {
         }
     }
 
+    /// The columns of a row, and their values after a change.
+    private static let changes = [
+        ("in_app", "CASE WHEN $11 THEN p.in_app WHEN p.in_app IS NULL THEN excluded.in_app ELSE $3 END"),
+        ("push", "CASE WHEN $13 THEN p.push WHEN p.push IS NULL THEN excluded.push ELSE $4 END"),
+        ("email", "CASE WHEN $14 THEN p.email WHEN p.email IS NULL THEN excluded.email ELSE $5 END"),
+        ("quiet_off", "CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END"),
+        ("quiet_start", "CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END"),
+        ("quiet_end", "CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END"),
+        ("quiet_weekdays", "CASE WHEN $10 THEN p.quiet_weekdays ELSE excluded.quiet_weekdays END"),
+    ]
+
+    /// Stores a preference; writes nothing if the row has these values already.
+    private static let upsert = """
+        INSERT INTO carillon.preferences AS p
+            (user_id, type, in_app, push, email, quiet_off, quiet_start, quiet_end, quiet_weekdays)
+        SELECT $1, $2, nullif($3, c.in_app), nullif($4, c.push), nullif($5, c.email), $6, $7, $8, $9
+        FROM (SELECT 1) AS one LEFT JOIN carillon.preferences c ON c.user_id = $1 AND c.type = $12
+        ON CONFLICT (user_id, type) DO UPDATE SET
+            \(Self.changes.map { "\($0) = \($1)" }.joined(separator: ", "))
+        WHERE (\(Self.changes.map { "p.\($0.0)" }.joined(separator: ", ")))
+            IS DISTINCT FROM (\(Self.changes.map(\.1).joined(separator: ", ")))
+        """
+
     /// The statements of ``set(user:preferences:categories:)`` for a known user.
     static func statements(
         user: String,
@@ -82,20 +105,7 @@ package struct PreferenceStore: Sendable {
             var hours: QuietHours?
             if case .hours(let own) = preference.quietHours { hours = own }
             return PostgresStatement(
-                """
-                INSERT INTO carillon.preferences AS p
-                    (user_id, type, in_app, push, email, quiet_off, quiet_start, quiet_end, quiet_weekdays)
-                SELECT $1, $2, nullif($3, c.in_app), nullif($4, c.push), nullif($5, c.email), $6, $7, $8, $9
-                FROM (SELECT 1) AS one LEFT JOIN carillon.preferences c ON c.user_id = $1 AND c.type = $12
-                ON CONFLICT (user_id, type) DO UPDATE SET
-                    in_app = CASE WHEN $11 THEN p.in_app WHEN p.in_app IS NULL THEN excluded.in_app ELSE $3 END,
-                    push = CASE WHEN $13 THEN p.push WHEN p.push IS NULL THEN excluded.push ELSE $4 END,
-                    email = CASE WHEN $14 THEN p.email WHEN p.email IS NULL THEN excluded.email ELSE $5 END,
-                    quiet_off = CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END,
-                    quiet_start = CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END,
-                    quiet_end = CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END,
-                    quiet_weekdays = CASE WHEN $10 THEN p.quiet_weekdays ELSE excluded.quiet_weekdays END
-                """,
+                Self.upsert,
                 [
                     .text(user), .text(type), .bool(preference.inApp), .bool(preference.push), .bool(preference.email),
                     .bool(preference.quietHours == QuietOverride.none), .int4(clamping: hours?.start),

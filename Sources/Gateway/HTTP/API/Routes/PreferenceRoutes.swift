@@ -10,8 +10,11 @@ import Storage
 struct PreferenceRoutes {
     static let tooManyQuietChanges = Answer(
         429, "The user exceeds the rate limit, or changes quiet hours or the time zone too often.")
+    /// The entries that a call may change before it counts as another one.
+    static let entriesPerCall = 10
 
     let users: UserServices
+    let identity: IdentityServices
 
     func add(to routes: Routes) {
         routes.get("preferences", Self.preferences, self.preferences)
@@ -40,7 +43,7 @@ struct PreferenceRoutes {
 
     private static let setPreferences = Operation(
         "setPreferences",
-        "Sets preferences of the given types and categories; the others stay.",
+        "Sets preferences of the given types and categories; the others stay. Each ten count as a call of the user.",
         body: .object(
             [
                 "types?": .list(of: .typePreference, max: 1000),
@@ -50,7 +53,8 @@ struct PreferenceRoutes {
         answers: [.ok("The types.", .preferences), Self.tooManyQuietChanges])
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
+        let caller = try context.requireCaller()
+        let user = caller.user
         var body = try await FieldReader(body: request, of: Self.setPreferences)
         for name in ["types", "categories"] where body.value[name] == .null {
             body.fault(name, "must be an array; leave it out to change nothing")
@@ -59,6 +63,7 @@ struct PreferenceRoutes {
         var preferences = self.users.fields.preferences("types", &body)
         preferences.merge(self.users.fields.categoryPreferences("categories", &body)) { one, _ in one }
         try body.finish()
+        self.identity.count(furtherCalls: (preferences.count - 1) / Self.entriesPerCall, of: caller)
         try await self.users.change(preferences, of: user)
         return try await self.answerPreferences(user)
     }

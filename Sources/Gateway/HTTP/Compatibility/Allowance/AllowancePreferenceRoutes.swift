@@ -35,7 +35,7 @@ struct AllowancePreferenceRoutes {
 
     private static let setPreferences = Operation(
         "allowanceSetPreferences",
-        "Family finance: sets preferences by type.",
+        "Family finance: sets preferences by type; each ten types count as a call of the user.",
         body: .object([
             "preferences": .list(
                 of: .object([
@@ -50,10 +50,13 @@ struct AllowancePreferenceRoutes {
         answers: [.ok("The effective preference.", .allowancePreferences)])
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
+        let caller = try context.requireCaller()
+        let user = caller.user
         var fields = try await FieldReader(lenientBody: request)
         let changed = AllowanceRequests.preferences(&fields, types: self.types)
         try fields.finish()
+        self.services.identity.count(
+            furtherCalls: (changed.count - 1) / PreferenceRoutes.entriesPerCall, of: caller)
         try await self.services.users.changePreferences(user: user, changed)
         return try await self.answer(user)
     }

@@ -98,10 +98,8 @@ struct EdgeTokenRoutes {
         let preferences = Self.preferences(request)
         let tokens = try EdgeRequests.tokens(try await FieldReader.lenientBody(request), user: user)
         try Self.requireSingle(tokens.count, preferences)
-        // Each row is as much work as a call; the middleware has counted the first.
-        if tokens.count > 1, !caller.isService {
-            _ = self.services.identity.callRate?.delay(user, count: tokens.count - 1)
-        }
+        // Each row is as much work as a call.
+        self.services.identity.count(furtherCalls: tokens.count - 1, of: caller)
         let known = try await self.rows(user)
         let devices = tokens.map { token in
             let before = known.first { $0.device.isToken(token.token) && $0.device.platform == token.platform }?.device
@@ -254,12 +252,11 @@ struct EdgeEventRoutes {
     ///
     /// The first event of a kind counts; an opened notification counts as delivered.
     private func record(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
+        let caller = try context.requireCaller()
+        let user = caller.user
         let events = try EdgeRequests.events(try await FieldReader.lenientBody(request))
-        // Each event is as much work as a call; the middleware has counted the first.
-        if events.count > 1, context.caller?.isService == false {
-            _ = self.services.identity.callRate?.delay(user, count: events.count - 1)
-        }
+        // Each event is as much work as a call.
+        self.services.identity.count(furtherCalls: events.count - 1, of: caller)
         let known = try await self.services.inbox.store.known(user: user, ids: events.map(\.id))
         guard events.allSatisfy({ known.contains($0.id) }) else { throw Problem.noSuch("notification") }
         for id in known.sorted() { _ = try await self.services.inbox.service.markDelivered(user: user, id: id) }

@@ -56,11 +56,8 @@ struct HybridInboxRoutes {
             filter: InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly),
             offset: query.offset
         )
-        // The middleware has counted the first 100, the most that other lists have.
-        let furtherCalls = (page.items.count - 1) / 100
-        if furtherCalls > 0, !caller.isService {
-            _ = self.services.identity.callRate?.delay(user, count: furtherCalls)
-        }
+        // 100 notifications are the most that other lists have.
+        self.services.identity.count(furtherCalls: (page.items.count - 1) / 100, of: caller)
         return Response.object { HybridShape.write(page, of: query, to: &$0) }
     }
 
