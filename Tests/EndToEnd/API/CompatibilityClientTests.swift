@@ -202,6 +202,24 @@ struct EdgeClientTests {
         }
     }
 
+    @Test("a device of another app is no row, so no call lists, changes or removes it")
+    func otherApps() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = CompatibilityClient(gateway, user: "ada")
+            let phone = #"{"platform":"android","token":"f:1","app":"other"}"#
+            #expect(try await ada.send(.post, "/v1/devices", phone).status == 201)
+            for path in [Self.table, "/api/push/gcm/", "/api/v1/devices"] {
+                #expect(try await ada.get(path).body.array?.isEmpty == true, "\(path)")
+            }
+            let rows = "\(Self.table)?platform=eq.android"
+            #expect(try await ada.send(.patch, rows, #"{"locale":"de"}"#).status == 204)
+            #expect(try await ada.send(.delete, rows).status == 204)
+            let left = try await stack.query("SELECT FROM carillon.devices WHERE app = 'other' AND locale IS NULL")
+            #expect(left.count == 1)
+        }
+    }
+
     @Test("a user's tokens are upserted, selected, rotated and deleted, and hidden from others")
     func tokens() async throws {
         try await Stack.with { stack in

@@ -51,9 +51,14 @@ struct CompatibilityDevices {
         return device
     }
 
-    /// Returns the user's active devices, the last used first.
+    /// Returns the user's devices with the app of these systems, the last used first.
+    func list(user: String) async throws -> [Device] {
+        try await self.services.users.devices.list(user: user).filter { $0.app == Self.app }
+    }
+
+    /// Returns those that are active.
     func active(user: String) async throws -> [Device] {
-        try await self.services.users.devices.list(user: user).filter(\.isActive)
+        try await self.list(user: user).filter(\.isActive)
     }
 }
 
