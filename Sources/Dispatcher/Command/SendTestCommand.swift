@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Clients
 import Core
 import Operations
 import Storage
@@ -57,61 +56,37 @@ struct SendTestCommand: AsyncParsableCommand {
             let database = CommandClients.database(reader, name: "send-test")
             try reader.finish()
             let answer = try await CommandClients.withRedis(configuration) { redis in
-                try await CommandClients.withDatabase(database) { pool in
-                    try await self.email
-                        ? self.answerOfMail(redis, Database(pool)) : self.answer(redis, Database(pool))
-                }
+                try await CommandClients.withDatabase(database) { try await self.answer(Live(redis), Database($0)) }
             }
             self.show(answer)
             guard answer["outcome"]?.string == "accepted" else { throw ExitStatus.no }
         }
     }
 
-    private func answer(_ redis: RedisClient, _ database: Database) async throws -> JSONValue {
-        let devices = try await database.devices.list(user: self.user).filter(\.isActive)
-        let wanted = self.device.map { DeviceID($0) }
-        let chosen =
-            wanted.map { id in devices.first { $0.id == id } } ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
-        guard let chosen else {
-            throw try await self.lack(of: self.device.map { "active device \($0)" } ?? "active device", database)
-        }
-        let answer = try await self.ask([JSONMember("device", .string(chosen.id.description))], redis)
-        let device = [
-            JSONMember("device", .string(chosen.id.description)),
-            JSONMember("provider", .string(chosen.provider.rawValue)), JSONMember("app", .string(chosen.app)),
-        ]
-        return JSONValue.object(device).merging(answer)
-    }
-
-    private func answerOfMail(_ redis: RedisClient, _ database: Database) async throws -> JSONValue {
-        guard try await database.preferences.settings(user: self.user).email != nil else {
-            throw try await self.lack(of: "e-mail address", database)
-        }
-        let answer = try await self.ask([JSONMember("channel", .string("email"))], redis)
-        return JSONValue.object([JSONMember("provider", .string(Provider.email.rawValue))]).merging(answer)
-    }
-
-    /// Returns the failure for a user who lacks a target, or who does not exist.
-    private func lack(of target: String, _ database: Database) async throws -> CommandFailure {
-        guard try await database.people.has(self.user) else {
-            return CommandFailure(ExitStatus.no, "there is no user \(self.user)")
-        }
-        return CommandFailure(ExitStatus.no, "\(self.user) has no \(target); see `dispatcher user \(self.user)`")
-    }
-
-    /// Sends a request for a target to a dispatcher, and returns its answer.
-    private func ask(_ target: [JSONMember], _ redis: RedisClient) async throws -> JSONValue {
-        var members = [JSONMember("user", .string(self.user))] + target
-        for case (let name, .some(let text)) in [("title", self.title), ("body", self.body)] {
-            members.append(JSONMember(name, .string(text)))
-        }
+    private func answer(_ live: Live, _ database: Database) async throws -> JSONValue {
         do {
-            let answer = try await Live(redis).testSends.send(members)
-            // It quotes the provider, which may use any number of combining marks.
-            return try JSONParser.parse(stored: answer)
+            let reply = try await TestSend(database, live).ask(
+                user: self.user, device: self.device, isMail: self.email,
+                texts: [("title", self.title), ("body", self.body)])
+            guard let reply else { throw try await self.lack(database) }
+            var target = [JSONMember("provider", .string(reply.provider.rawValue))]
+            if let device = reply.device {
+                target.insert(JSONMember("device", .string(device.id.description)), at: 0)
+                target.append(JSONMember("app", .string(device.app)))
+            }
+            return JSONValue.object(target).merging(.object(reply.answer))
         } catch let failure as TestSends.Failure {
             throw CommandFailure(ExitStatus.unavailable, failure.rawValue)
         }
+    }
+
+    /// Returns the failure for a user who lacks the target, or who does not exist.
+    private func lack(_ database: Database) async throws -> CommandFailure {
+        guard try await database.people.has(self.user) else {
+            return CommandFailure(ExitStatus.no, "there is no user \(self.user)")
+        }
+        let target = self.email ? "e-mail address" : self.device.map { "active device \($0)" } ?? "active device"
+        return CommandFailure(ExitStatus.no, "\(self.user) has no \(target); see `dispatcher user \(self.user)`")
     }
 
     private func show(_ answer: JSONValue) {

@@ -3,6 +3,7 @@
 
 import Core
 import Hummingbird
+import Operations
 import Storage
 
 /// The state of providers, for admins: `/v1/admin/providers`; test sends, for services:
@@ -164,73 +165,38 @@ struct ProviderRoutes {
         var body = try await FieldReader(body: request, of: Self.test)
         let user = body.text("user", limit: JobLimits.user, isRequired: true)
         let isMail = body.choice("channel", of: TestChannel.self) == .email
-        let name = body.text("device", limit: JobLimits.id)
-        let device = name.flatMap { DeviceID($0) }
-        if isMail, name != nil {
+        let device = body.text("device", limit: JobLimits.id)
+        if isMail, device != nil {
             body.fault("device", "must be absent where channel is email")
-        } else if name != nil, device == nil {
+        } else if let device, DeviceID(device) == nil {
             body.fault("device", "must be the UUID of a device")
         }
-        let fields = [
+        let texts = [
             ("type", body.text("type", limit: JobLimits.name)), ("title", body.text("title", limit: JobLimits.title)),
             ("body", body.text("body", limit: JobLimits.body)),
         ]
         let data = body.value["data"].flatMap { $0 == .null ? nil : $0 }
         if let data, data.object == nil { body.fault("data", "must be an object") }
         try body.finish()
-        var content: [JSONMember] = []
-        for case (let name, .some(let text)) in fields { content.append(JSONMember(name, .string(text))) }
-        if let data { content.append(JSONMember("data", data)) }
-        return try await isMail
-            ? self.testMail(user: user ?? "", content)
-            : self.testDevice(device, user: user ?? "", content)
-    }
-
-    private func testDevice(_ device: DeviceID?, user: String, _ content: [JSONMember]) async throws -> Response {
-        let devices = try await self.base.database.devices.list(user: user).filter(\.isActive)
-        let chosen =
-            device.map { id in devices.first { $0.id == id } }
-            ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
-        guard let chosen else {
-            throw Problem(.notFound, "the user has no such active device; GET /v1/users/{id} lists them")
-        }
-        let target = [
-            JSONMember("user", .string(chosen.user)), JSONMember("device", .string(chosen.id.description)),
-        ]
-        let answer = try await self.ask(target + content)
-        return Self.response(answer, device: chosen.id.description, provider: chosen.provider, app: chosen.app)
-    }
-
-    private func testMail(user: String, _ content: [JSONMember]) async throws -> Response {
-        guard try await self.base.database.preferences.settings(user: user).email != nil else {
-            throw Problem(.notFound, "the user has no e-mail address; GET /v1/users/{id} shows it")
-        }
-        let target = [JSONMember("user", .string(user)), JSONMember("channel", .string(TestChannel.email.rawValue))]
-        return Self.response(try await self.ask(target + content), device: nil, provider: .email, app: nil)
-    }
-
-    private static func response(
-        _ answer: [JSONMember],
-        device: String?,
-        provider: Provider,
-        app: String?
-    ) -> Response {
-        Response.object { writer in
-            writer.member("device", device)
-            writer.member("provider", provider.rawValue)
-            writer.member("app", app)
-            for member in answer {
-                writer.key(escaping: member.key)
-                writer.value(member.value)
-            }
-        }
-    }
-
-    private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
         do {
-            let answer = try await self.base.live.testSends.send(content)
-            // It quotes the provider, which may use any number of combining marks.
-            return (try? JSONParser.parse(stored: answer))?.object ?? []
+            let reply = try await TestSend(self.base.database, self.base.live).ask(
+                user: user ?? "", device: device, isMail: isMail, texts: texts, data: data)
+            guard let reply else {
+                throw Problem(
+                    .notFound,
+                    isMail
+                        ? "the user has no e-mail address; GET /v1/users/{id} shows it"
+                        : "the user has no such active device; GET /v1/users/{id} lists them")
+            }
+            return Response.object { writer in
+                writer.member("device", reply.device?.id.description)
+                writer.member("provider", reply.provider.rawValue)
+                writer.member("app", reply.device?.app)
+                for member in reply.answer {
+                    writer.key(escaping: member.key)
+                    writer.value(member.value)
+                }
+            }
         } catch let failure as TestSends.Failure {
             guard failure == .tooMany else { throw Problem(.gatewayTimeout, failure.rawValue) }
             throw Problem(.serviceUnavailable, failure.rawValue, retryAfter: 5)
