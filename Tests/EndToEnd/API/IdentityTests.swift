@@ -67,6 +67,11 @@ struct IdentityTests {
             let token = try Self.token(#"{"sub":"ada","exp":4000000000}"#, kid: "one", key: key)
             let down = try await gateway.call(.get, "/v1/notifications", token: token)
             #expect(down.status == 503)
+            let unready = try await gateway.call(.get, "/readyz", token: nil)
+            #expect(unready.status == 503 && unready.body["key_set"]?.string == "not read yet")
+            let mixed = try await stack.startGateway(
+                name: "mixed", environment: ["AUTH_JWKS": "http://127.0.0.1:\(port)/keys"])
+            #expect(try await mixed.call(.get, "/readyz", token: nil).status == 200, "it has a secret, too")
             #expect(down.body["detail"]?.string?.contains("cannot be read now") == true)
             let socket = try await TestSocket.open(port: listening, token: token)
             try await eventually("the socket is refused") { socket.status == 503 }
@@ -96,6 +101,8 @@ struct IdentityTests {
             let forged = try Self.token(#"{"sub":"ada","exp":4000000000}"#, kid: "one", key: P256.Signing.PrivateKey())
             #expect(try await gateway.call(.get, "/v1/notifications", token: forged).status == 401)
             // The key server is down again; the keys that were read stay valid.
+            let ready = try await gateway.call(.get, "/readyz", token: nil)
+            #expect(ready.status == 200 && ready.body["key_set"] == nil)
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
             let metrics = try await gateway.text("/metrics")
             #expect(metrics.contains("carillon_keyset_readings 1"))

@@ -27,7 +27,7 @@ struct ErasureServiceTests {
                 let broadcast = Broadcast(
                     id: id, org: "", jobID: nil, entry: "jobs/1-0", stream: "jobs",
                     fields: [("type", Array("news".utf8)[...])], topic: "t", lane: .bulk, createdAt: Tokens.now)
-                #expect(try await base.database.broadcasts.add(broadcast) == .stored)
+                #expect(try await base.database.broadcasts.add([broadcast]) == [.stored])
                 // As if the schedule had fired before its change.
                 try await database.pool.query(
                     #"""

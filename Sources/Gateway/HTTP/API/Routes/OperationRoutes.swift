@@ -16,6 +16,7 @@ import Synchronization
 /// Endpoints for operators: `/healthz`, `/readyz`, `/metrics` and `/openapi.json`.
 struct OperationRoutes {
     let base: GatewayBase
+    let credentials: CredentialResolver
     let metrics: PrometheusRegistry
     private let log = DependencyLog()
 
@@ -56,22 +57,26 @@ struct OperationRoutes {
 
     private static let readiness = Schema.object([
         "ready": .bool, "redis": .choice("ok", "out of reach"), "postgres": .choice("ok", "out of reach"),
+        "key_set?": .constant(.string("not read yet")),
     ])
     private static let ready = Operation(
-        "getReadiness", "Whether Redis and PostgreSQL are reachable.",
-        answers: [.ok("Both are.", readiness), Answer(503, "At least one is not.", readiness)])
+        "getReadiness", "Whether Redis and PostgreSQL are reachable, and tokens can be verified.",
+        answers: [.ok("All of it.", readiness), Answer(503, "Not all of it.", readiness)])
 
-    /// Reports which store is unreachable.
+    /// Reports which store is unreachable, and whether the key set without which no token can be
+    /// verified was not read yet.
     ///
     /// The reason may contain hosts and roles, so it is only logged.
     private func ready(_ request: Request, _ context: APIContext) async throws -> Response {
         let isRedisUp = await self.isRedisUp(context)
         let isDatabaseUp = await self.isDatabaseUp(context)
-        let isReady = isRedisUp && isDatabaseUp
+        let hasKeys = self.credentials.isReady
+        let isReady = isRedisUp && isDatabaseUp && hasKeys
         return Response.object(status: isReady ? .ok : .serviceUnavailable) { writer in
             writer.member("ready", isReady)
             writer.member("redis", isRedisUp ? "ok" : "out of reach")
             writer.member("postgres", isDatabaseUp ? "ok" : "out of reach")
+            if !hasKeys { writer.member("key_set", "not read yet") }
         }
     }
 

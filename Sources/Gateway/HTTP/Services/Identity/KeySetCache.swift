@@ -77,6 +77,9 @@ package final class KeySetCache: Service {
 
     // MARK: Tokens
 
+    /// Whether a set was ever read.
+    var hasKeys: Bool { self.state.withLock { $0.keys != nil } }
+
     /// Changes with every successful read.
     var reading: UInt64 { self.state.withLock { $0.reading } }
 

@@ -37,6 +37,9 @@ package struct TokenVerifier: Sendable {
         self.now = now
     }
 
+    /// Whether there is a key to verify tokens with; from then on it stays true.
+    var hasKeys: Bool { !self.secrets.isEmpty || self.keySet?.hasKeys == true }
+
     /// Verifies a token and returns its caller.
     ///
     /// - Parameter remembers: whether to cache the result, because the token probably returns soon.
