@@ -71,8 +71,7 @@ enum GatewayComposition {
         )
         var policy = protection.policy
         policy.connections = openFiles.map { Budget(limit: OpenFiles.connections(under: $0)) }
-        let listener = GatewayListener(
-            settings: settings, hub: hub, backend: backend, policy: policy, certificate: files.certificate)
+        let listener = GatewayListener(settings: settings, hub: hub, policy: policy, certificate: files.certificate)
         let startup = Startup()
         let app = listener.application(api, startup, eventLoops: clients.eventLoops, logger: logger)
         let spans = try settings.common.traces.map {
@@ -296,7 +295,6 @@ private struct GatewayClients {
 private struct GatewayListener {
     let settings: GatewaySettings
     let hub: SocketHub
-    let backend: SocketService
     let policy: ConnectionPolicy
     let certificate: ServerCertificate?
 
@@ -309,9 +307,9 @@ private struct GatewayListener {
         let settings = self.settings
         let (policy, certificate) = (self.policy, self.certificate)
         let endpoints: [any TransportEndpoint] = [
-            NativeEndpoint(hub: self.hub, backend: self.backend),
-            EventStreamEndpoint(hub: self.hub, backend: self.backend),
-            NotificationHub.endpoint(hub: self.hub, backend: self.backend),
+            NativeEndpoint(hub: self.hub),
+            EventStreamEndpoint(hub: self.hub),
+            NotificationHub.endpoint(hub: self.hub),
             SocketIOEndpoint.endpoint(hub: self.hub),
         ]
         let server = HTTPServerBuilder { responder in

@@ -131,9 +131,8 @@ struct CredentialResolverTests {
         try await TestRedis.with { redis, prefix in
             let resolver = try Self.resolver(redis, prefix)
             func user(_ fields: [(String, String)], token: String? = nil) async -> String? {
-                var credentials = SocketCredentials(HTTPHeaders(fields))
-                credentials.token = token
-                let presented = PresentedCredentials(credentials)
+                var presented = PresentedCredentials(ofSocket: HTTPHeaders(fields))
+                presented.token = token
                 return try? await resolver.caller(presented, accepting: .socket)?.user
             }
             let cookie = ("Cookie", "session=\(Self.ada)")

@@ -193,7 +193,7 @@ struct RenewalTests {
         }
         let scripted = backend
         try await RunningHub.with(scripted, now: { clock.now }) { running in
-            try await HubClient.withListener(running, scripted) { http, url in
+            try await HubClient.withListener(running) { http, url in
                 let (first, fresh) = ("ada.100.200", "ada.150.400")
                 var polled = try await HubClient.open(http, url, token: first)
                 var posted = try await HubClient.open(http, url, token: first)

@@ -35,11 +35,10 @@ struct EventStreamTests {
         pingInterval: Duration = .seconds(25),
         _ body: (RunningHub, any Channel, Collector) async throws -> Void
     ) async throws {
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend, { $0.pingInterval = pingInterval }) { running in
+        try await RunningHub.with(ScriptedBackend(), { $0.pingInterval = pingInterval }) { running in
             let connections = ConnectionChannel(
                 responder: { _, _, _ in },
-                endpoints: [EventStreamEndpoint(hub: running.hub, backend: backend)],
+                endpoints: [EventStreamEndpoint(hub: running.hub)],
                 http: HTTP1Channel.Configuration()
             )
             let listener = try await ServerBootstrap(group: running.eventLoop)

@@ -65,11 +65,10 @@ struct HubClient {
     /// Runs `body` with the URL of a listener whose SignalR hub serves `running`.
     static func withListener(
         _ running: RunningHub,
-        _ backend: ScriptedBackend,
         now: @escaping @Sendable () -> Milliseconds = systemUptime,
         _ body: (TransferClient, String) async throws -> Void
     ) async throws {
-        let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: now)
+        let endpoint = NotificationHub.endpoint(hub: running.hub, now: now)
         try await running.withListener(endpoint) { http, url in try await body(http, url + NotificationHub.path) }
     }
 

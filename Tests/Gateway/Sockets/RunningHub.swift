@@ -139,14 +139,14 @@ struct ScriptedBackend: SocketBackend {
     /// The changes of an inbox, if there are any.
     var changed: (@Sendable (CatchUpRequest) -> InboxSnapshot)?
     var onRegistration: @Sendable ([SocketRegistration]) -> Void = { _ in }
-    /// Called with the connections' ids, as is the next.
+    /// Called with the connections' ids.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
-    var onAreRegistered: @Sendable ([String]) async throws -> [Bool] = { $0.map { _ in true } }
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
     /// Called with the users.
     var onMarkSeen: @Sendable ([String]) async throws -> Void = { _ in }
     var onNote: @Sendable ([SocketBookmark]) -> Void = { _ in }
-    var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
+    /// Called with the users; by default, presence cannot be read.
+    var onRegistered: @Sendable ([String]) async throws -> [[String]?] = { $0.map { _ in nil } }
     var onConfirm: @Sendable ([ReceiptProof]) async -> Void = { _ in }
     var onSettle: @Sendable (RecordedProofs) async -> Void = { _ in }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
@@ -158,7 +158,7 @@ struct ScriptedBackend: SocketBackend {
     var onAdmitsOpening: @Sendable (String) -> Bool = { _ in true }
 
     func authenticate(token: String) async throws -> SocketIdentity { try await self.onAuthenticate(token) }
-    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
+    func authenticate(_ credentials: PresentedCredentials) async throws -> SocketIdentity? {
         credentials.ticket.map { SocketIdentity(user: $0, expiresAt: nil) }
     }
 
@@ -178,10 +178,8 @@ struct ScriptedBackend: SocketBackend {
     }
 
     func markSeen(_ departures: [SocketDeparture]) async throws { try await self.onMarkSeen(departures.map(\.user)) }
-    func registered(user: String) async throws -> [String] { try await self.onRegistered(user) }
-
-    func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool] {
-        try await self.onAreRegistered(connections.map(\.connection))
+    func registered(_ users: [String], renews: Bool) async throws -> [[String]?] {
+        try await self.onRegistered(users)
     }
 
     func register(_ connections: [SocketRegistration]) async throws -> [Bool] {

@@ -134,9 +134,8 @@ struct DirectoryTests {
 
     @Test("refuses a user's negotiation with 429 while too many wait for their handshake")
     func tooManyNegotiations() async throws {
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend) { running in
-            try await HubClient.withListener(running, backend, now: { 1_000 }) { http, url in
+        try await RunningHub.with(ScriptedBackend()) { running in
+            try await HubClient.withListener(running, now: { 1_000 }) { http, url in
                 var clients: [HubClient] = []
                 for _ in 0..<96 { clients.append(try await HubClient.negotiate(http, url, token: "ada")) }
                 let request = TransferRequest(
@@ -161,7 +160,7 @@ struct DirectoryTests {
         backend.onClose = { departed.note($0) }
         let scripted = backend
         try await RunningHub.with(scripted) { running in
-            try await HubClient.withListener(running, scripted, now: { clock.now.microseconds / 1_000 }) { http, url in
+            try await HubClient.withListener(running, now: { clock.now.microseconds / 1_000 }) { http, url in
                 let unused = try await HubClient.negotiate(http, url, token: "ada")
                 var polled = try await HubClient.open(http, url, token: "ada")
                 try await polled.sync(token: "ada")
@@ -194,9 +193,8 @@ struct ForeignConnectionTests {
     @Test("opens a stateful one while its id is fresh, and answers 404 later so that the client negotiates again")
     func stateful() async throws {
         let clock = ManualClock(1_795_000_000)
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend, now: { clock.now }) { running in
-            try await HubClient.withListener(running, backend) { http, url in
+        try await RunningHub.with(ScriptedBackend(), now: { clock.now }) { running in
+            try await HubClient.withListener(running) { http, url in
                 var ids: [String] = []
                 for query in ["negotiateVersion=1", "negotiateVersion=1&useStatefulReconnect=true"] {
                     let request = TransferRequest(
@@ -205,7 +203,7 @@ struct ForeignConnectionTests {
                     let answer = try await http.answer(request)
                     ids.append(try #require(try JSONParser.parse(answer.body)["connectionToken"]?.string))
                 }
-                let other = NotificationHub.endpoint(hub: running.hub, backend: backend)
+                let other = NotificationHub.endpoint(hub: running.hub)
                 clock.set(1_795_000_009)
                 for id in ids { #expect(try await Self.status(other, id: id) == .switchingProtocols) }
                 clock.set(1_795_000_010)
@@ -218,9 +216,8 @@ struct ForeignConnectionTests {
     @Test("takes the first WebSocket of a stateful client only while its negotiation is fresh")
     func negotiated() async throws {
         let clock = ManualClock(1_795_000_000)
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend, now: { clock.now }) { running in
-            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend)
+        try await RunningHub.with(ScriptedBackend(), now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub)
             let stamped = SignalRIssueTime.stamp("a", at: clock.now.milliseconds)
             for (id, isStateful) in [(stamped, true), ("b", false)] {
                 let offer = SignalRDirectory.Offer(owner: "ada", usesStatefulReconnect: isStateful)
@@ -257,9 +254,8 @@ struct ForeignConnectionTests {
     @Test("answers 404 to the fresh id of a stateful connection that ended here, as its client negotiates again")
     func ended() async throws {
         let clock = ManualClock(1_795_000_000)
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend, now: { clock.now }) { running in
-            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: { clock.now.milliseconds })
+        try await RunningHub.with(ScriptedBackend(), now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub, now: { clock.now.milliseconds })
             let stamped = SignalRIssueTime.stamp("a", at: clock.now.milliseconds)
             for (id, expected) in [(stamped, .notFound), ("b", .switchingProtocols)] as [(String, HTTPResponseStatus)] {
                 let connection = try await Self.open(endpoint, id: id, on: running.eventLoop)
@@ -273,9 +269,8 @@ struct ForeignConnectionTests {
     @Test("treats an id as unknown if its connection ends during the request")
     func ending() async throws {
         let clock = ManualClock(1_795_000_000)
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend, now: { clock.now }) { running in
-            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend)
+        try await RunningHub.with(ScriptedBackend(), now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub)
             let stale = SignalRIssueTime.stamp("a", at: clock.now.milliseconds - 10_000)
             let (eventLoop, node) = (running.eventLoop, endpoint.node)
             for (id, expected) in [(stale, .notFound), ("b", .switchingProtocols)] as [(String, HTTPResponseStatus)] {
@@ -295,9 +290,8 @@ struct ForeignConnectionTests {
     @Test("replaces a connection whose loss was not noticed, unless its client negotiates again")
     func replaced() async throws {
         let clock = ManualClock(1_795_000_000)
-        let backend = ScriptedBackend()
-        try await RunningHub.with(backend, now: { clock.now }) { running in
-            let endpoint = NotificationHub.endpoint(hub: running.hub, backend: backend, now: { clock.now.milliseconds })
+        try await RunningHub.with(ScriptedBackend(), now: { clock.now }) { running in
+            let endpoint = NotificationHub.endpoint(hub: running.hub, now: { clock.now.milliseconds })
             let stamped = SignalRIssueTime.stamp("a", at: clock.now.milliseconds)
             for (id, expected) in [(stamped, .conflict), ("b", .switchingProtocols)] as [(String, HTTPResponseStatus)] {
                 _ = try await Self.open(endpoint, id: id, on: running.eventLoop)

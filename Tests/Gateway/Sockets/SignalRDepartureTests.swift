@@ -19,7 +19,7 @@ struct ClientEndTests {
         backend.onNote = { noted.note($0) }
         let scripted = backend
         try await RunningHub.with(scripted) { running in
-            try await HubClient.withListener(running, scripted) { http, url in
+            try await HubClient.withListener(running) { http, url in
                 var client = try await HubClient.open(http, url, token: "ada")
                 try await client.sync(token: "ada")
                 if isClosed {
@@ -45,7 +45,7 @@ struct ClientEndTests {
         backend.onConfirm = { proven.note($0.map(\.id)) }
         let scripted = backend
         try await RunningHub.with(scripted) { running in
-            try await HubClient.withListener(running, scripted) { http, url in
+            try await HubClient.withListener(running) { http, url in
                 var client = try await HubClient.open(http, url, token: "ada")
                 try await client.sync(token: "ada")
                 // Both wait for the next poll, so one answer brings them.
@@ -74,7 +74,7 @@ struct ClientEndTests {
         backend.onConfirm = { proven.note($0.map(\.user)) }
         let scripted = backend
         try await RunningHub.with(scripted) { running in
-            try await HubClient.withListener(running, scripted) { http, url in
+            try await HubClient.withListener(running) { http, url in
                 let (eventLoop, hub) = (running.eventLoop, running.hub)
                 for user in ["ada", "bob"] {
                     var client = try await HubClient.open(http, url, token: user)
@@ -225,7 +225,7 @@ struct AwayTests {
         backend.onNote = { noted.note($0) }
         let scripted = backend
         try await RunningHub.with(scripted, now: { clock.now }) { running in
-            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
+            try await HubClient.withListener(running, now: { clock.now.milliseconds }) { http, url in
                 var client = try await HubClient.open(http, url, token: "ada")
                 clock.set(1_010)
                 try await client.sync(token: "ada")
@@ -265,7 +265,7 @@ struct AwayTests {
         backend.onNote = { noted.note($0) }
         let scripted = backend
         try await RunningHub.with(scripted, now: { clock.now }) { running in
-            try await HubClient.withListener(running, scripted, now: { clock.now.milliseconds }) { http, url in
+            try await HubClient.withListener(running, now: { clock.now.milliseconds }) { http, url in
                 var client = try await HubClient.open(http, url, token: "ada")
                 try await client.sync(token: "ada")
                 let waiting = client

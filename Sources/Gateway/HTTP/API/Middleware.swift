@@ -9,6 +9,7 @@ import Hummingbird
 import Logging
 import Metrics
 import NIOCore
+import Sockets
 
 /// Authenticates the caller; 401 for a missing or invalid credential.
 ///

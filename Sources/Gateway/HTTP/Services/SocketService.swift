@@ -45,9 +45,9 @@ package struct SocketService: SocketBackend {
         }
     }
 
-    package func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
+    package func authenticate(_ credentials: PresentedCredentials) async throws -> SocketIdentity? {
         do throws(TokenFault) {
-            let caller = try await self.credentials.caller(PresentedCredentials(credentials), accepting: .socket)
+            let caller = try await self.credentials.caller(credentials, accepting: .socket)
             return caller.map { SocketIdentity($0) }
         } catch {
             throw SocketRefusal(error)
@@ -131,16 +131,8 @@ package struct SocketService: SocketBackend {
         try await self.users.markSeen(last.map { ($0.user, $0.at) })
     }
 
-    package func registered(user: String) async throws -> [String] {
-        guard case .online(let connections) = try await self.base.presence.lookUp([user]).first else { return [] }
-        return connections.filter { $0.node == self.node }.map(\.connection)
-    }
-
-    package func areRegistered(
-        _ connections: [(user: String, connection: String)],
-        renews: Bool
-    ) async throws -> [Bool] {
-        try await self.base.presence.areRegistered(connections, renews: renews)
+    package func registered(_ users: [String], renews: Bool) async throws -> [[String]?] {
+        try await self.base.presence.connections(of: users, on: self.node, renews: renews)
     }
 
     package func register(_ connections: [SocketRegistration]) async throws -> [Bool] {

@@ -150,14 +150,8 @@ package struct SignalRResponse: Sendable, Equatable {
     package static let cacheControl = "no-cache, no-store"
 
     package let status: Int
-    package let contentType: String
-    package let body: [UInt8]
-
-    package init(status: Int, contentType: String = SignalRResponse.plainText, body: [UInt8] = []) {
-        self.status = status
-        self.contentType = contentType
-        self.body = body
-    }
+    package var contentType = SignalRResponse.plainText
+    package var body: [UInt8] = []
 
     /// Returns a refusal with its reason as text.
     package static func refusal(_ status: Int, _ reason: String = "") -> SignalRResponse {

@@ -136,11 +136,9 @@ package struct EventStreamEndpoint: TransportEndpoint {
     package static let path = "/v1/stream"
 
     private let hub: SocketHub
-    private let backend: any SocketBackend
 
-    package init(hub: SocketHub, backend: any SocketBackend) {
+    package init(hub: SocketHub) {
         self.hub = hub
-        self.backend = backend
     }
 
     package func claims(_ path: Substring) -> Bool { path == Self.path }
@@ -153,7 +151,7 @@ package struct EventStreamEndpoint: TransportEndpoint {
         guard exchange.head.method == .GET else { return exchange.respond(.onlyGet("open a stream with GET")) }
         let resumed = exchange.head.headers.first(name: "last-event-id")
         let since: Int64?
-        var credentials = SocketCredentials(exchange.head.headers)
+        var credentials = PresentedCredentials(ofSocket: exchange.head.headers)
         do throws(TransportRefusal) {
             let query = try RequestQuery(of: exchange.head)
             since = try query.version("last_event_id", orHeader: resumed)
@@ -162,18 +160,19 @@ package struct EventStreamEndpoint: TransportEndpoint {
         } catch {
             return exchange.respond(error)
         }
-        let backend = self.backend
-        let presented = credentials
-        let identity = exchange.eventLoop.makeFutureWithTask { try await backend.authenticate(presented) }
-        let bound = NIOLoopBound((exchange, self.hub), eventLoop: exchange.eventLoop)
+        let (hub, presented) = (self.hub, credentials)
+        let identity = exchange.eventLoop.makeFutureWithTask {
+            try await hub.authenticate { try await $0.authenticate(presented) }
+        }
+        let bound = NIOLoopBound(exchange, eventLoop: exchange.eventLoop)
         identity.whenComplete { result in
-            let (exchange, hub) = bound.value
+            let exchange = bound.value
             switch result {
             case .success(.some(let identity)): Self.begin(exchange, hub, identity, since: since)
             case .success(nil):
                 let refusal = SocketRefusal(status: 401, reason: "a bearer token or a ticket is required")
                 exchange.respond(refusal.counted())
-            case .failure(let refusal as SocketRefusal): exchange.respond(refusal.counted())
+            case .failure(let refusal as TransportRefusal): exchange.respond(refusal)
             case .failure: exchange.respond(.problem(.serviceUnavailable, "try again later"))
             }
         }

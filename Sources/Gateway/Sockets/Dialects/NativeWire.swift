@@ -295,11 +295,9 @@ package struct NativeEndpoint: TransportEndpoint {
     static let subprotocol = "carillon.v1"
 
     private let hub: SocketHub
-    private let backend: any SocketBackend
 
-    package init(hub: SocketHub, backend: any SocketBackend) {
+    package init(hub: SocketHub) {
         self.hub = hub
-        self.backend = backend
     }
 
     package func claims(_ path: Substring) -> Bool { path == Self.path }
@@ -308,16 +306,11 @@ package struct NativeEndpoint: TransportEndpoint {
         let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
         let query = try RequestQuery(of: head)
         let since = try query.version("resume")
-        var credentials = SocketCredentials(head.headers)
+        var credentials = PresentedCredentials(ofSocket: head.headers)
         credentials.token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
         credentials.ticket = query["ticket"]
-        let admitted: SocketIdentity?
-        do {
-            admitted = try await self.backend.authenticate(credentials)
-        } catch let refusal as SocketRefusal {
-            throw refusal.counted()
-        }
-        let hub = self.hub
+        let (hub, presented) = (self.hub, credentials)
+        let admitted = try await hub.authenticate { try await $0.authenticate(presented) }
         return WebSocketAdmission(
             subprotocol: offered.contains(Self.subprotocol) ? Self.subprotocol : nil,
             limits: hub.configuration.webSocketLimits

@@ -242,14 +242,12 @@ package struct NotificationHub: SignalRHub {
     static let path = "/hubs/notifications"
 
     private let hub: SocketHub
-    private let backend: any SocketBackend
 
     /// Makes the endpoint that serves the hub.
     ///
     /// - Parameter now: the clock of its connections.
     package static func endpoint(
         hub: SocketHub,
-        backend: any SocketBackend,
         now: @escaping @Sendable () -> Milliseconds = systemUptime
     ) -> SignalREndpoint {
         var configuration = SignalREndpointConfiguration(
@@ -265,16 +263,15 @@ package struct NotificationHub: SignalRHub {
         // for 15 s.
         configuration.openingsPerOwner = SignalRTransport.allCases.count * max(32, hub.configuration.connectionsPerUser)
         return SignalREndpoint(
-            hub: NotificationHub(hub: hub, backend: backend),
+            hub: NotificationHub(hub: hub),
             configuration: configuration,
             makeID: { RandomName.make() },
             now: now
         )
     }
 
-    private init(hub: SocketHub, backend: any SocketBackend) {
+    private init(hub: SocketHub) {
         self.hub = hub
-        self.backend = backend
     }
 
     /// Tells a user's clients apart by their `User-Agent`, because they do not identify themselves.
@@ -288,13 +285,8 @@ package struct NotificationHub: SignalRHub {
             let reason = "a bearer token is required, in the header or as access_token"
             throw SocketRefusal(status: 401, reason: reason).counted()
         }
-        let identity: SocketIdentity
-        do {
-            identity = try await self.backend.authenticate(token: token)
-        } catch let refusal as SocketRefusal {
-            throw refusal.counted()
-        }
         let hub = self.hub
+        let identity = try await hub.authenticate { try await $0.authenticate(token: token) }
         let client = Self.client(caller.head.headers)
         var permit = SignalRPermit(owner: identity.user) { connection in
             guard let shard = hub.shard(on: connection.eventLoop) else { return nil }

@@ -31,13 +31,7 @@ package struct MarkReadRequest: Sendable {
     /// Nil means all.
     package let ids: [NotificationID]?
     /// Whether the client sent a list of ids, not a single one.
-    package let isBulk: Bool
-
-    init(user: String, ids: [NotificationID]?, isBulk: Bool = false) {
-        self.user = user
-        self.ids = ids
-        self.isBulk = isBulk
-    }
+    package var isBulk = false
 }
 
 /// A connection to register and bring up to date.
@@ -48,15 +42,7 @@ package struct SocketOpening: Sendable {
     /// The version that the client has; nil for a new client.
     package let since: Int64?
     /// Tells the user's clients apart; nil in dialects that keep no bookmarks.
-    package let client: String?
-
-    init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {
-        self.user = user
-        self.connection = connection
-        self.dialect = dialect
-        self.since = since
-        self.client = client
-    }
+    package var client: String?
 }
 
 /// The version up to which a connection has seen its inbox.
@@ -102,7 +88,7 @@ package protocol SocketBackend: Sendable {
     /// Verifies the credentials of a request; nil if it carries none.
     ///
     /// - Throws: ``SocketRefusal`` with the reason.
-    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity?
+    func authenticate(_ credentials: PresentedCredentials) async throws -> SocketIdentity?
 
     /// Registers presence, and only then reads the inboxes.
     ///
@@ -122,13 +108,11 @@ package protocol SocketBackend: Sendable {
     /// Records the last visit of each departed user who has no socket now.
     func markSeen(_ departures: [SocketDeparture]) async throws
 
-    /// Returns the connections of a user that presence lists for this node.
-    func registered(user: String) async throws -> [String]
-
-    /// Returns whether presence lists each of the connections, in their order.
+    /// Returns the connections of each user that presence lists for this node, in the order of the
+    /// users; nil where a master of the Redis cluster is down.
     ///
-    /// - Parameter renews: whether to extend the lifetime of the registrations.
-    func areRegistered(_ connections: [(user: String, connection: String)], renews: Bool) async throws -> [Bool]
+    /// - Parameter renews: whether to extend the lifetime of the users' registrations.
+    func registered(_ users: [String], renews: Bool) async throws -> [[String]?]
 
     /// Registers presence again after the node was cut off.
     ///
@@ -340,21 +324,31 @@ package struct SocketIdentity: Sendable, Equatable {
     }
 }
 
-/// The credentials that a request for a socket or a stream carries.
-///
-/// Without cookies, because browsers send those for any page.
-package struct SocketCredentials: Sendable, CustomStringConvertible {
-    /// Every `Authorization` field.
-    package let authorization: [String]
-    /// A token in the dialect's own place, such as a subprotocol.
+/// The unverified credentials of a request.
+package struct PresentedCredentials: Sendable, CustomStringConvertible {
+    /// All `Authorization` fields.
+    package var authorization: [String] = []
+    /// All `Cookie` fields.
+    package var cookies: [String] = []
+    /// The field `Origin`, which browsers set and pages cannot forge.
+    package var origin: String?
+    /// The field `Sec-Fetch-Site`, also set by browsers.
+    package var fetchSite: String?
+    /// False for GET and HEAD, which change nothing and whose responses other origins cannot read.
+    package var isUnsafe = true
+    /// A token in the dialect's own place: a subprotocol, the query or a message.
     package var token: String?
-    /// A one-use ticket, from the query.
+    /// A one-time ticket, from the query.
     package var ticket: String?
 
-    init(_ headers: HTTPHeaders) {
+    package init() {}
+
+    /// Takes the credentials of a socket or a stream, without cookies, because browsers send those
+    /// for any page.
+    init(ofSocket headers: HTTPHeaders) {
         self.authorization = headers["authorization"]
     }
 
-    /// Keeps the secrets out of logs.
+    /// Hides the credentials.
     package var description: String { "credentials" }
 }

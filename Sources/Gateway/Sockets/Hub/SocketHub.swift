@@ -114,6 +114,17 @@ package final class SocketHub: Service {
     /// Returns the shard of a loop, for use on that loop; nil for a loop of another group.
     func shard(on eventLoop: any EventLoop) -> HubShard? { self.loops.shard(on: eventLoop) }
 
+    /// Verifies the credentials of a request, and counts a refusal.
+    ///
+    /// - Throws: the answer to a refused request, or an error of `step`.
+    func authenticate<Identity>(_ step: (any SocketBackend) async throws -> Identity) async throws -> Identity {
+        do {
+            return try await step(self.backend)
+        } catch let refusal as SocketRefusal {
+            throw refusal.counted()
+        }
+    }
+
     // MARK: From the shards
 
     func socketAdded() {

@@ -13,25 +13,11 @@ package struct Caller: Sendable, Equatable {
     package let user: String
     package let scopes: Set<Scope>
     /// The time of issue, if the token contains it.
-    let issuedAt: Timestamp?
+    var issuedAt: Timestamp?
     /// The end of validity, including the allowed clock skew; nil for a token without an end.
     let expiresAt: Timestamp?
     /// The jobs that the caller may send; meaningless without a scope.
-    let allowance: JobAllowance
-
-    init(
-        user: String,
-        scopes: Set<Scope>,
-        issuedAt: Timestamp? = nil,
-        expiresAt: Timestamp?,
-        allowance: JobAllowance = JobAllowance()
-    ) {
-        self.user = user
-        self.scopes = scopes
-        self.issuedAt = issuedAt
-        self.expiresAt = expiresAt
-        self.allowance = allowance
-    }
+    var allowance = JobAllowance()
 
     /// Whether the caller may act for the system.
     var isService: Bool { !self.scopes.isEmpty }

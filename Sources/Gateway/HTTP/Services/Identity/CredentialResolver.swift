@@ -22,6 +22,9 @@ package struct CredentialResolver: Sendable {
         self.cookie = cookie
     }
 
+    /// Whether tokens can be verified; from then on it stays true.
+    var isReady: Bool { self.verifier.hasKeys }
+
     /// Verifies a token and returns its caller.
     func caller(token: String) async throws(TokenFault) -> Caller {
         try await self.verifier.verify(token)
@@ -72,27 +75,6 @@ package struct CredentialResolver: Sendable {
         }
         throw TokenFault("the Authorization header must be a bearer token")
     }
-}
-
-/// The unverified credentials of a request.
-struct PresentedCredentials: Sendable, CustomStringConvertible {
-    /// All `Authorization` fields.
-    var authorization: [String] = []
-    /// All `Cookie` fields.
-    var cookies: [String] = []
-    /// The field `Origin`, which browsers set and pages cannot forge.
-    var origin: String?
-    /// The field `Sec-Fetch-Site`, also set by browsers.
-    var fetchSite: String?
-    /// False for GET and HEAD, which change nothing and whose responses other origins cannot read.
-    var isUnsafe = true
-    /// A token in the dialect's own place: a subprotocol, the query or a message.
-    var token: String?
-    /// A one-time ticket of ``SocketTickets``, from the query.
-    var ticket: String?
-
-    /// Hides the credentials.
-    var description: String { "credentials" }
 }
 
 /// The accepted kinds of credentials.
@@ -187,15 +169,5 @@ extension SocketIdentity {
 extension SocketRefusal {
     init(_ fault: TokenFault) {
         self.init(status: fault.status, reason: fault.description)
-    }
-}
-
-extension PresentedCredentials {
-    /// The credentials of a socket or a stream.
-    init(_ credentials: SocketCredentials) {
-        self.init()
-        self.authorization = credentials.authorization
-        self.token = credentials.token
-        self.ticket = credentials.ticket
     }
 }
