@@ -17,15 +17,6 @@ import Synchronization
 /// processed alone, so that one that kills its dispatcher takes no other with it. After three such
 /// deaths it is set aside. Each provider has its own task, so one that hangs delays no other.
 package struct ClaimService: Service {
-    /// Processes entries as one batch.
-    private typealias Work = @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
-
-    /// Sets aside an entry that kills its dispatchers.
-    ///
-    /// - Parameter isFirst: whether no dispatcher has tried to set it aside before.
-    private typealias SetAside =
-        @Sendable (_ entry: StreamEntry, _ isFirst: Bool, LeaseClock.Term) async throws -> Void
-
     /// An entry that was handed out this often is set aside: once in a batch, once with others, and
     /// three times alone.
     private static let mostDeliveries = 5
@@ -36,7 +27,6 @@ package struct ClaimService: Service {
     /// The number of intervals between two looks at all streams while no dispatcher dies.
     private static let idleIntervals = 3
     private static let batchSize = 100
-    private static let deliveriesAtOnce = 16
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
@@ -99,22 +89,14 @@ package struct ClaimService: Service {
         let sources = self.dispatcher.share.knownParts + self.dispatcher.keys.otherSources
         for lane in Lane.allCases {
             for keys in sources where isRunning {
-                await self.claimJobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane)
+                await self.claim(.jobs(self.dispatcher.group(keys.jobs(lane), in: keys), lane, self.dispatcher))
             }
         }
         let overflows = (try? await self.dispatcher.live.overflows.orgs(in: sources)) ?? []
         for (keys, orgs) in zip(sources, overflows) {
             for org in (try? orgs.get()) ?? [] where isRunning {
-                await self.claimJobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk)
+                await self.claim(.jobs(self.dispatcher.group(keys.overflow(org), in: keys), .bulk, self.dispatcher))
             }
-        }
-    }
-
-    private func claimJobs(_ group: ConsumerGroup, _ lane: Lane) async {
-        await self.claim(group, width: nil) {
-            try await self.finishJobs($0, lane, of: group, in: $1)
-        } setAside: { entry, _, _ in
-            try await self.setAside(entry, group)
         }
     }
 
@@ -122,45 +104,16 @@ package struct ClaimService: Service {
         let parts = self.dispatcher.share.knownParts
         for lane in Lane.allCases {
             for keys in parts where isRunning {
-                await self.claimDeliveries(
-                    self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys), lane, service)
+                let group = self.dispatcher.group(keys.deliveries(service.provider, lane), in: keys)
+                await self.claim(.deliveries(group, lane, service))
             }
-        }
-    }
-
-    private func claimDeliveries(_ group: ConsumerGroup, _ lane: Lane, _ service: DeliveriesService) async {
-        await self.claim(group, width: Self.deliveriesAtOnce) { entries, term in
-            try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
-        } setAside: { entry, isFirst, term in
-            let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
-            try await service.setAside(batch, isFirst: isFirst)
-        }
-    }
-
-    private func finishJobs(
-        _ entries: [StreamEntry],
-        _ lane: Lane,
-        of group: ConsumerGroup,
-        in term: LeaseClock.Term
-    ) async throws {
-        let batch = LaneBatch(lane: lane, group: group, entries: entries, term: term, areRepeats: true)
-        for slice in batch.slices() {
-            let stored = try await JobIntake(dispatcher: self.dispatcher).store(slice)
-            try await Router(dispatcher: self.dispatcher).routeAndAcknowledge(stored)
         }
     }
 
     /// Takes over a stream's entries of dispatchers that are gone, and this dispatcher's lost
     /// entries.
-    ///
-    /// - Parameter width: how many entries that were handed out once are processed at the same
-    ///   time; nil for one batch.
-    private func claim(
-        _ group: ConsumerGroup,
-        width: Int?,
-        _ work: @escaping Work,
-        setAside: SetAside
-    ) async {
+    private func claim(_ stream: TakenStream) async {
+        let group = stream.group
         do {
             let consumers = try await group.consumers()
             self.peers.add(consumers.map(\.name).filter { $0 != self.dispatcher.name })
@@ -168,11 +121,11 @@ package struct ClaimService: Service {
             var isClear = true
             for consumer in consumers {
                 if consumer.name == self.dispatcher.name {
-                    isClear = try await self.findLost(consumer.pending, group, work)
+                    isClear = try await self.findLost(consumer.pending, stream)
                 } else if consumer.pending == 0, !lost.contains(consumer.name) {
                     // Nothing to take over, so its lease need not be looked up.
                     continue
-                } else if try await self.takeOver(consumer.name, group, width: width, work, setAside) {
+                } else if try await self.takeOver(consumer.name, stream) {
                     try await group.remove(consumer.name)
                 }
             }
@@ -203,28 +156,23 @@ package struct ClaimService: Service {
     /// Takes over a consumer's entries.
     ///
     /// - Returns: whether none are left.
-    private func takeOver(
-        _ consumer: String,
-        _ group: ConsumerGroup,
-        width: Int?,
-        _ work: @escaping Work,
-        _ setAside: SetAside
-    ) async throws -> Bool {
+    private func takeOver(_ consumer: String, _ stream: TakenStream) async throws -> Bool {
+        let group = stream.group
         while isRunning, try await self.term(toTakeOver: consumer) != nil {
             let pending = try await group.pending(of: consumer, count: Self.batchSize)
             guard !pending.isEmpty else { return true }
             let first = pending.filter { $0.deliveries <= 1 }
-            let batches = width == nil ? [first] : first.map { [$0] }
-            var isProgressing = try await self.takeOver(batches, from: consumer, group, width: width ?? 1, work)
+            let batches = stream.width == nil ? [first] : first.map { [$0] }
+            var isProgressing = try await self.takeOver(batches, from: consumer, stream)
             for item in pending where item.deliveries > 1 {
                 guard isRunning, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, from: consumer, idle: self.idle) else { continue }
                 isProgressing = true
                 try await self.keepingCount(of: [item], group) {
                     if item.deliveries >= Self.mostDeliveries {
-                        try await setAside(entry, item.deliveries == Self.mostDeliveries, term)
+                        try await stream.setAside(entry, item.deliveries == Self.mostDeliveries, term)
                     } else {
-                        try await work([entry], term)
+                        try await stream.work([entry], term)
                     }
                 }
             }
@@ -235,15 +183,13 @@ package struct ClaimService: Service {
         return false
     }
 
-    /// Takes over batches of entries; processes up to `width` batches at the same time.
+    /// Takes over batches of entries; processes as many at the same time as the stream allows.
     ///
     /// - Returns: whether there was anything to claim.
     private func takeOver(
         _ batches: [[ConsumerGroup.Pending]],
         from consumer: String,
-        _ group: ConsumerGroup,
-        width: Int,
-        _ work: @escaping Work
+        _ stream: TakenStream
     ) async throws -> Bool {
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             var isProgressing = false
@@ -251,17 +197,17 @@ package struct ClaimService: Service {
             do {
                 for items in batches where isRunning && !items.isEmpty {
                     // Claimed only when its turn comes, so that other dispatchers share the work.
-                    if running == width {
+                    if running == stream.width ?? 1 {
                         try await tasks.next()
                         running -= 1
                     }
                     guard let term = try await self.term(toTakeOver: consumer) else { break }
-                    let entries = try await group.claim(items.map(\.id), from: consumer, idle: self.idle)
+                    let entries = try await stream.group.claim(items.map(\.id), from: consumer, idle: self.idle)
                     guard !entries.isEmpty else { continue }
                     isProgressing = true
                     running += 1
                     tasks.addTask {
-                        try await self.keepingCount(of: items, group) { try await work(entries, term) }
+                        try await self.keepingCount(of: items, stream.group) { try await stream.work(entries, term) }
                     }
                 }
             } catch {
@@ -297,7 +243,8 @@ package struct ClaimService: Service {
     /// Processes entries that were handed out to this process in a reply that got lost.
     ///
     /// - Returns: whether there were none.
-    private func findLost(_ pendingCount: Int, _ group: ConsumerGroup, _ work: Work) async throws -> Bool {
+    private func findLost(_ pendingCount: Int, _ stream: TakenStream) async throws -> Bool {
+        let group = stream.group
         let known = self.dispatcher.inFlight.count(of: group.stream)
         guard pendingCount > known else { return true }
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
@@ -309,16 +256,51 @@ package struct ClaimService: Service {
                 let entry = try await group.claim(
                     item.id, from: self.dispatcher.name, idle: self.lostReply, deliveries: item.deliveries)
             else { continue }
-            try await work([entry], term)
+            try await stream.work([entry], term)
         }
         return false
     }
+}
 
-    private func setAside(_ entry: StreamEntry, _ group: ConsumerGroup) async throws {
-        let origin = JobOrigin(stream: group.stream, entry: entry.id, fields: entry.fields ?? [])
-        let letter = DeadLetter(origin, reason: Self.deadlyReason, at: self.dispatcher.now())
-        try await DeadLetterQueue(dispatcher: self.dispatcher).setAside([letter])
-        try await self.dispatcher.acknowledge([entry.id], group)
+/// A stream whose entries are taken over, and how they are processed.
+private struct TakenStream: Sendable {
+    private static let deliveriesAtOnce = 16
+
+    let group: ConsumerGroup
+    /// How many entries that were handed out once are processed at the same time; nil for one
+    /// batch.
+    let width: Int?
+    /// Processes entries as one batch.
+    let work: @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
+    /// Sets aside an entry that kills its dispatchers.
+    ///
+    /// `isFirst` is whether no dispatcher has tried to set it aside before.
+    let setAside: @Sendable (_ entry: StreamEntry, _ isFirst: Bool, LeaseClock.Term) async throws -> Void
+
+    /// A stream of jobs.
+    static func jobs(_ group: ConsumerGroup, _ lane: Lane, _ dispatcher: Dispatcher) -> TakenStream {
+        TakenStream(group: group, width: nil) { entries, term in
+            let batch = LaneBatch(lane: lane, group: group, entries: entries, term: term, areRepeats: true)
+            for slice in batch.slices() {
+                let stored = try await JobIntake(dispatcher: dispatcher).store(slice)
+                try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
+            }
+        } setAside: { entry, _, _ in
+            let origin = JobOrigin(stream: group.stream, entry: entry.id, fields: entry.fields ?? [])
+            let letter = DeadLetter(origin, reason: ClaimService.deadlyReason, at: dispatcher.now())
+            try await DeadLetterQueue(dispatcher: dispatcher).setAside([letter])
+            try await dispatcher.acknowledge([entry.id], group)
+        }
+    }
+
+    /// A stream of a provider's deliveries.
+    static func deliveries(_ group: ConsumerGroup, _ lane: Lane, _ service: DeliveriesService) -> TakenStream {
+        TakenStream(group: group, width: Self.deliveriesAtOnce) { entries, term in
+            try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
+        } setAside: { entry, isFirst, term in
+            let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
+            try await service.setAside(batch, isFirst: isFirst)
+        }
     }
 }
 
