@@ -311,20 +311,22 @@ struct DeliverySettlerTests {
     }
 
     @Test(
-        "repeats a delivery after an unknown outcome once, a critical one 40 times, whatever its other tries",
+        "repeats a delivery after an unknown outcome once, a critical push 40 times, whatever its other tries",
         arguments: [
-            (.normal, 3, 0, true), (.normal, 3, 1, false), (.critical, 60, 1, true), (.critical, 60, 40, false),
-        ] as [(Lane, Int, Int, Bool)])
-    func unknown(lane: Lane, attempt: Int, unknowns: Int, isRepeated: Bool) async throws {
+            (.webpush, .normal, 3, 0, true), (.webpush, .normal, 3, 1, false),
+            (.webpush, .critical, 60, 1, true), (.webpush, .critical, 60, 40, false),
+            (.email, .critical, 60, 0, true), (.email, .critical, 60, 1, false),
+        ] as [(Provider, Lane, Int, Int, Bool)])
+    func unknown(provider: Provider, lane: Lane, attempt: Int, unknowns: Int, isRepeated: Bool) async throws {
         try await TestDispatcher.with { dispatcher, database in
             let facts = try await Self.facts(dispatcher, expiresAt: TestDispatcher.now + .seconds(86_400))
             let result = DeliveryOutcome.Result.unanswered(reason: "timeout", mayHaveBeenSent: true)
-            try await Self.settler(dispatcher).settle([
+            try await Self.settler(dispatcher, of: provider).settle([
                 Self.outcome(
                     result, attempt: attempt, dispatcher, lane: lane, facts: facts, unknowns: unknowns,
                     since: TestDispatcher.now)
             ])
-            let waiting = try await dispatcher.live.retries.count(provider: .webpush, lane: lane)
+            let waiting = try await dispatcher.live.retries.count(provider: provider, lane: lane)
             #expect(waiting == (isRepeated ? 1 : 0))
             let letters = try await database.pool.query("SELECT FROM carillon.dead_letters")
             #expect(letters.count == (isRepeated ? 0 : 1))

@@ -389,7 +389,7 @@ struct FencingTests {
             fields: fields.map { (name: $0.0, value: Array($0.1.utf8)[...]) }, topic: nil, lane: .normal,
             createdAt: TestDispatcher.now)
         let store = dispatcher.database.broadcasts
-        #expect(try await store.add(broadcast) == .stored)
+        #expect(try await store.add([broadcast]) == [.stored])
         try await store.counted(
             try #require(try await store.claim(.counting, by: "test")), size: 1, isConfirmed: true)
     }
