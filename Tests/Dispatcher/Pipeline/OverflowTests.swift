@@ -72,6 +72,32 @@ struct OverflowGuardTests {
         }
     }
 
+    @Test("a few jobs with many users each are a backlog, and count by their users", arguments: [true, false])
+    func recipients(isSliced: Bool) async throws {
+        try await TestDispatcher.with { dispatcher, _ in
+            let (redis, stream) = (dispatcher.redis, dispatcher.keys.jobs(.normal))
+            let overflow = OverflowGuard(
+                dispatcher: dispatcher, policy: OverflowPolicy(backlog: 90, leastShare: 50))
+            /// Returns how many of ten jobs stay in the lane.
+            func kept(users: Int) throws -> Int {
+                let names = (0..<users).map { "\"u\($0)\"" }.joined(separator: ",")
+                let entries = (0..<10).map { number in
+                    StreamEntry(
+                        id: "1-\(number)",
+                        fields: [("org", Array("loud".utf8)[...]), ("users", Array("[\(names)]".utf8)[...])])
+                }
+                var batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
+                if isSliced { batch = try #require(batch.slices().first) }
+                return entries.count - overflow.excess(of: batch).count
+            }
+            for _ in 0..<3 { try await redis.send("XADD", .text(stream), "*", "org", "loud") }
+            try await overflow.refresh()
+            #expect(try kept(users: 1) == 10, "three users wait")
+            // The mean of the last 20 jobs is 50 users, so about 150 wait.
+            #expect(try kept(users: 100) == 1)
+        }
+    }
+
     @Test("organisations whose names differ only in code points have overflows of their own")
     func spellings() async throws {
         try await TestDispatcher.with { dispatcher, _ in

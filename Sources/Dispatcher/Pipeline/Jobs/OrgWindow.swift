@@ -3,14 +3,14 @@
 
 import Core
 
-/// The jobs of each organisation in the last minute, in steps of five seconds.
+/// The recipients of each organisation's jobs in the last minute, in steps of five seconds.
 struct OrgWindow {
     private static let step: Int64 = 5
     private static let steps: Int64 = 12
     /// Organisations beyond this number are not counted or limited.
     private static let mostOrgs = 10_000
 
-    /// How many jobs an organisation may have at least.
+    /// How many recipients an organisation may have at least.
     private let leastShare: Int
     private var counts: [ExactText: Int] = [:]
     private var total = 0
@@ -22,8 +22,9 @@ struct OrgWindow {
 
     /// Counts a job, and returns whether it is within its organisation's share.
     ///
-    /// The share is the average of the other organisations, but at least `leastShare`.
-    mutating func admit(_ org: String, at moment: Timestamp) -> Bool {
+    /// The share is the average of the other organisations, but at least `leastShare`. The job that
+    /// uses it up is within it.
+    mutating func admit(_ org: String, recipients: Int, at moment: Timestamp) -> Bool {
         var step = moment.seconds / Self.step
         if let last = self.buckets.last?.step, last > step {
             // The clock was set back: wait out a small step, start over after a large one.
@@ -35,10 +36,10 @@ struct OrgWindow {
         if own == 0, self.counts.count >= Self.mostOrgs { return true }
         let others = self.counts.count - (own > 0 ? 1 : 0)
         let average = others > 0 ? (self.total - own) / others : 0
-        self.counts[org] = own + 1
-        self.total += 1
+        self.counts[org] = own + recipients
+        self.total += recipients
         if self.buckets.last?.step != step { self.buckets.append((step, [:])) }
-        self.buckets[self.buckets.count - 1].counts[org, default: 0] += 1
+        self.buckets[self.buckets.count - 1].counts[org, default: 0] += recipients
         return own < max(self.leastShare, average)
     }
 

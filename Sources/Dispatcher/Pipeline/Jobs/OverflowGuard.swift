@@ -10,10 +10,10 @@ import Synchronization
 
 /// When jobs of an organisation go to its overflow.
 package struct OverflowPolicy: Sendable {
-    /// The length of a lane from which jobs are moved.
+    /// How many recipients wait in a lane from which jobs are moved.
     var backlog: Int
-    /// How many jobs a minute an organisation may have at each dispatcher, however busy the others
-    /// are.
+    /// How many recipients a minute an organisation may have at each dispatcher, however busy the
+    /// others are.
     var leastShare: Int
 
     package init(backlog: Int, leastShare: Int = 1_000) {
@@ -41,9 +41,32 @@ final class OverflowGuard: Sendable {
         let entry: StreamEntry
     }
 
+    /// The mean number of recipients of a lane's last jobs.
+    private struct Mean {
+        /// About a batch; then what came before counts half.
+        private static let most = 256
+
+        private var jobs = 0
+        private var recipients = 0
+
+        mutating func add(_ batch: LaneBatch) {
+            if self.jobs >= Self.most {
+                self.jobs /= 2
+                self.recipients /= 2
+            }
+            self.jobs += batch.entries.count
+            self.recipients += batch.recipients
+        }
+
+        /// Returns about how many recipients so many jobs have.
+        func recipients(of jobs: Int) -> Int { self.jobs == 0 ? jobs : jobs * self.recipients / self.jobs }
+    }
+
     private struct State {
         var windows: [Lane: OrgWindow] = [:]
-        var backlogs: [Lane: Int] = [:]
+        /// The number of jobs in each lane.
+        var lengths: [Lane: Int] = [:]
+        var means: [Lane: Mean] = [:]
         /// Organisations with jobs in their overflow at the last refresh, and those in `moved`.
         ///
         /// Their excess is moved even while the lane is short. Otherwise a flood would come back as
@@ -103,7 +126,7 @@ final class OverflowGuard: Sendable {
         }
         let (orgs, knowsAll) = (found, isComplete)
         self.state.withLock { state in
-            state.backlogs = lengths
+            state.lengths = lengths
             if knowsAll { state.overflowing = state.moved }
             state.overflowing.formUnion(orgs)
         }
@@ -195,14 +218,19 @@ final class OverflowGuard: Sendable {
         let now = self.dispatcher.now()
         return self.state.withLock { state in
             state.isInUse = true
-            let isLong = state.backlogs[batch.lane, default: 0] >= self.policy.backlog
+            state.means[batch.lane, default: Mean()].add(batch)
+            let length = state.lengths[batch.lane, default: 0]
+            let waiting = state.means[batch.lane]?.recipients(of: length) ?? length
+            let isLong = waiting >= self.policy.backlog
             guard isLong || !state.overflowing.isEmpty else { return [] }
             var window = state.windows[batch.lane] ?? OrgWindow(leastShare: self.policy.leastShare)
             // Removed while it changes, so that its dictionaries are not copied.
             state.windows[batch.lane] = nil
             defer { state.windows[batch.lane] = window }
             return batch.entries.compactMap { entry in
-                guard let org = Self.org(entry), !window.admit(org, at: now) else { return nil }
+                guard let org = Self.org(entry),
+                    !window.admit(org, recipients: LaneBatch.recipients(entry), at: now)
+                else { return nil }
                 guard isLong || state.overflowing.contains(ExactText(org)) else { return nil }
                 return Excess(org: org, entry: entry)
             }

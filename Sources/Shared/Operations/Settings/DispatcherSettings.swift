@@ -31,10 +31,10 @@ package struct DispatcherSettings: Sendable {
     /// URLs of other databases whose outboxes are relayed.
     package let outboxDatabases: [String]
     package let retention: RetentionSettings
-    /// The backlog of a lane at which an organisation's excess jobs move to its overflow; nil for
-    /// never.
+    /// The recipients that wait in a lane at which an organisation's excess jobs move to its
+    /// overflow; nil for never.
     package let overflowBacklog: Int?
-    /// The jobs per minute that an organisation may always add before its excess is moved.
+    /// The recipients per minute that an organisation may always add before its excess is moved.
     package let overflowShare: Int
 
     /// Reads the variables; records faults in `reader`.
