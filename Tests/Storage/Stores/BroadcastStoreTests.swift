@@ -46,7 +46,7 @@ struct BroadcastStoreTests {
 
     /// Stores a broadcast and starts its expansion.
     private static func expanding(_ broadcast: Broadcast, _ store: BroadcastStore) async throws {
-        #expect(try await store.add(broadcast) == .stored)
+        #expect(try await store.add([broadcast]) == [.stored])
         let claimed = try #require(try await store.claim(.counting, by: "a"))
         #expect(claimed.id == broadcast.id)
         try await store.counted(claimed, size: 5, isConfirmed: true)
@@ -355,15 +355,15 @@ struct BroadcastStoreTests {
     @Test("an id that another broadcast takes meanwhile is a conflict")
     func takenMeanwhile() async throws {
         try await Samples.withStoresOfTwoPools { database, second in
-            let other = Self.broadcast(2, job: "j", title: "Other")
+            let others = [Self.broadcast(3), Self.broadcast(2, job: "j", title: "Other"), Self.broadcast(4)]
             let adding = try await database.pool.transaction { transaction in
-                _ = try await transaction.run(BroadcastStore.statements(for: Self.broadcast(1, job: "j")))
-                let adding = Task { try await second.broadcasts.add(other) }
+                _ = try await transaction.run(BroadcastStore.statements(for: [Self.broadcast(1, job: "j")]))
+                let adding = Task { try await second.broadcasts.add(others) }
                 try await eventually("the other call waits") { try await Samples.areWaiting(1, database) }
                 return adding
             }
-            let outcome = try await adding.value
-            #expect(outcome == .conflict)
+            let outcomes = try await adding.value
+            #expect(outcomes == [.stored, .conflict, .stored])
         }
     }
 
@@ -470,7 +470,7 @@ struct BroadcastStoreTests {
 
             _ = try await database.users.erase(user: users[1])
             try await store.erase(user: users[1])
-            #expect(try await store.add(broadcast) == .stored)
+            #expect(try await store.add([broadcast]) == [.stored])
             let next = try #require(try await store.claimChain(by: "a"))
             #expect(next.index == chain.index && next.reached == users[0])
             #expect(try await store.users(next, limit: 1) == [users[2]])
@@ -483,7 +483,7 @@ struct BroadcastStoreTests {
             let store = database.broadcasts
             let lists = [#"["zo\u00e9","bob"]"#, #"["bob","\u00e9ve"]"#, #"["zo\u00e9"]"#, #"["zoé","bob"]"#]
             for (number, list) in lists.enumerated() {
-                #expect(try await store.add(Self.broadcast(UInt64(number + 1), except: list)) == .stored)
+                #expect(try await store.add([Self.broadcast(UInt64(number + 1), except: list)]) == [.stored])
             }
             // In two batches.
             try await store.erase(user: "zoé", limit: 2)
@@ -532,7 +532,7 @@ struct BroadcastStoreTests {
     func countingClaim() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts
-            #expect(try await store.add(Self.broadcast(1)) == .stored)
+            #expect(try await store.add([Self.broadcast(1)]) == [.stored])
             let claimed = try await store.claim(.counting, by: "a")
             #expect(claimed != nil)
             // As if the 60 s of a count had passed.
@@ -579,26 +579,26 @@ struct BroadcastStoreTests {
             try await Self.expanding(old, store)
             try await database.pool.query("UPDATE carillon.broadcast_chains SET pages = 8")
             try await Self.expanding(new, store)
-            let least = try #require(try await store.claimChain(by: "a", leastServed: true))
+            let least = try #require(try await store.claimChain(by: "a", after: ""))
             let oldest = try #require(try await store.claimChain(by: "a"))
             #expect([least, oldest].map(\.broadcast.id) == [new.id, old.id])
         }
     }
 
     /// Stores broadcasts that expand, with their chains.
-    private static func expanding(_ count: Int, _ database: Database) async throws {
+    private static func expanding(_ count: Int, org: String = "", _ database: Database) async throws {
         try await database.pool.query(
             """
             WITH b AS (
                 INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency,
                     state, created_at)
-                SELECT gen_random_uuid(), '', n::text, n::text, 'jobs', '[]', 'bulk', 2, 'expanding', now()
+                SELECT gen_random_uuid(), $2, n::text, n::text, 'jobs', '[]', 'bulk', 2, 'expanding', now()
                 FROM generate_series(1, $1) n
                 RETURNING id
             )
             INSERT INTO carillon.broadcast_chains (broadcast, part)
             SELECT id, part FROM b, generate_series(0, 15) part
-            """, .int4(clamping: count))
+            """, .int4(clamping: count), .text(org))
     }
 
     @Test("shares turns among the oldest 200 broadcasts with free chains, whatever turns the later ones had")
@@ -614,16 +614,41 @@ struct BroadcastStoreTests {
                     claimed_until = CASE place WHEN 1 THEN now() + interval '1 minute' END
                 FROM b WHERE b.id = c.broadcast
                 """)
-            let chain = try #require(try await database.broadcasts.claimChain(by: "a", leastServed: true))
+            let chain = try #require(try await database.broadcasts.claimChain(by: "a", after: ""))
             let place = try await database.pool.query(
                 "SELECT count(*) FROM carillon.broadcasts WHERE id <= $1", .id(chain.broadcast.id))
             #expect(try place.first?.int8(0) == 201)
             try await database.pool.query(
                 "UPDATE carillon.broadcast_chains SET pages = 8 WHERE broadcast = $1", .id(chain.broadcast.id))
-            let next = try #require(try await database.broadcasts.claimChain(by: "a", leastServed: true))
+            let next = try #require(try await database.broadcasts.claimChain(by: "a", after: ""))
             let later = try await database.pool.query(
                 "SELECT FROM carillon.broadcasts WHERE id > $1", .id(next.broadcast.id))
             #expect(!later.isEmpty)
+        }
+    }
+
+    @Test("organisations take turns, however many broadcasts one of them has and whatever turns they had")
+    func organisations() async throws {
+        try await Samples.withStores { database in
+            let store = database.broadcasts
+            try await Self.expanding(500, org: "loud", database)
+            for org in ["able", "quiet"] { try await Self.expanding(1, org: org, database) }
+            try await database.pool.query(
+                """
+                UPDATE carillon.broadcast_chains c SET pages = 80
+                FROM carillon.broadcasts b WHERE b.id = c.broadcast AND b.org_id <> 'loud'
+                """)
+            // An urgent broadcast goes first, but only until its chains are taken.
+            let urgent = Self.broadcast(.max, lane: .critical)
+            try await Self.expanding(urgent, store)
+            try await database.pool.query(
+                "UPDATE carillon.broadcast_chains SET is_done = part < 15 WHERE broadcast = $1", .id(urgent.id))
+            var turns: [String] = []
+            for _ in 0..<7 {
+                let chain = try #require(try await store.claimChain(by: "a", after: turns.last ?? "able"))
+                turns.append(chain.broadcast.org)
+            }
+            #expect(turns == ["", "able", "loud", "quiet", "able", "loud", "quiet"])
         }
     }
 
@@ -635,7 +660,7 @@ struct BroadcastStoreTests {
                 try await database.pool.query("ANALYZE carillon.\(table)")
             }
             let plan = try await database.pool.query(
-                "EXPLAIN " + BroadcastSQL.claimChain(leastServed: false), .text("a"), .texts([])
+                "EXPLAIN " + BroadcastSQL.claimOldest, .text("a"), .texts([])
             ).map { try $0.text(0) }.joined(separator: "\n")
             #expect(plan.contains("broadcasts_open"), "\(plan)")
             // Only the 16 chains of one broadcast are sorted.
@@ -669,14 +694,14 @@ struct BroadcastStoreTests {
             let store = database.broadcasts
             let again = Self.broadcast(1, createdAt: Samples.start + .seconds(9_000))
             try await Self.expanding(Self.broadcast(1), store)
-            #expect(try await store.add(again) == .stored)
+            #expect(try await store.add([again]) == [.stored])
             let chain = try #require(try await store.claimChain(by: "a"))
             #expect(chain.broadcast.createdAt == Samples.start)
             try await store.fail(chain.broadcast, reason: "type: is not in the catalog")
             try await store.release(chain, by: "a")
             let none = try await store.claimChain(by: "a")
             #expect(none?.index == nil)
-            #expect(try await store.add(again) == .stored)
+            #expect(try await store.add([again]) == [.stored])
             #expect(try await store.claimChain(by: "a")?.broadcast.createdAt == again.createdAt)
         }
     }
@@ -693,7 +718,7 @@ struct BroadcastStoreTests {
             try await store.erase(user: "ada")
             // Its id is another one, as it is a hash of its fields. The replay may come twice.
             let replayed = Self.broadcast(2, job: job, except: #"["bob"]"#, entry: 1)
-            for _ in 0..<2 { #expect(try await store.add(replayed) == .stored) }
+            for _ in 0..<2 { #expect(try await store.add([replayed]) == [.stored]) }
             let all = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast)
             #expect(all.map(\.id) == [first.id])
             #expect(all.map(\.state) == [.expanding])
@@ -704,15 +729,19 @@ struct BroadcastStoreTests {
     func identity() async throws {
         try await Samples.withStores { database in
             let store = database.broadcasts
-            #expect(try await store.add(Self.broadcast(1, job: "j")) == .stored)
-            #expect(try await store.add(Self.broadcast(1, job: "j")) == .stored)
-            #expect(try await store.add(Self.broadcast(2, job: "j")) == .duplicate)
-            #expect(try await store.add(Self.broadcast(5, job: "j", isReversed: true)) == .duplicate)
-            #expect(try await store.add(Self.broadcast(3, job: "j", title: "Other")) == .conflict)
+            #expect(try await store.add([Self.broadcast(1, job: "j")]) == [.stored])
+            #expect(try await store.add([Self.broadcast(1, job: "j")]) == [.stored])
+            #expect(try await store.add([Self.broadcast(2, job: "j")]) == [.duplicate])
+            #expect(try await store.add([Self.broadcast(5, job: "j", isReversed: true)]) == [.duplicate])
+            #expect(try await store.add([Self.broadcast(3, job: "j", title: "Other")]) == [.conflict])
             try await database.cancellations.record(.init(org: "", id: "4-0"), at: Samples.start)
-            #expect(try await store.add(Self.broadcast(4)) == .stored)
+            let together = try await store.add([
+                Self.broadcast(4), Self.broadcast(6, job: "k"), Self.broadcast(7, job: "k"),
+                Self.broadcast(8, job: "j", title: "Other"), Self.broadcast(4),
+            ])
+            #expect(together == [.stored, .stored, .duplicate, .conflict, .stored])
             let states = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast.state)
-            #expect(states == [.cancelled, .counting])
+            #expect(states == [.counting, .cancelled, .counting])
         }
     }
 }

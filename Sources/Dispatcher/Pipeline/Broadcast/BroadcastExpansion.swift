@@ -29,14 +29,16 @@ struct BroadcastExpansion: Sendable {
 
     /// Expands until no chain is left; a full lane holds back only its own notifications.
     ///
-    /// Every second turn goes to the least-served broadcast, so a large one does not delay later
-    /// ones.
+    /// In every second turn the organisations take turns, each with its least-served broadcast. So
+    /// neither a large broadcast nor many of one organisation delay later ones.
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
         var full: Set<Lane> = []
         var isShared = false
+        var lastOrg = ""
         while isRunning {
-            let next = try await store.claimChain(by: self.dispatcher.name, outside: full, leastServed: isShared)
+            let next = try await store.claimChain(
+                by: self.dispatcher.name, outside: full, after: isShared ? lastOrg : nil)
             guard let chain = next else {
                 guard !full.isEmpty else { return }
                 // Redis does not signal room in a stream, so poll.
@@ -44,6 +46,7 @@ struct BroadcastExpansion: Sendable {
                 full = []
                 continue
             }
+            if isShared { lastOrg = chain.broadcast.org }
             let lane = chain.broadcast.lane
             if !chain.broadcast.isEvent, try await self.dispatcher.isFull(lane, above: self.highWaterMark) {
                 try await store.markHeld(lane)

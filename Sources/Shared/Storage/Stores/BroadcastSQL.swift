@@ -78,31 +78,50 @@ enum BroadcastSQL {
     /// Whether a chain, of the alias `c`, is free.
     private static let isFree = "NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())"
 
-    /// The oldest broadcasts with free chains.
-    private static let oldest = """
+    /// The oldest broadcasts with free chains of an organisation, and of those after it.
+    ///
+    /// The inner limit comes before the search for free chains, which would take long for thousands
+    /// of broadcasts. Few have none: their chains are taken, or have just ended.
+    private static let sharing = """
         (
-            SELECT b.* FROM carillon.broadcasts b
-            WHERE \(Self.isWanted)
-                AND EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = b.id AND \(Self.isFree))
-            ORDER BY b.urgency, b.id LIMIT \(Self.mostSharing)
+            SELECT s.* FROM (
+                SELECT b.id, b.urgency, b.org_id <= $3 AS had_turn, b.org_id FROM carillon.broadcasts b
+                WHERE \(Self.isWanted)
+                ORDER BY b.urgency, b.org_id <= $3, b.org_id, b.id LIMIT \(2 * Self.mostSharing)
+            ) s
+            WHERE EXISTS (SELECT FROM carillon.broadcast_chains c WHERE c.broadcast = s.id AND \(Self.isFree))
+            ORDER BY s.urgency, s.had_turn, s.org_id, s.id LIMIT \(Self.mostSharing)
         )
         """
 
-    /// Claims the most urgent free chain: within a lane a chain of the oldest broadcast, or, among
-    /// the oldest broadcasts, a chain that had the fewest turns of eight pages.
-    ///
-    /// Two statements, because only the fewest turns need a sort of many free chains.
+    /// Claims the most urgent free chain: within a lane a chain of the oldest broadcast.
     ///
     /// $1: dispatcher, $2: lanes whose notifications to leave out. Rows: part, pages, reached, and
     /// the columns of the broadcast.
-    static func claimChain(leastServed: Bool) -> String {
+    static let claimOldest = Self.claimStatement(
+        from: "carillon.broadcasts", where: Self.isWanted, order: "b.urgency, b.id, c.part")
+
+    /// Claims the most urgent free chain: within a lane that of the next organisation which had the
+    /// fewest turns of eight pages, among the organisation's oldest broadcasts.
+    ///
+    /// Another statement than ``claimOldest``, because only the fewest turns need a sort of many
+    /// free chains.
+    ///
+    /// $1, $2 and rows: as in ``claimOldest``, $3: the organisation that had the last turn.
+    static let claimInTurn = Self.claimStatement(
+        from: Self.sharing, where: "true",
+        order: "b.urgency, b.had_turn, b.org_id, c.pages / 8, b.id, c.part")
+
+    private static func claimStatement(
+        from broadcasts: String, where condition: String, order: String
+    ) -> String {
         """
         WITH candidate AS (
             SELECT c.broadcast, c.part
-            FROM \(leastServed ? Self.oldest : "carillon.broadcasts") b
+            FROM \(broadcasts) b
             JOIN carillon.broadcast_chains c ON c.broadcast = b.id
-            WHERE \(Self.isWanted) AND \(Self.isFree)
-            ORDER BY b.urgency, \(leastServed ? "c.pages / 8, " : "")b.id, c.part
+            WHERE \(condition) AND \(Self.isFree)
+            ORDER BY \(order)
             LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         ),
         claimed AS (
