@@ -131,6 +131,36 @@ struct JobIntakeTests {
         }
     }
 
+    @Test("stores the broadcasts of a batch in one transaction; one that PostgreSQL refuses fails alone")
+    func broadcasts() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            let group = dispatcher.group(dispatcher.keys.jobs(.normal))
+            func store(_ topics: [String]) async throws {
+                let entries = topics.map { topic in
+                    let fields = [("topic", topic), ("id", topic), ("type", "news"), ("title", "hello")]
+                    return StreamEntry(
+                        id: "\(TestDispatcher.now.milliseconds)-\(topic.count)",
+                        fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
+                }
+                _ = try await JobIntake(dispatcher: dispatcher).store(
+                    LaneBatch(lane: .normal, group: group, entries: entries))
+            }
+            func topics() async throws -> [String] {
+                try await database.pool.query("SELECT topic FROM carillon.broadcasts ORDER BY topic").texts()
+            }
+            try await store(["a", "aa", "aaa"])
+            let transactions = try await database.pool.query("SELECT DISTINCT xmin::text FROM carillon.broadcasts")
+            #expect(transactions.count == 1)
+            _ = try await database.pool.query(
+                "ALTER TABLE carillon.broadcasts ADD CONSTRAINT no_five CHECK (topic <> 'aaaaa')")
+            try await store(["aaaa", "aaaaa", "aaaaaa"])
+            #expect(try await topics() == ["a", "aa", "aaa", "aaaa", "aaaaaa"])
+            let letters = try await dispatcher.database.deadLetters.list(DeadLetterStore.Filter(), limit: 10)
+            #expect(letters.map(\.reason) == ["PostgreSQL refused it: SQLSTATE 23514"])
+            #expect(letters.first?.fields.first { $0.name == "topic" }?.value == Array("aaaaa".utf8))
+        }
+    }
+
     @Test("a job that is refused or has expired on arrival replaces nothing and leaves no collapse key")
     func withoutChannels() async throws {
         try await TestDispatcher.with { dispatcher, database in

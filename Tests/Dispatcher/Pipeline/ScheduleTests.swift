@@ -239,7 +239,7 @@ struct LocalBroadcastTests {
                 entry: "\(stream)/\(TestDispatcher.now.milliseconds)-1", stream: stream, fields: fields, topic: topic,
                 lane: .normal, createdAt: TestDispatcher.now)
             let store = dispatcher.database.broadcasts
-            #expect(try await store.add(broadcast) == .stored)
+            #expect(try await store.add([broadcast]) == [.stored])
             let claimed = try #require(try await store.claim(.counting, by: "test"))
             try await store.counted(claimed, size: 1, isConfirmed: true)
             try await database.pool.query(
@@ -472,7 +472,7 @@ struct LocalBroadcastTests {
             entry: "jobs/\(TestDispatcher.now.milliseconds)-2", stream: "jobs", fields: first.fields, topic: nil,
             lane: lane, createdAt: TestDispatcher.now)
         let store = dispatcher.database.broadcasts
-        #expect(try await store.add(other) == .stored)
+        #expect(try await store.add([other]) == [.stored])
         let claimed = try #require(try await store.claim(.counting, by: "test"))
         try await store.counted(claimed, size: 1, isConfirmed: true)
         return other

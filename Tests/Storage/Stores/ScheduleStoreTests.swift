@@ -178,8 +178,8 @@ struct ScheduleStoreTests {
         let broadcast = Broadcast(
             id: NotificationID(high: 1, low: 1), org: "org", jobID: job, entry: "jobs/1-0", stream: "jobs",
             fields: [], topic: "late news", lane: .normal, createdAt: Self.now)
-        let outcome = try await database.broadcasts.add(broadcast)
-        #expect(outcome == .stored)
+        let outcomes = try await database.broadcasts.add([broadcast])
+        #expect(outcomes == [.stored])
         try await database.pool.query(
             """
             INSERT INTO carillon.broadcast_pages (broadcast, part, number, selected, stored, counted, at)

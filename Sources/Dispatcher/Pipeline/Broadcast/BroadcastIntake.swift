@@ -60,22 +60,35 @@ extension JobIntake {
     /// a new refusal replaces the old one, and the replay leaves it alone.
     func store(_ broadcasts: [Broadcast]) async throws {
         var dead: [DeadLetter] = []
-        for broadcast in broadcasts {
-            do {
-                let outcome = try await self.dispatcher.retrying(
-                    "store a broadcast",
-                    isFinal: Self.isRefusal
-                ) {
-                    try await self.dispatcher.database.broadcasts.add(broadcast)
-                }
-                if outcome == .conflict {
-                    dead.append(broadcast.deadLetter(Self.conflictReason, at: self.dispatcher.now()))
-                }
-            } catch let error as PostgresError where error.isRefusal {
-                dead.append(broadcast.deadLetter(error.refusalReason, at: self.dispatcher.now()))
-            }
-        }
+        try await self.store(broadcasts[...], dead: &dead)
         try await DeadLetterQueue(dispatcher: self.dispatcher).setAside(dead, replacesKnown: true)
+    }
+
+    /// Stores broadcasts as one batch.
+    ///
+    /// Halves a batch that PostgreSQL refuses until the bad broadcast is alone, and a batch that
+    /// outlasts its time limit until it does not.
+    private func store(_ broadcasts: ArraySlice<Broadcast>, dead: inout [DeadLetter]) async throws {
+        guard !broadcasts.isEmpty else { return }
+        let isFinal = { (error: any Error) in
+            Self.isRefusal(error) || broadcasts.count > 1 && Self.isTooLong(error)
+        }
+        do {
+            let outcomes = try await self.dispatcher.retrying("store broadcasts", isFinal: isFinal) {
+                try await self.dispatcher.database.broadcasts.add(Array(broadcasts))
+            }
+            for (broadcast, outcome) in zip(broadcasts, outcomes) where outcome == .conflict {
+                dead.append(broadcast.deadLetter(Self.conflictReason, at: self.dispatcher.now()))
+            }
+        } catch let error as PostgresError where isFinal(error) {
+            if broadcasts.count == 1, let culprit = broadcasts.first {
+                dead.append(culprit.deadLetter(error.refusalReason, at: self.dispatcher.now()))
+                return
+            }
+            let middle = broadcasts.startIndex + broadcasts.count / 2
+            try await self.store(broadcasts[..<middle], dead: &dead)
+            try await self.store(broadcasts[middle...], dead: &dead)
+        }
     }
 
     /// Returns the content of a page, before its users' preferences are known.

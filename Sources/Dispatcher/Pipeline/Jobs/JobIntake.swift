@@ -401,7 +401,7 @@ struct JobIntake: Sendable {
     static func isRefusal(_ error: any Error) -> Bool { (error as? PostgresError)?.isRefusal ?? false }
 
     /// Whether PostgreSQL ended a statement at its time limit, which a smaller batch may keep.
-    private static func isTooLong(_ error: any Error) -> Bool { (error as? PostgresError)?.isStatementTimeout == true }
+    static func isTooLong(_ error: any Error) -> Bool { (error as? PostgresError)?.isStatementTimeout == true }
 
     /// Logs one line per job, with the id and the entry that its sender knows.
     func log(_ jobs: [PreparedJob]) {

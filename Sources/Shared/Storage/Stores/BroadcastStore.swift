@@ -11,33 +11,42 @@ package struct BroadcastStore: Sendable {
 
     let pool: PostgresPool
 
-    /// Stores a broadcast and its chains.
+    /// Stores broadcasts and their chains in one transaction, in order.
     ///
-    /// If it was cancelled before, it is stored as cancelled.
-    package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
-        // Without a row, another transaction stored the entry or the job's id meanwhile; the next
-        // call sees which.
-        guard let row = try await self.pool.runDurably(Self.statements(for: broadcast)).last?.first else {
-            return try await self.add(broadcast)
+    /// A broadcast that was cancelled before is stored as cancelled.
+    ///
+    /// - Returns: an outcome for each, in order.
+    package func add(_ broadcasts: [Broadcast]) async throws(PostgresError) -> [Broadcast.Outcome] {
+        guard !broadcasts.isEmpty else { return [] }
+        let results = try await self.pool.runDurably(Self.statements(for: broadcasts)).dropFirst()
+        var outcomes: [Broadcast.Outcome] = []
+        for (broadcast, result) in zip(broadcasts, results) {
+            // Without a row, another transaction stored the entry or the job's id meanwhile; the
+            // next call sees which.
+            guard let row = result.first else {
+                outcomes += try await self.add([broadcast])
+                continue
+            }
+            let isStored = try row.id(0) == broadcast.id
+            outcomes.append(isStored ? .stored : try row.bool(2) ? .conflict : .duplicate)
         }
-        if try row.id(0) == broadcast.id { return .stored }
-        return try row.bool(2) ? .conflict : .duplicate
+        return outcomes
     }
 
     /// The statements of ``add(_:)``, in order, for one transaction.
-    static func statements(for broadcast: Broadcast) -> [PostgresStatement] {
-        [
-            CancellationSQL.beforeStoring,
-            PostgresStatement(
-                BroadcastSQL.add,
-                [
-                    .id(broadcast.id), .text(broadcast.org), .text(broadcast.job), .text(broadcast.entry),
-                    .text(broadcast.stream), .jsonb(FieldsColumn.json(broadcast.fields)),
-                    .text(broadcast.topic), .text(broadcast.lane.rawValue),
-                    .int4(clamping: broadcast.lane.rank), .timestamp(broadcast.createdAt),
-                ]
-            ),
-        ]
+    static func statements(for broadcasts: [Broadcast]) -> [PostgresStatement] {
+        [CancellationSQL.beforeStoring]
+            + broadcasts.map { broadcast in
+                PostgresStatement(
+                    BroadcastSQL.add,
+                    [
+                        .id(broadcast.id), .text(broadcast.org), .text(broadcast.job), .text(broadcast.entry),
+                        .text(broadcast.stream), .jsonb(FieldsColumn.json(broadcast.fields)),
+                        .text(broadcast.topic), .text(broadcast.lane.rawValue),
+                        .int4(clamping: broadcast.lane.rank), .timestamp(broadcast.createdAt),
+                    ]
+                )
+            }
     }
 
     // MARK: Expanding
@@ -46,15 +55,22 @@ package struct BroadcastStore: Sendable {
     ///
     /// - Parameters:
     ///   - lanes: lanes to leave out, except for events.
-    ///   - leastServed: whether to choose, within a lane, the chain that had the fewest turns among
-    ///     the oldest 200 broadcasts; otherwise a chain of the oldest broadcast.
+    ///   - org: the organisation that had the last turn: within a lane the next one gets the chain
+    ///     that had the fewest turns among its oldest 200 broadcasts; nil for a chain of the oldest
+    ///     broadcast of all.
     package func claimChain(
         by name: String,
         outside lanes: Set<Lane> = [],
-        leastServed: Bool = false
+        after org: String? = nil
     ) async throws(PostgresError) -> Broadcast.Chain? {
-        let result = try await self.pool.query(
-            BroadcastSQL.claimChain(leastServed: leastServed), .text(name), .texts(lanes.map(\.rawValue)))
+        let parameters: [PostgresValue] = [.text(name), .texts(lanes.map(\.rawValue))]
+        let statement =
+            if let org {
+                PostgresStatement(BroadcastSQL.claimInTurn, parameters + [.text(org)])
+            } else {
+                PostgresStatement(BroadcastSQL.claimOldest, parameters)
+            }
+        let result = try await self.pool.query(statement)
         guard let row = result.first else { return nil }
         return Broadcast.Chain(
             broadcast: try BroadcastColumns.read(row, at: 3),
