@@ -244,6 +244,92 @@ struct MailClientTests {
         }
     }
 
+    /// Runs the body with a client of a relay that takes so many connections, and answers slow
+    /// mails when the pause ends.
+    private static func withRelay(
+        taking connections: Int,
+        limitTime: Duration = .seconds(600),
+        _ body: (MailClient, ProviderSandbox, SlowPause) async throws -> Void
+    ) async throws {
+        let pause = SlowPause(.seconds(600))
+        var configuration = SandboxConfiguration()
+        configuration.mailConnections = connections
+        configuration.slowPause = pause
+        try await ProviderSandbox.with(configuration: configuration) { sandbox in
+            try await TransferScope.$sandbox.withValue(sandbox) {
+                try await Self.with {
+                    $0.limitTime = limitTime
+                } _: { client in
+                    try await body(client, sandbox, pause)
+                }
+            }
+        }
+    }
+
+    /// Sends mails that the relay has, but answers only when the pause ends.
+    private static func hold(
+        _ count: Int, _ client: MailClient, _ sandbox: ProviderSandbox
+    ) async throws -> [Task<MailOutcome, Never>] {
+        let mails = (0..<count).map { _ in Self.mail(to: Self.address("slow")) }
+        let tasks = mails.map { mail in Task { await client.send(mail) } }
+        try await eventually("the relay has them") {
+            let attempts = sandbox.faultAttempts()
+            return mails.allSatisfy { attempts[$0.recipient] == 1 }
+        }
+        return tasks
+    }
+
+    @Test(
+        "a mail whose new connection is one too many for the relay waits for another connection",
+        arguments: [Duration.seconds(600), .zero])
+    func tooManyConnections(limitTime: Duration) async throws {
+        try await Self.withRelay(taking: 2, limitTime: limitTime) { client, sandbox, pause in
+            var tasks = try await Self.hold(2, client, sandbox)
+            for count in 1...2 {
+                let mail = Self.mail(to: Self.address("ada"))
+                tasks.append(Task { await client.send(mail) })
+                // The second mail opens none as long as the limit lasts.
+                let opened = 2 + (limitTime == .zero ? count : 1)
+                let expected = MailSnapshot(connections: 2, waiting: count, opened: opened)
+                try await eventually("it waits") { client.snapshot() == expected }
+            }
+            pause.end()
+            for task in tasks {
+                guard case .answered(let reply) = await task.value else { return #expect(Bool(false)) }
+                #expect(reply.isAccepted, "\(reply)")
+            }
+        }
+    }
+
+    @Test("a mail that the relay refuses at its end for too many connections waits for another connection")
+    func tooManyAtContent() async throws {
+        try await Self.withRelay(taking: 2) { client, sandbox, pause in
+            let holders = try await Self.hold(1, client, sandbox)
+            let mail = Self.mail(to: Self.address("crowded-once"))
+            let task = Task { await client.send(mail) }
+            try await eventually("it waits") {
+                client.snapshot() == MailSnapshot(connections: 1, waiting: 1, opened: 2)
+            }
+            pause.end()
+            for task in holders + [task] {
+                guard case .answered(let reply) = await task.value else { return #expect(Bool(false)) }
+                #expect(reply.isAccepted, "\(reply)")
+            }
+            #expect(sandbox.faultAttempts()[mail.recipient] == 2)
+        }
+    }
+
+    @Test("the relay's answer counts once it takes no connection at all", arguments: [1, 5])
+    func noConnections(count: Int) async throws {
+        try await Self.withRelay(taking: 0) { client, _, _ in
+            let tasks = (0..<count).map { _ in Task { await client.send(Self.mail(to: Self.address("ada"))) } }
+            for task in tasks {
+                let reply = MailReply(stage: .session, code: 421, text: "4.3.2 Too many connections")
+                #expect(await task.value == .answered(reply))
+            }
+        }
+    }
+
     @Test("a kept connection that the relay closed before reading the message is replaced at once")
     func stale() async throws {
         try await Self.with { client in

@@ -220,6 +220,8 @@ package struct SandboxConfiguration: Sendable {
     /// Whether only HTTP/1.1 is offered, as by an old proxy.
     package var speaksHTTP1Only = false
     package var relay = Relay.usual
+    /// The most connections to the mail relay; it greets others with 421.
+    package var mailConnections = Int.max
     /// The number of event loops.
     package var threads = 1
     /// The number of messages to record; the oldest is then dropped and counted.

@@ -4,6 +4,7 @@
 import Core
 import Foundation
 import NIOHPACK
+import Synchronization
 
 /// The decisions of a mail relay: logins, senders, recipients and well-formed messages.
 struct MailEndpoint: Sendable {
@@ -16,6 +17,7 @@ struct MailEndpoint: Sendable {
     private let faults: MailFaults
     private let log: ReceivedLog
     private let configuration: SandboxConfiguration
+    private let connections = ConnectionCount()
 
     init(faults: MailFaults, log: ReceivedLog, _ configuration: SandboxConfiguration) {
         self.faults = faults
@@ -24,6 +26,11 @@ struct MailEndpoint: Sendable {
     }
 
     var relay: SandboxConfiguration.Relay { self.configuration.relay }
+
+    /// Counts a new connection, and returns whether the relay takes it; only then ``close()`` it.
+    func open() -> Bool { self.connections.open(limit: self.configuration.mailConnections) }
+
+    func close() { self.connections.close() }
 
     func mayLogIn(user: String, password: String) -> Bool {
         // Many relays name users with their domain.
@@ -68,6 +75,21 @@ struct MailEndpoint: Sendable {
         if case .refuseAndClose(let reply) = verdict { self.log.refuse(.email, name: String(reply.prefix(3))) }
         return verdict
     }
+}
+
+/// The number of connections that the relay has taken.
+private final class ConnectionCount: Sendable {
+    private let count = Mutex(0)
+
+    func open(limit: Int) -> Bool {
+        self.count.withLock { count in
+            guard count < limit else { return false }
+            count += 1
+            return true
+        }
+    }
+
+    func close() { self.count.withLock { $0 -= 1 } }
 }
 
 /// The relay's reaction to a step of a mail transaction.
@@ -119,6 +141,7 @@ struct MailFaults: Sendable {
         Row(word: "netdown", stage: .recipient, verdict: .refuse("451 4.4.1 The next host does not answer")),
         Row(word: "wantslogin", stage: .recipient, verdict: .refuse("530 5.7.0 Authentication required")),
         Row(word: "cutearly", stage: .recipient, verdict: .cut),
+        Row(word: "crowded", stage: .content, verdict: .refuse("432 4.3.2 Concurrent connections limit exceeded")),
         Row(word: "later", stage: .content, verdict: .refuse("452 4.3.1 Out of room")),
         Row(word: "spam", stage: .content, verdict: .refuse("554 5.7.1 Looks like spam")),
         Row(word: "full", stage: .content, verdict: .refuse("552 5.2.2 Mailbox full")),

@@ -244,21 +244,35 @@ final class SMTPConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
+    private let endpoint: MailEndpoint
     private let tls: NIOSSLContext
     private let slowPause: SlowPause
     private var session: SMTPSession
+    private var isTaken = false
 
     /// - Parameter isSecure: whether the connection starts with TLS.
     init(_ endpoint: MailEndpoint, tls: NIOSSLContext, isSecure: Bool, slowPause: SlowPause) {
+        self.endpoint = endpoint
         self.tls = tls
         self.slowPause = slowPause
         self.session = SMTPSession(endpoint, isSecure: isSecure)
     }
 
     func channelActive(context: ChannelHandlerContext) {
-        self.perform(self.session.greeting, context)
+        self.isTaken = self.endpoint.open()
+        if self.isTaken {
+            self.perform(self.session.greeting, context)
+        } else {
+            self.perform(.reply("421 4.3.2 Too many connections"), context)
+            self.perform(.close, context)
+        }
         context.flush()
         context.fireChannelActive()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        if self.isTaken { self.endpoint.close() }
+        context.fireChannelInactive()
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

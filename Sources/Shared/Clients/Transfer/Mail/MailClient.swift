@@ -12,6 +12,8 @@ package struct MailConfiguration: Sendable {
     /// The limit on connections, each with its own thread; a new one opens when all others are
     /// busy.
     var connections = 16
+    /// How long a relay that refused a connection gets no more than it took.
+    var limitTime: Duration = .seconds(300)
     /// The limit on waiting messages of one priority; beyond it a message ends as `overloaded` at
     /// once.
     var maximumWaiting = 10_000

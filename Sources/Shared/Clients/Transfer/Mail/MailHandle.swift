@@ -77,8 +77,11 @@ final class MailHandle {
         return self.outcome(curl_easy_perform(self.pointer))
     }
 
+    /// Whether the last message opened a connection.
+    var isNew: Bool { carillon_easy_get_long(self.pointer, CURLINFO_NUM_CONNECTS) > 0 }
+
     private func isKeptConnectionAtEnd(_ outcome: MailOutcome) -> Bool {
-        guard carillon_easy_get_long(self.pointer, CURLINFO_NUM_CONNECTS) == 0 else { return false }
+        guard !self.isNew else { return false }
         switch outcome {
         case .answered(let reply): return reply.code == 421 && reply.stage != .content
         case .unanswered(let failure): return failure.reason == .connectionLost && !failure.mayHaveBeenSent

@@ -26,6 +26,9 @@ final class MailPool: Sendable {
         /// The workers that wait for a message; the one used last is at the end.
         var idle: [Worker] = []
         var assigned: [ObjectIdentifier: MailTicket] = [:]
+        /// The most connections that the relay took when it refused another, and until when that
+        /// holds.
+        var limit: (connections: Int, end: ContinuousClock.Instant)?
         var isStopped = false
         var snapshot = MailSnapshot()
     }
@@ -73,7 +76,7 @@ final class MailPool: Sendable {
             }
             state.waiting.append(ticket, origin: ticket.origin, priority: priority)
             state.nextExpiry = min(state.nextExpiry ?? ticket.turnDeadline, ticket.turnDeadline)
-            guard state.snapshot.connections < max(1, self.configuration.connections) else { return .queued }
+            guard state.snapshot.connections < self.mostConnections(&state) else { return .queued }
             state.snapshot.connections += 1
             return .queuedForNewThread
         }
@@ -83,6 +86,14 @@ final class MailPool: Sendable {
         case .queued: break
         case .queuedForNewThread: self.startThread()
         }
+    }
+
+    private func mostConnections(_ state: inout State) -> Int {
+        if let limit = state.limit {
+            if ContinuousClock.now < limit.end { return limit.connections }
+            state.limit = nil
+        }
+        return max(1, self.configuration.connections)
     }
 
     /// Cancels a ticket: a waiting message is removed, one in flight ends soon.
@@ -164,8 +175,34 @@ final class MailPool: Sendable {
                 self.expireWaiting()
                 return !ticket.isCancelled && !self.state.withLock { $0.isStopped }
             }
+            if case .answered(let reply) = outcome, handle.isNew, reply.mayExceedConnections, self.putBack(ticket) {
+                return
+            }
             done = (ticket, self.asShutdown(outcome, ticket))
         }
+    }
+
+    /// Leaves a message that the relay refused to take over a further connection to the others, and
+    /// opens no more than these for a while.
+    ///
+    /// - Returns: whether there are others; then the caller's connection has ended.
+    private func putBack(_ ticket: MailTicket) -> Bool {
+        let taken = self.state.withLock { state -> Worker?? in
+            let others = state.snapshot.connections - 1
+            guard others > 0, !state.isStopped, !ticket.isCancelled else { return nil }
+            state.snapshot.connections = others
+            state.limit = (others, ContinuousClock.now + self.configuration.limitTime)
+            if let worker = state.idle.popLast() {
+                state.assigned[ObjectIdentifier(worker)] = ticket
+                return .some(worker)
+            }
+            state.waiting.append(ticket, origin: ticket.origin, priority: ticket.request.priority, isFirst: true)
+            state.nextExpiry = min(state.nextExpiry ?? ticket.turnDeadline, ticket.turnDeadline)
+            return .some(nil)
+        }
+        guard let taken else { return false }
+        taken?.bell.ring()
+        return true
     }
 
     /// Reports a message that the shutdown cut off as `shutdown`.

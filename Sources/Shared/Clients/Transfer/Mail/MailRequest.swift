@@ -66,6 +66,13 @@ package struct MailReply: Sendable, Equatable, CustomStringConvertible {
 
     package var isAccepted: Bool { self.stage == .content && (200..<300).contains(self.code) }
 
+    /// Whether a new connection may be one too many for the relay.
+    ///
+    /// Exchange Online answers 432 only once it has the message.
+    var mayExceedConnections: Bool {
+        self.code == 432 || self.stage == .session && (self.code == 421 || self.code == 450)
+    }
+
     /// The enhanced status code (RFC 3463) at the start of a line, such as `5.1.1`; nil if no line
     /// has one of the reply code's class.
     ///
