@@ -25,29 +25,29 @@ package final class ChannelDirectory: Sendable {
         /// Judges the reply to a message to `device`.
         ///
         /// An answer that needs proof (``AnswerRule/needsProof``) is a partial configuration fault
-        /// until the provider has accepted a message to a device with these credentials. Otherwise
-        /// credentials of a wrong project, or a wrong environment, would switch off every device.
+        /// until the provider has accepted a message to a device with these credentials, in its
+        /// environment of APNs. Otherwise credentials of a wrong project, or a wrong environment,
+        /// would switch off every device.
         ///
         /// A relay's refusal of a recipient is a partial configuration fault until the relay has
         /// accepted a mail. After that the fault is the recipient's, and a retry would not help.
         package func judged(_ reply: ProviderReply, of device: Device) -> ProviderReply {
+            let environment = self.channel.provider == .apns ? device.environment : .production
+            let isProven = self.proof.isGiven(in: environment)
             switch reply.result {
             // Topics prove nothing: every project has them.
             case .answered(.accepted) where !device.isTopic:
-                if !self.isProven { self.proof.isGiven.store(true, ordering: .relaxed) }
+                if !isProven { self.proof.give(in: environment) }
                 return reply
-            case .answered(.deadToken(let reason, _)) where !self.isProven && self.needsProof(reason):
+            case .answered(.deadToken(let reason, _)) where !isProven && self.needsProof(reason):
                 let answer = ProviderAnswer.configuration(reason: reason, concernsAll: false)
                 return ProviderReply(.answered(answer), transcript: reply.transcript)
-            case .answered(.configuration(let reason, concernsAll: false)) where self.isProvenRelay:
+            case .answered(.configuration(let reason, concernsAll: false))
+            where isProven && self.channel.provider == .email:
                 return ProviderReply(.answered(.refused(reason: reason)), transcript: reply.transcript)
             default: return reply
             }
         }
-
-        private var isProven: Bool { self.proof.isGiven.load(ordering: .relaxed) }
-
-        private var isProvenRelay: Bool { self.channel.provider == .email && self.isProven }
 
         private func needsProof(_ reason: String) -> Bool {
             let rules = ProviderKinds.kind(of: self.channel.provider)?.rules ?? []
@@ -55,9 +55,25 @@ package final class ChannelDirectory: Sendable {
         }
     }
 
-    /// Whether the provider has accepted a message to a device since the credentials were loaded.
+    /// Whether the provider has accepted a message to a device since the credentials were loaded,
+    /// for each environment.
     private final class CredentialProof: Sendable {
-        let isGiven = Atomic(false)
+        private let production = Atomic(false)
+        private let sandbox = Atomic(false)
+
+        func isGiven(in environment: ProviderEnvironment) -> Bool {
+            switch environment {
+            case .production: self.production.load(ordering: .relaxed)
+            case .sandbox: self.sandbox.load(ordering: .relaxed)
+            }
+        }
+
+        func give(in environment: ProviderEnvironment) {
+            switch environment {
+            case .production: self.production.store(true, ordering: .relaxed)
+            case .sandbox: self.sandbox.store(true, ordering: .relaxed)
+            }
+        }
     }
 
     /// An account whose apps set different rates.

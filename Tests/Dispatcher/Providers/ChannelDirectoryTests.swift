@@ -70,6 +70,27 @@ struct ChannelDirectoryTests {
     }
 
     @Test(
+        "acceptance in one environment of APNs proves nothing about tokens of the other",
+        arguments: [(Provider.apns, "BadDeviceToken"), (.fcm, "SENDER_ID_MISMATCH")])
+    func proofOfEnvironment(provider: Provider, reason: String) {
+        let foreign = ProviderAnswer.deadToken(reason: reason, evidence: nil)
+        let doubted = ProviderAnswer.configuration(reason: reason, concernsAll: false)
+        let entry = ChannelDirectory.Entry(FakeChannel(provider: provider))
+        func judged(_ answer: ProviderAnswer, in environment: ProviderEnvironment) -> ProviderReply.Result {
+            var device = TestDispatcher.phone()
+            device.provider = provider
+            device.environment = environment
+            return entry.judged(ProviderReply(.answered(answer)), of: device).result
+        }
+        _ = judged(.accepted(id: "1"), in: .production)
+        #expect(judged(foreign, in: .production) == .answered(foreign))
+        // Other providers have one environment.
+        #expect(judged(foreign, in: .sandbox) == .answered(provider == .apns ? doubted : foreign))
+        _ = judged(.accepted(id: "2"), in: .sandbox)
+        #expect(judged(foreign, in: .sandbox) == .answered(foreign))
+    }
+
+    @Test(
         "a relay that has accepted a mail refuses only the recipient; a push service may still reject the key",
         arguments: [Provider.email, .webpush])
     func proofOfRelay(provider: Provider) {
