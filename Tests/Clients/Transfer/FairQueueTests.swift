@@ -42,25 +42,52 @@ struct FairQueueTests {
         #expect(queue.next() == "b1")
     }
 
-    @Test("a narrow host keeps its smaller share, also after it was idle")
-    func narrow() {
+    @Test("a host has the narrow share until it is widened, and keeps the wide one while it is idle")
+    func wide() {
         var queue = FairQueue<Int>(share: 3, narrowShare: 1)
         for number in 1...8 { queue.append(number, origin: number > 6 ? "b" : "a") }
-        #expect(queue.takeAll() == [1, 7, 2, 8, 3])
+        #expect(queue.takeAll() == [1, 7])
+        queue.widen(origin: "a")
+        #expect(queue.takeAll() == [2, 3])
+        for _ in 0..<3 { queue.release(origin: "a") }
+        #expect(queue.takeAll() == [4, 5, 6])
+        for _ in 0..<3 { queue.release(origin: "a") }
+        for number in 9...12 { queue.append(number, origin: "a") }
+        #expect(queue.takeAll() == [9, 10, 11])
         queue.narrow(origin: "a")
         for _ in 0..<2 { queue.release(origin: "a") }
         #expect(queue.takeAll() == [])
         queue.release(origin: "a")
-        #expect(queue.takeAll() == [4])
-        for expected in [5, 6] {
-            queue.release(origin: "a")
-            #expect(queue.takeAll() == [expected])
-        }
+        #expect(queue.takeAll() == [12])
         queue.release(origin: "a")
-        for number in 9...11 { queue.append(number, origin: "a") }
-        #expect(queue.takeAll() == [9])
-        queue.widen(origin: "a")
-        #expect(queue.takeAll() == [10, 11])
+        for number in 13...14 { queue.append(number, origin: "a") }
+        #expect(queue.takeAll() == [13])
+    }
+
+    @Test("forgets which hosts are wide once there are more than a thousand")
+    func manyWide() {
+        var queue = FairQueue<Int>(share: 2, narrowShare: 1)
+        for number in 0...1_024 {
+            queue.append(number, origin: "host \(number)")
+            #expect(queue.next() == number)
+            queue.widen(origin: "host \(number)")
+            queue.release(origin: "host \(number)")
+        }
+        for origin in ["host 0", "host 0", "host 1024", "host 1024"] { queue.append(0, origin: origin) }
+        #expect(queue.takeAll().count == 3)
+    }
+
+    @Test("an element that is put back comes before those of its host and priority")
+    func putBack() {
+        var queue = FairQueue<String>(share: 10)
+        for word in ["a1", "a2"] { queue.append(word, origin: "a") }
+        #expect(queue.next() == "a1")
+        queue.release(origin: "a")
+        queue.append("high", origin: "a", priority: .high)
+        queue.append("a1", origin: "a", isFirst: true)
+        #expect(queue.takeAll() == ["high", "a1", "a2"])
+        queue.append("b1", origin: "b", isFirst: true)
+        #expect(queue.takeAll() == ["b1"])
     }
 
     @Test("higher priorities come first, for any host and any backlog")

@@ -6,8 +6,8 @@ import DequeModule
 /// A queue that shares a limited number of slots fairly between hosts.
 ///
 /// Higher priorities go first. Within a priority the hosts take turns, each in order of arrival. No
-/// host holds more than its share, so a hanging host delays only its own requests. A host can get a
-/// smaller share with ``narrow(origin:)``.
+/// host holds more than its share, so a hanging host delays only its own requests. Each host begins
+/// with the narrow share, until ``widen(origin:)``.
 ///
 /// Not copyable, as copies would share their hosts.
 struct FairQueue<Element>: ~Copyable {
@@ -37,12 +37,12 @@ struct FairQueue<Element>: ~Copyable {
         var count = 0
     }
 
-    /// The most narrow hosts remembered; at this limit all are forgotten, and found again.
-    private static var narrowOriginsBound: Int { 1_024 }
+    /// The most wide hosts remembered; at this limit all are forgotten, and found again.
+    private static var wideOriginsBound: Int { 1_024 }
 
     private let share: Int
     private let narrowShare: Int
-    private var narrowOrigins: Set<String> = []
+    private var wideOrigins: Set<String> = []
     private var hosts: [String: Host] = [:]
     /// One rotation a priority.
     private var rotations = Array(repeating: Rotation(), count: TransferPriority.allCases.count)
@@ -51,8 +51,8 @@ struct FairQueue<Element>: ~Copyable {
     var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
 
     /// - Parameters:
-    ///   - share: the in-flight limit of one host.
-    ///   - narrowShare: the same for narrow hosts; nil for the same limit.
+    ///   - share: the in-flight limit of one wide host.
+    ///   - narrowShare: the same for other hosts; nil for the same limit.
     init(share: Int, narrowShare: Int? = nil) {
         self.share = share
         self.narrowShare = narrowShare ?? share
@@ -61,18 +61,20 @@ struct FairQueue<Element>: ~Copyable {
     /// Returns the number of waiting elements of one priority.
     func count(of priority: TransferPriority) -> Int { self.rotations[priority.rawValue].count }
 
-    /// Appends `element` behind the others of its host and priority.
-    mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
+    /// Adds `element` behind the others of its host and priority, or before them.
+    mutating func append(
+        _ element: Element, origin: String, priority: TransferPriority = .normal, isFirst: Bool = false
+    ) {
         let rank = priority.rawValue
         let host = self.host(of: origin)
         if host.lines[rank].isEmpty { self.rotations[rank].hosts.append(host) }
-        host.lines[rank].append(element)
+        if isFirst { host.lines[rank].prepend(element) } else { host.lines[rank].append(element) }
         self.rotations[rank].count += 1
     }
 
     private mutating func host(of origin: String) -> Host {
         if let known = self.hosts[origin] { return known }
-        let host = Host(share: self.narrowOrigins.contains(origin) ? self.narrowShare : self.share)
+        let host = Host(share: self.wideOrigins.contains(origin) ? self.share : self.narrowShare)
         self.hosts[origin] = host
         return host
     }
@@ -108,19 +110,19 @@ struct FairQueue<Element>: ~Copyable {
         return nil
     }
 
-    /// Gives a host with an element in flight the narrow share, until ``widen(origin:)``.
-    mutating func narrow(origin: String) {
-        guard let host = self.hosts[origin], host.share != self.narrowShare else { return }
-        host.share = self.narrowShare
-        if self.narrowOrigins.count >= Self.narrowOriginsBound { self.narrowOrigins.removeAll() }
-        self.narrowOrigins.insert(origin)
-    }
-
-    /// Gives a host with an element in flight the usual share again.
+    /// Gives a host with an element in flight the wide share, until ``narrow(origin:)``.
     mutating func widen(origin: String) {
         guard let host = self.hosts[origin], host.share != self.share else { return }
         host.share = self.share
-        self.narrowOrigins.remove(origin)
+        if self.wideOrigins.count >= Self.wideOriginsBound { self.wideOrigins.removeAll() }
+        self.wideOrigins.insert(origin)
+    }
+
+    /// Gives a host with an element in flight the narrow share again.
+    mutating func narrow(origin: String) {
+        guard let host = self.hosts[origin], host.share != self.narrowShare else { return }
+        host.share = self.narrowShare
+        self.wideOrigins.remove(origin)
     }
 
     /// Frees a slot of the host.

@@ -21,7 +21,7 @@ package struct TransferConfiguration: Sendable {
     /// with all open streams.
     package var streamsPerConnection = 100
     /// The in-flight limit of all hosts; one host never exceeds connections × streams, nor its
-    /// connections after an answer over HTTP/1.
+    /// connections before an answer over HTTP/2.
     package var maximumInFlight = 1_000
     /// The limit on waiting requests; beyond it a request ends as `overloaded` at once.
     package var maximumWaiting = 10_000

@@ -180,7 +180,8 @@ final class TransferLoop {
         self.finish(handle, outcome)
     }
 
-    /// Lets a host have as many requests at a time as its connections take.
+    /// Lets a host have as many requests at a time as its connections take: one each, until an
+    /// answer over HTTP/2 shows that they take more.
     ///
     /// Over HTTP/1, further ones would wait inside libcurl, where they ignore priorities and time
     /// out as if the host had not answered.
