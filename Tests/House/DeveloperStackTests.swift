@@ -395,6 +395,64 @@ struct DeveloperStackTests {
         }
     }
 
+    @Test("a folder with files of others is refused unchanged; a new, an empty and an earlier one are taken")
+    func foreignData() async throws {
+        let (text, exit) = try await House.run(
+            """
+            mkdir -m 755 foreign empty earlier
+            mkdir foreign/postgres earlier/pids earlier/logs
+            touch earlier/lock
+            "$ROOT/deploy/up" --data foreign || echo refused
+            ls -A foreign
+            stat -c %a foreign
+            for folder in new empty earlier empty; do
+                # The check of the tarball comes after that of the folder.
+                "$ROOT/deploy/up" --from none --data "$folder" || stat -c '%a %n' "$folder"
+            done
+            """,
+            libraries: ["messages"])
+        #expect(exit == .code(0))
+        #expect(text.contains("foreign is neither empty nor a folder of deploy/up; give --data"), "\(text)")
+        #expect(text.contains("\nrefused\npostgres\n755\n"), "\(text)")
+        #expect(text.components(separatedBy: "none: no such file\n700 ").count == 5, "\(text)")
+    }
+
+    @Test("a cluster of PostgreSQL is made again after an interrupted start, and never once it is complete")
+    func interruptedInitdb() async throws {
+        let text = try await Self.run(
+            #"""
+            POSTGRES_PASSWORD=p
+            create_postgres() {
+                mkdir "$1"
+                touch "$1/$try"
+                [[ $try != 1 ]] || exit 1
+            }
+            for try in 1 2 3; do
+                (eval "$(sed -n '/^if .* -e $DATA.postgres ]]/,/^fi/p' "$ROOT/deploy/up")") || echo failed
+            done
+            ls postgres
+            """#)
+        #expect(text == "failed\n2\n")
+    }
+
+    @Test(
+        "deploy/test limits the tests that run at a time, with the options that swift has",
+        arguments: [
+            ("--experimental-maximum-parallelization-width", "--experimental-maximum-parallelization-width 4"),
+            ("--num-workers", "--no-parallel"),
+        ])
+    func parallelTests(option: String, passed: String) async throws {
+        let text = try await Self.run(
+            #"""
+            swift() { echo "  $OPTION <number>"; }
+            nproc() { echo 1; }
+            eval "$(sed -n '/^width=/,/^\[\[ /p' "$ROOT/deploy/test")"
+            echo "${parallel[*]}"
+            """#,
+            environment: ["OPTION": option])
+        #expect(text == "\(passed)\n")
+    }
+
     @Test("a process with a faulty configuration does not restart")
     func faulty() async throws {
         let text = try await Self.run(
