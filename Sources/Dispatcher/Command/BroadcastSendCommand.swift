@@ -76,8 +76,10 @@ struct BroadcastSendCommand: AsyncParsableCommand {
             let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "broadcast")
             let database = CommandClients.database(reader, name: "broadcast")
-            let appended = try await submission.submit(reader)
             let isDetached = self.detach || due != nil
+            let appended =
+                try await isDetached
+                ? submission.submit(reader) : submission.submit(reader, readable: database)
             if !self.output.json || isDetached { self.show(appended) }
             if let due {
                 Terminal.error("dispatcher: scheduled for \(due.rfc3339); `dispatcher job` shows it")
@@ -89,9 +91,11 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                 id: submission.job.id ?? "",
                 entries: [appended.origin]
             )
-            try await CommandClients.withDatabase(database) { pool in
-                try await CommandClients.withRedis(redis) { connection in
-                    try await self.watch(name, Database(pool), connection, appended)
+            try await appended.watched(json: self.output.json) {
+                try await CommandClients.withDatabase(database) { pool in
+                    try await CommandClients.withRedis(redis) { connection in
+                        try await self.watch(name, Database(pool), connection, appended)
+                    }
                 }
             }
         }

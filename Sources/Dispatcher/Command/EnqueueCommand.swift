@@ -74,16 +74,19 @@ struct EnqueueCommand: AsyncParsableCommand {
             let reader = try self.options.reader()
             let redis = CommandClients.redis(reader, name: "enqueue")
             let database = self.follow ? CommandClients.database(reader, name: "enqueue") : nil
-            let appended = try await submission.submit(reader)
             if let database {
+                let appended = try await submission.submit(reader, readable: database)
                 Terminal.line(appended.name)
-                return try await CommandClients.withDatabase(database) { pool in
-                    try await CommandClients.withRedis(redis) { connection in
-                        var followed = FollowedJob(Database(pool), connection, submission, appended)
-                        try await followed.show()
+                return try await appended.watched {
+                    try await CommandClients.withDatabase(database) { pool in
+                        try await CommandClients.withRedis(redis) { connection in
+                            var followed = FollowedJob(Database(pool), connection, submission, appended)
+                            try await followed.show()
+                        }
                     }
                 }
             }
+            let appended = try await submission.submit(reader)
             guard self.output.json else { return Terminal.line(appended.name) }
             Terminal.object { appended.write(to: &$0) }
         }

@@ -65,15 +65,33 @@ struct JobSubmission {
 
     /// Appends the job; the catalog, if there is one, checks its type and texts and gives its lane.
     ///
+    /// - Parameter prepare: runs once the settings and the job are valid, before the job is
+    ///   appended.
     /// - Returns: the job in its stream.
-    func submit(_ reader: SettingsReader) async throws -> AppendedJob {
+    func submit(
+        _ reader: SettingsReader,
+        after prepare: () async throws -> Void = {}
+    ) async throws -> AppendedJob {
         let catalog = await CommandClients.catalog(reader, isRequired: false)
         let redis = RedisSettings(reader)
         try reader.finish()
         let lane = try self.lane(catalog)
+        try await prepare()
         return try await CommandClients.withRedis(redis.configuration(clientName: "carillon-enqueue")) { connection in
             let live = try await Live.installed(on: connection, replicated: try redis.replicatedWrites(on: connection))
             return try await live.jobs.append([(lane, self.fields)])[0]
+        }
+    }
+
+    /// Appends the job as ``submit(_:after:)`` does, unless PostgreSQL cannot be queried.
+    ///
+    /// A command that fails is repeated, and without an id the repeat would notify again. So a
+    /// command that reads the outcome from PostgreSQL queries it before it sends.
+    func submit(_ reader: SettingsReader, readable database: PostgresConfiguration) async throws -> AppendedJob {
+        try await self.submit(reader) {
+            try await CommandClients.withDatabase(database) { pool in
+                _ = try await Database(pool).layout.recorded()
+            }
         }
     }
 
@@ -96,6 +114,19 @@ extension AppendedJob {
     func write(to writer: inout JSONWriter) {
         writer.member("stream", self.stream)
         writer.member("entry", self.entry)
+    }
+
+    /// Runs `watch`; if a store fails meanwhile, says that the job was sent.
+    ///
+    /// - Parameter json: whether to print the job's place, because the result has not been printed.
+    func watched(json: Bool = false, _ watch: () async throws -> Void) async throws {
+        do {
+            try await watch()
+        } catch let error where error is RedisError || error is PostgresError {
+            if json { Terminal.object { self.write(to: &$0) } }
+            Terminal.error("dispatcher: the job was sent as \(self.origin) and goes on; do not send it again")
+            throw error
+        }
     }
 
     /// Whether the entry is still in its stream.
