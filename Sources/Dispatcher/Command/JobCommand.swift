@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Core
 import Logging
 import Operations
@@ -123,16 +124,25 @@ struct JobTools {
         try reader.finish()
         try await CommandClients.withDatabase(database) { pool in
             try await CommandClients.withRedis(redis) { connection in
-                let live = try await Live.installed(on: connection)
+                let database = Database(pool)
+                let live = try await Self.live(connection, database.layout)
                 let logger = Logger(label: "carillon-\(name)") { _ in SwiftLogNoOpLogHandler() }
                 let events = EventPublisher(
                     log: EventLog(keys: live.keys, length: eventsLength), connection: connection, logger: logger)
                 let control = JobControl(
-                    Database(pool), FramePublisher(live, presence: PresenceRegistry(live)), keys: live.keys,
+                    database, FramePublisher(live, presence: PresenceRegistry(live)), keys: live.keys,
                     events: events, now: Timestamp.now, logger: logger)
-                try await body(JobTools(control: control, database: Database(pool), catalog: catalog))
+                try await body(JobTools(control: control, database: database, catalog: catalog))
             }
         }
+    }
+
+    /// Returns Redis with the number of parts in PostgreSQL, because an empty Redis has none before
+    /// a dispatcher starts.
+    private static func live(_ connection: RedisClient, _ layout: LayoutStore) async throws -> Live {
+        guard let layout = try await layout.recorded() else { return try await Live.installed(on: connection) }
+        return Live(
+            connection, keys: Keyspace(database: connection.database, parts: layout.parts, former: layout.former))
     }
 }
 

@@ -117,6 +117,45 @@ struct JobCommandTests {
         }
     }
 
+    /// Commands that send a job and read its outcome from PostgreSQL.
+    private static let following = [
+        ["broadcast", "--all", "--type", "breaking_news", "--title", "Extra"],
+        ["broadcast", "--all", "--type", "breaking_news", "--title", "Extra", "--json"],
+        ["enqueue", "--user", "ada", "--type", "invoice_created", "--title", "Paid", "--follow"],
+    ]
+
+    /// Whether a lane has a job.
+    private static func isSent(_ stack: Stack) async throws -> Bool {
+        try await stack.connection.send("EXISTS", "carillon:jobs", "carillon:jobs:bulk", "carillon:jobs:critical")
+            .integer() > 0
+    }
+
+    @Test("a command that reads the outcome from PostgreSQL sends nothing without it", arguments: Self.following)
+    func unreadable(arguments: [String]) async throws {
+        try await Stack.with { stack in
+            let gone = ["DATABASE_URL": "postgresql://nobody@127.0.0.1:\(try FreePort.next())/none"]
+            let ended = try await stack.command(arguments, environment: gone)
+            #expect(ended.code == 69 && !ended.errors.contains("was sent"), "\(ended)")
+            #expect(try await !Self.isSent(stack))
+        }
+    }
+
+    @Test("a command whose PostgreSQL fails after it has sent the job says so", arguments: Self.following)
+    func unfinished(arguments: [String]) async throws {
+        try await Stack.with { stack in
+            #expect(try await stack.command(["migrate"], program: "gateway").code == 0)
+            let process = try await stack.spawn("dispatcher", arguments, name: "following")
+            try await eventually("the job is sent") { try await Self.isSent(stack) }
+            try await stack.query("DROP SCHEMA carillon CASCADE")
+            #expect(try await process.waitForExit() == .code(1))
+            let errors = process.errors()
+            #expect(errors.contains("the job was sent as carillon:jobs") && errors.contains("goes on"), "\(errors)")
+            guard arguments.contains("--json") else { return }
+            let output = try JSONParser.parse(Array(process.output().utf8))
+            #expect(output.object?.map(\.key) == ["stream", "entry"])
+        }
+    }
+
     @Test("carillon runs the commands of both programs")
     func carillon() async throws {
         try await Stack.with { stack in

@@ -174,6 +174,28 @@ struct ClusterTests {
             }
         }
     }
+    @Test("a broadcast is listed and cancelled before a dispatcher has started on a new cluster")
+    func newCluster() async throws {
+        let cluster = try await TestCluster.start(replicas: false)
+        try await Stack.with(settings: Self.settings(cluster).merging(["JOB_REPLICAS": "0"]) { $1 }) { stack in
+            // It records the number of parts in PostgreSQL.
+            _ = try await stack.startGateway()
+            try await stack.query(
+                """
+                INSERT INTO carillon.broadcasts (id, org_id, job_id, job_entry, stream, fields, lane, urgency, state,
+                    created_at)
+                VALUES (gen_random_uuid(), '', 'b1', 'carillon:jobs/1-1', 'carillon:jobs', '[]', 'bulk', 2,
+                    'expanding', now())
+                """)
+            let listed = try await stack.command(["broadcast", "list", "--state", "expanding"])
+            #expect(listed.code == 0 && listed.output.contains("b1"), "\(listed)")
+            let cancelled = try await stack.command(["broadcast", "cancel", "b1"])
+            #expect(cancelled.code == 0, "\(cancelled)")
+            let states = try await stack.query("SELECT state FROM carillon.broadcasts")
+            #expect(try states.first?.text(0) == "cancelling")
+        }
+    }
+
     @Test("an installation grows from 16 to 64 parts; what waited in the old ones goes out once")
     func growth() async throws {
         let cluster = try await TestCluster.start(replicas: false)
