@@ -95,8 +95,14 @@ struct MigrateCommand: AsyncParsableCommand {
     var check = false
 
     func run() async throws {
+        CommandFrame.endOnSignals()
         try await GatewayCommand.run {
-            try await CommandClients.withDatabase(self.options, name: "migrate", watchesEpoch: !self.check) { pool in
+            let reader = try self.options.reader()
+            let log = CommonSettings.log(reader)
+            let database = CommandClients.database(reader, name: "migrate", watchesEpoch: !self.check)
+            try reader.finish()
+            LogOutput.bootstrap(format: log.format, level: log.level)
+            try await CommandClients.withDatabase(database) { pool in
                 guard !self.check else {
                     let state = try await Migrations.state(of: pool)
                     self.show("missing", state.missing)

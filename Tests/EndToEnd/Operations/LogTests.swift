@@ -52,6 +52,21 @@ struct LogTests {
         }
     }
 
+    @Test("a migration logs in the format and at the level of the settings")
+    func migration() async throws {
+        for (level, isLogged) in [("info", true), ("error", false)] {
+            try await Stack.with { stack in
+                try await stack.query("DROP SCHEMA carillon CASCADE")
+                let process = try await stack.spawn(
+                    "gateway", ["migrate"], name: "migrate",
+                    environment: ["LOG_LEVEL": level, "LOG_FORMAT": "json"])
+                #expect(try await process.waitForExit() == .code(0))
+                let lines = try Self.lines(process, "gateway")
+                #expect(lines.contains { $0["message"] == "migration applied" } == isLogged)
+            }
+        }
+    }
+
     @Test("a call with which an operator changes something is logged: who, what, and the result")
     func operators() async throws {
         try await Stack.with { stack in

@@ -355,6 +355,30 @@ struct StopTests {
         }
     }
 
+    @Test(
+        "SIGTERM and SIGINT end a migration that waits for another, with a shell's exit code",
+        arguments: [SIGTERM, SIGINT])
+    func unfinishedMigration(signal: Int32) async throws {
+        try await Stack.with { stack in
+            let pool = try #require(stack.database?.pool)
+            try await pool.transaction { transaction in
+                // The lock that every migration takes.
+                try await transaction.query("SELECT pg_advisory_xact_lock(\(0x6361_7269_6C6C_6F6E))")
+                let process = try await stack.spawn("gateway", ["migrate"], name: "migrate")
+                try await eventually("it waits") {
+                    try await !transaction.query(
+                        """
+                        SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                        """
+                    ).isEmpty
+                }
+                process.send(signal)
+                #expect(try await process.waitForExit() == .code(128 + signal))
+            }
+        }
+    }
+
     @Test("a dispatcher that waits for Redis listens and is not ready, and SIGTERM ends it with 0")
     func starting() async throws {
         try await Stack.with { stack in

@@ -90,6 +90,15 @@ package enum CommandFrame {
         for number in [SIGTERM, SIGINT] { signal(number) { _ in _exit(EXIT_SUCCESS) } }
     }
 
+    /// Makes SIGTERM and SIGINT end a one-off command, with the exit code of a shell.
+    ///
+    /// As process 1 of a container, the program would otherwise ignore them. Its work is
+    /// unfinished, so it must not exit with 0.
+    package static func endOnSignals() {
+        // Sound in a signal handler: `_exit` is async-signal-safe.
+        for number in [SIGTERM, SIGINT] { signal(number) { _exit(128 + $0) } }
+    }
+
     private static func status(_ error: RedisError) -> ExitCode {
         switch error.code {
         case .configuration: ExitStatus.configuration

@@ -35,11 +35,17 @@ package struct CommonSettings: Sendable {
         let catalog = reader.text("CATALOG")
         if catalog == nil { reader.fault("CATALOG", "is missing; give the path of a YAML file or a folder of them") }
         self.catalog = catalog ?? ""
-        self.logLevel = reader.choice("LOG_LEVEL", default: .info)
-        self.logFormat = reader.choice("LOG_FORMAT", default: .text)
+        let log = Self.log(reader)
+        self.logLevel = log.level
+        self.logFormat = log.format
         self.eventsLength = Self.eventsLength(reader)
         self.traces = TraceSettings(reader)
         self.allowsPrivateWebhooks = reader.isOn("WEBHOOKS_PRIVATE", default: false)
+    }
+
+    /// Reads the level and the format of the log.
+    package static func log(_ reader: SettingsReader) -> (level: Logger.Level, format: LogFormat) {
+        (reader.choice("LOG_LEVEL", default: .info), reader.choice("LOG_FORMAT", default: .text))
     }
 
     /// Reads the length of the events' stream; nil if it is off.
