@@ -186,8 +186,12 @@ export class Push {
 
   readonly isSupported: boolean;
   state(): Promise<PushState>;
-  /** Registers the worker, and renews the device if that is due. Call it at each start. */
-  start(): Promise<void>;
+  /**
+   * Registers the worker, and renews the device if that is due, or ends the pushes of another
+   * user. Call it at each start. Resolves to false if the last two failed: call it again when the
+   * inbox is online.
+   */
+  start(): Promise<boolean>;
   /** Asks for permission and registers the device; call it when the user presses a button. */
   switchOn(): Promise<PushState>;
   /** Ends the pushes to this browser. At a logout, call it while the token is still valid. */

@@ -146,8 +146,9 @@ export class CarillonInbox extends HTMLElement {
   toggle(isOpen?: boolean): void;
 
   /**
-   * Ends the pushes to this browser. At a logout, call it while the token is still valid. Rejects
-   * if the browser may still get pushes.
+   * Ends the pushes to this browser. At a logout, call it while the token is still valid, on the
+   * element that has the `worker`; without one, it does nothing. Rejects if the browser may still
+   * get pushes.
    */
   switchPushOff(): Promise<void>;
 }

@@ -43,6 +43,7 @@ struct WebInboxPushTests {
         const { pushManager } = await register(worker);
         Object.defineProperty(navigator, "serviceWorker", { value: {
           ready: new Promise(() => {}), register, getRegistration: async (url) => registrations.get(scopeOf(url)),
+          addEventListener() {},
         } });
         Object.defineProperty(Notification, "permission", { value: "granted" });
         Notification.requestPermission = async () => "granted";
@@ -123,6 +124,39 @@ struct WebInboxPushTests {
             return [...states, ...told, ...registered];
             """)
         #expect(found == ["off", "null", "off", "on", "on", "forget", "ada 1", "bob 2"])
+    }
+
+    @Test("an element that could not end the last user's pushes tries again when it is online")
+    func retriedStart() async throws {
+        let found = try await self.run(
+            """
+            await push("ada").switchOn();
+            const { start } = Push.prototype;
+            const starts = [];
+            Push.prototype.start = async function () {
+              const isDone = await start.call(this);
+              starts.push(String(isDone), String(pushManager.known === null));
+              return isDone;
+            };
+            const { fetch } = window;
+            let isRefusing = true;
+            window.fetch = async (url, options) => isRefusing && url.endsWith("/v1/socket-tickets")
+              ? new Response("{}", { status: 503 }) : fetch(url, options);
+            await import("/carillon.js");
+            const element = document.createElement("carillon-inbox");
+            element.setAttribute("worker", worker);
+            element.token = "\(Stack.token(user: "bob"))";
+            document.body.append(element);
+            const until = async (isTrue) => {
+              while (!isTrue()) await new Promise((next) => setTimeout(next, 1));
+            };
+            await until(() => starts.length > 0);
+            const first = starts.slice(0, 2);
+            isRefusing = false;
+            await until(() => starts.at(-1) === "true");
+            return [...first, ...starts.slice(-2), ...told.filter((kind) => kind === "forget")];
+            """)
+        #expect(found == ["false", "false", "true", "true", "forget"])
     }
 
     @Test("a device that is switched off stays off if another element registers it meanwhile")

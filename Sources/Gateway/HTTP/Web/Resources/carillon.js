@@ -33,13 +33,14 @@ const loadPush = loader((again) => (again ? import("./web/inbox-push.js" + again
  */
 export class CarillonInbox extends HTMLElement {
   static observedAttributes = ["token", "url", "lang", "view", "worker", "category", "org"];
-  static #properties = ["tokenProvider", "texts", "renderItem"];
 
   #own = { tokenProvider: null, texts: {}, renderItem: null };
   #inbox = null;
   /** Ends this element's use of the inbox. */
   #leave = null;
   #push = null;
+  /** The start of push for the user of the inbox; null if it has failed, or before. */
+  #pushed = null;
   #starts = 0;
   #listeners = null;
   #panel = null;
@@ -65,11 +66,11 @@ export class CarillonInbox extends HTMLElement {
 
   connectedCallback() {
     if (!this.#root) {
-      this.#root = this.attachShadow({ mode: "open", delegatesFocus: false });
+      this.#root = this.attachShadow({ mode: "open" });
       // Constructed sheets work with a Content-Security-Policy that forbids inline styles.
       this.#root.adoptedStyleSheets = [sheet, later.menu, later.settings];
     }
-    for (const name of CarillonInbox.#properties.filter((one) => Object.hasOwn(this, one))) {
+    for (const name of Object.keys(this.#own).filter((one) => Object.hasOwn(this, one))) {
       // The page set it before this script loaded.
       this.#own[name] = this[name];
       delete this[name];
@@ -130,8 +131,9 @@ export class CarillonInbox extends HTMLElement {
   toggle(isOpen) { this.#popover?.togglePopover(isOpen); }
 
   /**
-   * Ends the pushes to this browser, for a logout: call it while the token is still valid. Rejects
-   * if the browser may still get pushes.
+   * Ends the pushes to this browser, for a logout: call it while the token is still valid, on the
+   * element that has the `worker`; without one, it does nothing. Rejects if the browser may still
+   * get pushes.
    */
   async switchPushOff() { if (this.getAttribute("worker")) await (await this.#loadPush()).switchOff(); }
 
@@ -143,6 +145,21 @@ export class CarillonInbox extends HTMLElement {
   /** The URL of the gateway: the attribute, or the origin of this script. */
   get gateway() {
     return new URL(this.getAttribute("url") || new URL(".", script), document.baseURI).href;
+  }
+
+  /** Takes clicks, and starts push unless it has started. */
+  #settle() {
+    this.#inbox.takeClicks();
+    if (this.getAttribute("worker")) this.#pushed ??= this.#startPush();
+  }
+
+  async #startPush() {
+    try {
+      if (await (await this.#loadPush()).start()) return;
+    } catch {
+      // `loader` has logged it.
+    }
+    this.#pushed = null;
   }
 
   #isPage() { return this.getAttribute("view") === "page"; }
@@ -186,8 +203,7 @@ export class CarillonInbox extends HTMLElement {
       await open();
       if (start !== this.#starts) return;
       // An element that joins a loaded inbox hears no `loaded`.
-      inbox.takeClicks();
-      if (worker) this.#loadPush().then((push) => push.start(), () => null);
+      this.#settle();
     });
   }
 
@@ -195,9 +211,12 @@ export class CarillonInbox extends HTMLElement {
     this.#listeners = new AbortController();
     const { signal } = this.#listeners;
     inbox.addEventListener("change", () => this.#showCount(texts), { signal });
-    inbox.addEventListener("loaded", () => inbox.takeClicks(), { signal });
-    inbox.addEventListener("state", ({ detail }) => detail === "online" && inbox.takeClicks(), { signal });
-    inbox.addEventListener("user", () => this.#push?.start(), { signal });
+    inbox.addEventListener("loaded", () => this.#settle(), { signal });
+    inbox.addEventListener("state", ({ detail }) => detail === "online" && this.#settle(), { signal });
+    inbox.addEventListener("user", () => {
+      this.#pushed = null;
+      this.#settle();
+    }, { signal });
     inbox.addEventListener("arrival", ({ detail }) => isOfFeed(this.#feed(), detail) && this.#fire("carillon-arrival", detail), { signal });
     inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail), { signal });
     inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null), { signal });
@@ -209,7 +228,7 @@ export class CarillonInbox extends HTMLElement {
     this.#listeners?.abort();
     this.#panel?.stop();
     this.#leave?.();
-    this.#leave = this.#panel = this.#inbox = this.#push = null;
+    this.#leave = this.#panel = this.#inbox = this.#push = this.#pushed = null;
     this.#lastUnread = null;
   }
 
@@ -273,12 +292,11 @@ export class CarillonInbox extends HTMLElement {
 
   /** Handles a button: follows its link, or else the notification's, unless the page cancels it. */
   #act(item, action, texts) {
-    const isLeft = this.#fire("carillon-action", { notification: item, action });
     this.#inbox.acted(item.id, action.id);
-    if (!isLeft) return;
+    if (!this.#fire("carillon-action", { notification: item, action })) return;
     const url = safeURL(action.url || item.url);
     if (url) location.assign(url);
-    else this.#panel.tell(texts.noAction(action.title));
+    else this.#panel?.tell(texts.noAction(action.title));
   }
 
   /** Returns false if a listener cancelled the event. */

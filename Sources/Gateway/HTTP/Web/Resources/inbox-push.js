@@ -47,12 +47,14 @@ export class Push {
 
   /**
    * Registers the service worker, which also closes notifications that an open page reports as
-   * read, and registers the device again if that is due.
+   * read, and registers the device again if that is due, or ends the pushes of another user.
+   *
+   * Returns false if the last two failed: call it again when the connection is back.
    */
   async start() {
-    if (!("serviceWorker" in navigator)) return;
+    if (!("serviceWorker" in navigator)) return true;
     await this.#register().catch(warn);
-    if (this.isSupported) await this.#renew();
+    return !this.isSupported || (await this.#renew()) !== null;
   }
 
   /** Returns the registration of the worker once the worker is active. */
@@ -101,14 +103,14 @@ export class Push {
 
   /**
    * Returns whether this browser gets the user's pushes, after registering it again if that is due;
-   * false if that fails.
+   * null if that fails.
    */
   async #renew() {
     try {
       return await alone(() => this.#renewIfDue());
     } catch (error) {
       warn(error);
-      return false;
+      return null;
     }
   }
 
