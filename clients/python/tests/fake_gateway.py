@@ -119,6 +119,15 @@ class InboxTestCase(unittest.IsolatedAsyncioTestCase):
     async def soon(self, work: Awaitable[Any]) -> Any:
         return await asyncio.wait_for(work, PATIENCE)
 
+    def giving_up(self, inbox: Inbox) -> Inbox:
+        """Makes the wait for an inbox end after its first failed connection, as its limit would."""
+
+        async def end(_: float) -> None:
+            raise asyncio.TimeoutError
+
+        inbox._pause = end
+        return inbox
+
     async def take(self, inbox: Inbox, count: int) -> list[str]:
         arrivals = inbox.arrivals()
         return [(await self.soon(arrivals.__anext__())).title for _ in range(count)]
