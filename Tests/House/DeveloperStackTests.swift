@@ -428,11 +428,11 @@ struct DeveloperStackTests {
                 [[ $try != 1 ]] || exit 1
             }
             for try in 1 2 3; do
-                (eval "$(sed -n '/^if .* -e $DATA.postgres ]]/,/^fi/p' "$ROOT/deploy/up")") || echo failed
+                (eval "$(sed -n '/^rmdir .*DATA.postgres/,/^touch /p' "$ROOT/deploy/up")") || echo failed
             done
-            ls postgres
+            ls postgres postgres.made
             """#)
-        #expect(text == "failed\n2\n")
+        #expect(text == "failed\npostgres.made\n\npostgres:\n2\n")
     }
 
     @Test(
