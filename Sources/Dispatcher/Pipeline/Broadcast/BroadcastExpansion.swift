@@ -29,8 +29,8 @@ struct BroadcastExpansion: Sendable {
 
     /// Expands until no chain is left; a full lane holds back only its own notifications.
     ///
-    /// In every second turn the organisations take turns, each with its least-served broadcast. So
-    /// neither a large broadcast nor many of one organisation delay later ones.
+    /// Every second turn goes to the next organisation, for its least-served broadcast. So neither
+    /// a large broadcast nor many of one organisation delay later ones.
     func work() async throws {
         let store = self.dispatcher.database.broadcasts
         var full: Set<Lane> = []
@@ -40,6 +40,11 @@ struct BroadcastExpansion: Sendable {
             let next = try await store.claimChain(
                 by: self.dispatcher.name, outside: full, after: isShared ? lastOrg : nil)
             guard let chain = next else {
+                if isShared {
+                    // Only some broadcasts share turns, and these may all have just ended.
+                    isShared = false
+                    continue
+                }
                 guard !full.isEmpty else { return }
                 // Redis does not signal room in a stream, so poll.
                 await pause(for: Self.patience)

@@ -78,7 +78,8 @@ enum BroadcastSQL {
     /// Whether a chain, of the alias `c`, is free.
     private static let isFree = "NOT c.is_done AND (c.claimed_until IS NULL OR c.claimed_until < now())"
 
-    /// The oldest broadcasts with free chains of an organisation, and of those after it.
+    /// The oldest broadcasts with free chains: first of the organisations after $3, then of the
+    /// others.
     ///
     /// The inner limit comes before the search for free chains, which would take long for thousands
     /// of broadcasts. Few have none: their chains are taken, or have just ended.
