@@ -84,9 +84,9 @@ struct FairQueueTests {
         #expect(queue.next() == "a1")
         queue.release(origin: "a")
         queue.append("high", origin: "a", priority: .high)
-        queue.append("a1", origin: "a", isFirst: true)
+        queue.prepend("a1", origin: "a")
         #expect(queue.takeAll() == ["high", "a1", "a2"])
-        queue.append("b1", origin: "b", isFirst: true)
+        queue.prepend("b1", origin: "b")
         #expect(queue.takeAll() == ["b1"])
     }
 

@@ -61,15 +61,23 @@ struct FairQueue<Element>: ~Copyable {
     /// Returns the number of waiting elements of one priority.
     func count(of priority: TransferPriority) -> Int { self.rotations[priority.rawValue].count }
 
-    /// Adds `element` behind the others of its host and priority, or before them.
-    mutating func append(
-        _ element: Element, origin: String, priority: TransferPriority = .normal, isFirst: Bool = false
-    ) {
+    /// Appends `element` behind the others of its host and priority.
+    mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
+        self.addingHost(origin, priority).lines[priority.rawValue].append(element)
+    }
+
+    /// Puts `element` before the others of its host and priority.
+    mutating func prepend(_ element: Element, origin: String, priority: TransferPriority = .normal) {
+        self.addingHost(origin, priority).lines[priority.rawValue].prepend(element)
+    }
+
+    /// Returns a host that gets an element, in the rotation of its priority.
+    private mutating func addingHost(_ origin: String, _ priority: TransferPriority) -> Host {
         let rank = priority.rawValue
         let host = self.host(of: origin)
         if host.lines[rank].isEmpty { self.rotations[rank].hosts.append(host) }
-        if isFirst { host.lines[rank].prepend(element) } else { host.lines[rank].append(element) }
         self.rotations[rank].count += 1
+        return host
     }
 
     private mutating func host(of origin: String) -> Host {

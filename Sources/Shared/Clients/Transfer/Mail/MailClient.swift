@@ -33,7 +33,7 @@ package struct MailConfiguration: Sendable {
 ///
 /// Each connection is a libcurl handle on its own thread. The connection used last is used next, so
 /// in quiet times one stays busy and the others close. The client does not retry, except when the
-/// relay had closed a kept connection before it read the message.
+/// relay had closed a kept connection before it read the message, or took no further connection.
 package final class MailClient: Sendable {
     package let relay: MailRelay
     private let configuration: MailConfiguration

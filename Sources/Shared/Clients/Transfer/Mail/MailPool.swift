@@ -182,27 +182,31 @@ final class MailPool: Sendable {
         }
     }
 
-    /// Leaves a message that the relay refused to take over a further connection to the others, and
-    /// opens no more than these for a while.
+    /// Puts back a message that was refused because its connection was one too many: the other
+    /// connections send it, and no further ones open for a while.
     ///
-    /// - Returns: whether there are others; then the caller's connection has ended.
+    /// - Returns: whether there are other connections; then the caller's has ended.
     private func putBack(_ ticket: MailTicket) -> Bool {
-        let taken = self.state.withLock { state -> Worker?? in
+        let (isPutBack, worker) = self.state.withLock { state -> (Bool, Worker?) in
             let others = state.snapshot.connections - 1
-            guard others > 0, !state.isStopped, !ticket.isCancelled else { return nil }
+            guard others > 0 else {
+                // A relay that takes none now may soon take many again.
+                state.limit = nil
+                return (false, nil)
+            }
+            guard !state.isStopped, !ticket.isCancelled else { return (false, nil) }
             state.snapshot.connections = others
             state.limit = (others, ContinuousClock.now + self.configuration.limitTime)
             if let worker = state.idle.popLast() {
                 state.assigned[ObjectIdentifier(worker)] = ticket
-                return .some(worker)
+                return (true, worker)
             }
-            state.waiting.append(ticket, origin: ticket.origin, priority: ticket.request.priority, isFirst: true)
+            state.waiting.prepend(ticket, origin: ticket.origin, priority: ticket.request.priority)
             state.nextExpiry = min(state.nextExpiry ?? ticket.turnDeadline, ticket.turnDeadline)
-            return .some(nil)
+            return (true, nil)
         }
-        guard let taken else { return false }
-        taken?.bell.ring()
-        return true
+        worker?.bell.ring()
+        return isPutBack
     }
 
     /// Reports a message that the shutdown cut off as `shutdown`.
