@@ -157,7 +157,7 @@ export class CarillonInbox extends HTMLElement {
     try {
       if (await (await this.#loadPush()).start()) return;
     } catch {
-      // `loader` has logged it.
+      // Logged, or the element has stopped.
     }
     this.#pushed = null;
   }

@@ -115,7 +115,7 @@ export class Push {
   }
 
   async #renewIfDue() {
-    if (!(await this.#client.token())) return false;
+    if (!(await this.#client.token())) return null;
     const owner = await this.#client.user();
     const subscription = await (await this.#registration())?.pushManager.getSubscription();
     const last = this.#noted();
