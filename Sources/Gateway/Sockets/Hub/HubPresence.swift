@@ -200,9 +200,10 @@ final class HubPresence: Sendable {
             }
             let ghosts = await self.withoutSocket(Self.pairs(users, listed))
             guard !ghosts.isEmpty else { continue }
-            SocketMetrics.ghosts.increment(by: ghosts.count)
             let now = self.now()
-            _ = try? await self.close(ghosts.map { SocketDeparture(user: $0.user, connection: $0.connection, at: now) })
+            let departures = ghosts.map { SocketDeparture(user: $0.user, connection: $0.connection, at: now) }
+            guard let left = try? await self.close(departures) else { continue }
+            SocketMetrics.ghosts.increment(by: ghosts.count - left.count)
         }
     }
 
@@ -292,8 +293,8 @@ final class HubPresence: Sendable {
 
     /// Compares presence with the sockets at intervals.
     ///
-    /// A socket without presence gets no frames. A connection whose removal was lost counts as
-    /// active, so that its user gets no attention calls.
+    /// A socket without presence gets no frames. A connection whose removal was lost still counts
+    /// as active, so its user may get no attention calls.
     private func auditPresence() async {
         var round = 0
         while true {
@@ -319,7 +320,7 @@ final class HubPresence: Sendable {
         guard !users.isEmpty, let listed = try? await self.backend.registered(users, renews: renews) else { return }
         let here = Set(open.map(\.registration.connection))
         let others = Self.pairs(users, listed).filter { !here.contains($0.connection) }
-        // Reads presence once more before the removal: a departure may be under way.
+        // ``serveGhosts()`` reads presence again: a departure may be under way.
         for ghost in await self.withoutSocket(others) { _ = self.ghosts.offer(ghost.user) }
         var presence: [ExactText: Set<String>] = [:]
         for case (let user, let connections?) in zip(users, listed) { presence[ExactText(user)] = Set(connections) }
