@@ -61,7 +61,7 @@ struct PushWithMailTests {
         /// Sweeps as if the last sweep had seen another Redis process.
         func repair() async throws {
             let now = try await self.dispatcher.database.clock()
-            let beat = (now + .seconds(-20)).milliseconds
+            let beat = (now + .seconds(-3_600)).milliseconds
             let keys = self.dispatcher.keys
             try await self.dispatcher.redis.send("SET", .text(keys.runNote), .text("another \(beat)"))
             try await self.dispatcher.redis.send("DEL", .text(keys.sweepTurn))

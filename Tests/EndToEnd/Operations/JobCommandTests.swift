@@ -142,6 +142,11 @@ struct JobCommandTests {
 
     @Test("a command whose PostgreSQL fails after it has sent the job says so", arguments: Self.following)
     func unfinished(arguments: [String]) async throws {
+        // On a slow machine, --follow may end before its PostgreSQL fails.
+        while try await self.endsEarly(arguments) {}
+    }
+
+    private func endsEarly(_ arguments: [String]) async throws -> Bool {
         try await Stack.with { stack in
             #expect(try await stack.command(["migrate"], program: "gateway").code == 0)
             let process = try await stack.spawn("dispatcher", arguments, name: "following")
@@ -149,10 +154,12 @@ struct JobCommandTests {
             try await stack.query("DROP SCHEMA carillon CASCADE")
             #expect(try await process.waitForExit() == .code(1))
             let errors = process.errors()
+            guard !errors.contains("nothing is stored yet") else { return true }
             #expect(errors.contains("the job was sent as carillon:jobs") && errors.contains("goes on"), "\(errors)")
-            guard arguments.contains("--json") else { return }
+            guard arguments.contains("--json") else { return false }
             let output = try JSONParser.parse(Array(process.output().utf8))
             #expect(output.object?.map(\.key) == ["stream", "entry"])
+            return false
         }
     }
 
