@@ -111,7 +111,7 @@ struct ReleaseSummaryTests {
             }
             #expect(try await following.value == 6)
             try await Self.expectLeft(6, by: dispatcher, database)
-            #expect(warnings.all == ["follow-ups took over 30 s; they are due again"])
+            #expect(warnings.all == ["lost the claim on follow-ups; they are due again"])
         }
     }
 

@@ -111,7 +111,7 @@ struct StallTests {
                 [(item: item, due: TestDispatcher.now, reason: "quiet_hours")], now: TestDispatcher.now)
 
             #expect(try await FollowUpService(dispatcher: scene.stalled).follow() == 1)
-            #expect(scene.warnings.all == ["follow-ups took over 30 s; they are due again"])
+            #expect(scene.warnings.all == ["lost the claim on follow-ups; they are due again"])
             #expect(try await scene.handedOn() == 0)
             #expect(try await scene.count("follow_ups") == 1)
             #expect(try await FollowUpService(dispatcher: scene.rival).follow() == 1)

@@ -67,7 +67,7 @@ package struct FollowUpService: Service {
                 releases, to: &plan, claimedUntil: until, within: fence)
         else {
             self.dispatcher.logger.warning(
-                "follow-ups took over 30 s; they are due again", metadata: ["count": "\(claimed.count)"])
+                "lost the claim on follow-ups; they are due again", metadata: ["count": "\(claimed.count)"])
             return claimed.count
         }
         try await Router(dispatcher: self.dispatcher).carryOut(plan)
