@@ -444,8 +444,8 @@ extension DeliveryStore {
     /// partitions are not. Pushes that wait for quiet hours are in PostgreSQL anyway.
     ///
     /// Outside the inbox, accepted mail does not wait for the push. If a cap or quiet hours held
-    /// the push back, there is a `decision`; if it was dropped, there is a reason, or the gate
-    /// refuses it again.
+    /// the push back, there is a `decision`. If it was dropped before the mail was accepted, the
+    /// gate refuses it again, unless its user has opted in since.
     private static let lost = """
         WITH page AS MATERIALIZED (
             SELECT n.moment, n.id, n.user_id, n.lane,

@@ -97,7 +97,7 @@ package struct NotificationStore: Sendable {
             DeliverySQL.summarised,
             .keys(items.map(\.key), .ids(items.map(\.summary)), .timestamp(moment)))
         let marking = Self.marking(marks, areReleases: false)
-        // Last, because other transactions also lock notifications before their follow-ups.
+        // Last, because settlements and cancellations also lock notifications before follow-ups.
         let releases = PostgresStatement(
             FollowUpStore.deleteClaimed,
             .keys(

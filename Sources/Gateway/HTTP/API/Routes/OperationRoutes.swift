@@ -63,8 +63,7 @@ struct OperationRoutes {
         "getReadiness", "Whether Redis and PostgreSQL are reachable, and tokens can be verified.",
         answers: [.ok("All of it.", readiness), Answer(503, "Not all of it.", readiness)])
 
-    /// Reports which store is unreachable, and whether the key set without which no token can be
-    /// verified was not read yet.
+    /// Reports which store is unreachable, and whether the gateway lacks keys to check tokens.
     ///
     /// The reason may contain hosts and roles, so it is only logged.
     private func ready(_ request: Request, _ context: APIContext) async throws -> Response {
