@@ -104,20 +104,14 @@ struct RedisLossTests {
     func waited() async throws {
         try await valueInTime("the login is answered just before the call's deadline") { limit -> Void? in
             let server = LateServer(delay: TimeAmount(limit * 95 / 100))
-            let port = try await server.start()
-            let address = try RedisAddress(url: "redis://127.0.0.1:\(port)")
-            var configuration = RedisConfiguration(address: address, clientName: "test")
-            configuration.commandTimeout = limit
-            return try await withCleanUp({ try await server.stop() }) {
-                try await TestRedis.with(configuration) { redis in
-                    let error = await redis.failure(of: "PING")
-                    // Another error means that the login was too late, and the call was never sent.
-                    guard error?.code == .timeout else { return nil }
-                    await server.answer()
-                    let reply = try await redis.text("PING", timeout: longestWait)
-                    #expect(reply == "PONG" && redis.session == 1)
-                    return ()
-                }
+            return try await Self.with(server, limit) { redis in
+                let error = await redis.failure(of: "PING")
+                // Another error means that the login was too late, and the call was never sent.
+                guard error?.code == .timeout else { return nil }
+                await server.answer()
+                let reply = try await redis.text("PING", timeout: longestWait)
+                #expect(reply == "PONG" && redis.session == 1)
+                return ()
             }
         }
     }
@@ -126,19 +120,28 @@ struct RedisLossTests {
     func arriving() async throws {
         try await valueInTime("the next part of a reply arrives in time") { limit -> Void? in
             let server = LateServer(delay: .zero, partInterval: TimeAmount(limit / 8))
-            let port = try await server.start()
-            let address = try RedisAddress(url: "redis://127.0.0.1:\(port)")
-            var configuration = RedisConfiguration(address: address, clientName: "test")
-            configuration.commandTimeout = limit
-            return try await withCleanUp({ try await server.stop() }) {
-                try await TestRedis.with(configuration) { redis in
-                    guard await redis.failure(of: "PING")?.code == .timeout else { return nil }
-                    await server.answer()
-                    let reply = try await redis.text("PING", timeout: longestWait)
-                    #expect(reply == "PONG")
-                    return redis.session == 1 ? () : nil
-                }
+            return try await Self.with(server, limit) { redis in
+                guard await redis.failure(of: "PING")?.code == .timeout else { return nil }
+                await server.answer()
+                let reply = try await redis.text("PING", timeout: longestWait)
+                #expect(reply == "PONG")
+                return redis.session == 1 ? () : nil
             }
+        }
+    }
+
+    /// Runs `body` with a client of the server whose commands have the given time limit.
+    private static func with(
+        _ server: LateServer,
+        _ limit: Duration,
+        _ body: (RedisClient) async throws -> Void?
+    ) async throws -> Void? {
+        let port = try await server.start()
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: "redis://127.0.0.1:\(port)"), clientName: "test")
+        configuration.commandTimeout = limit
+        return try await withCleanUp({ try await server.stop() }) {
+            try await TestRedis.with(configuration, body)
         }
     }
 
