@@ -11,7 +11,8 @@ struct WebInboxPushTests {
     /// Defines service workers that do not cover the page, a push service, and clients of users.
     ///
     /// `registered` and `removed` are the calls of clients, and `told` the messages to workers. A
-    /// call to register waits for `held`.
+    /// call to register waits for `held`. It fails with `fault`: before it registers the device if
+    /// the fault has a status, or else after that.
     /// The tokens name their users in another claim than `sub`.
     private static let fakes = """
         const { Push } = await import("/web/inbox-push.js");
@@ -54,6 +55,7 @@ struct WebInboxPushTests {
         let vapidKey = "AQID";
         let isRegistering = false;
         let held = null;
+        let fault = null;
         const push = (user, url = worker) => new Push({
           token: async () => `e30.${btoa(JSON.stringify({ nameid: user }))}.e30`,
           user: async () => user,
@@ -64,8 +66,10 @@ struct WebInboxPushTests {
             if (isDown) throw new Error("no network");
             isRegistering = true;
             await held;
+            if (fault?.status) throw fault;
             devices.push(body.device_id);
             registered.push(`${user} ${JSON.parse(body.token).endpoint}`);
+            if (fault) throw fault;
           },
         }, url);
         """
@@ -124,6 +128,82 @@ struct WebInboxPushTests {
             return [...states, ...told, ...registered];
             """)
         #expect(found == ["off", "null", "off", "on", "on", "forget", "ada 1", "bob 2"])
+    }
+
+    @Test("a device whose registration got no answer is renewed at the next start, or ended for another user")
+    func lostAnswer() async throws {
+        let found = try await self.run(
+            """
+            const failure = ({ message }) => message;
+            const states = [];
+            for (const user of ["ada", "bob"]) {
+              fault = new Error("no answer");
+              states.push(await push("ada").switchOn().catch(failure));
+              fault = null;
+              states.push(await push(user).state(), String(pushManager.known === null));
+              await push("ada").switchOff();
+            }
+            return [...states, ...registered];
+            """)
+        #expect(found == ["no answer", "on", "false", "no answer", "off", "true", "ada 1", "ada 1", "ada 2"])
+    }
+
+    @Test("a registration that the gateway refuses leaves push as it was")
+    func refusedRegistration() async throws {
+        let found = try await self.run(
+            """
+            const refusal = Object.assign(new Error("refused"), { status: 422 });
+            const failure = ({ message }) => message;
+            fault = refusal;
+            const states = [await push("ada").switchOn().catch(failure)];
+            fault = null;
+            states.push(await push("ada").state(), await push("ada").switchOn());
+            fault = refusal;
+            states.push(await push("bob").switchOn().catch(failure));
+            fault = null;
+            states.push(await push("ada").state(), await push("bob").state(), String(pushManager.known));
+            return [...states, ...registered];
+            """)
+        #expect(found == ["refused", "off", "on", "refused", "on", "off", "null", "ada 1"])
+    }
+
+    @Test("an element that stays open registers its device again when it reconnects after a day")
+    func openPage() async throws {
+        let found = try await Stack.runWithFakeGateway(
+            """
+            \(Self.fakes)
+            await push("ada").switchOn();
+            const calls = [];
+            gateway.answer = (method, token, path) => {
+              if (path === "/v1/notifications") return page(5);
+              calls.push(`${method} ${path}`);
+              return path === "/v1/web-push/key" ? Response.json({ key: vapidKey }) : new Response(null, { status: 204 });
+            };
+            await import("/carillon.js");
+            const element = document.createElement("carillon-inbox");
+            element.setAttribute("url", url);
+            element.setAttribute("worker", worker);
+            element.token = "token";
+            document.body.append(element);
+            const connect = async (count) => {
+              await until(() => sockets.length === count);
+              sockets.at(-1).take(welcome);
+              await new Promise((next) => setTimeout(next));
+            };
+            await connect(1);
+            await until(() => calls.length > 0);
+            window.dispatchEvent(new Event("offline"));
+            await connect(2);
+            const { renewal } = Push;
+            Push.renewal = 0;
+            window.dispatchEvent(new Event("offline"));
+            await connect(3);
+            await until(() => calls.some((call) => call.startsWith("POST")));
+            element.remove();
+            Push.renewal = renewal;
+            return calls;
+            """)
+        #expect(found == ["GET /v1/web-push/key", "GET /v1/web-push/key", "POST /v1/devices"])
     }
 
     @Test("an element that could not end the last user's pushes tries again when it is online")

@@ -9,7 +9,8 @@ import { tmpdir } from "node:os";
 import { extname, join, normalize } from "node:path";
 import { createInterface } from "node:readline";
 
-const patience = 15_000;
+// Only a failure takes that long.
+const patience = 120_000;
 
 /** A headless Chromium, driven over WebDriver. Needs Debian's `chromium` and `chromium-driver`. */
 export class Browser {

@@ -38,9 +38,8 @@ export class CarillonInbox extends HTMLElement {
   #inbox = null;
   /** Ends this element's use of the inbox. */
   #leave = null;
+  /** Web Push for the user of the inbox; null before it is loaded. */
   #push = null;
-  /** The start of push for the user of the inbox; null if it has failed, or before. */
-  #pushed = null;
   #starts = 0;
   #listeners = null;
   #panel = null;
@@ -147,19 +146,11 @@ export class CarillonInbox extends HTMLElement {
     return new URL(this.getAttribute("url") || new URL(".", script), document.baseURI).href;
   }
 
-  /** Takes clicks, and starts push unless it has started. */
+  /** Takes clicks, and starts push if that is due. */
   #settle() {
     this.#inbox.takeClicks();
-    if (this.getAttribute("worker")) this.#pushed ??= this.#startPush();
-  }
-
-  async #startPush() {
-    try {
-      if (await (await this.#loadPush()).start()) return;
-    } catch {
-      // Logged, or the element has stopped.
-    }
-    this.#pushed = null;
+    // Errors are logged, or the element has stopped.
+    if (this.getAttribute("worker")) this.#loadPush().then((push) => push.startIfDue()).catch(() => {});
   }
 
   #isPage() { return this.getAttribute("view") === "page"; }
@@ -214,7 +205,7 @@ export class CarillonInbox extends HTMLElement {
     inbox.addEventListener("loaded", () => this.#settle(), { signal });
     inbox.addEventListener("state", ({ detail }) => detail === "online" && this.#settle(), { signal });
     inbox.addEventListener("user", () => {
-      this.#pushed = null;
+      this.#push = null;
       this.#settle();
     }, { signal });
     inbox.addEventListener("arrival", ({ detail }) => isOfFeed(this.#feed(), detail) && this.#fire("carillon-arrival", detail), { signal });
@@ -228,7 +219,7 @@ export class CarillonInbox extends HTMLElement {
     this.#listeners?.abort();
     this.#panel?.stop();
     this.#leave?.();
-    this.#leave = this.#panel = this.#inbox = this.#push = this.#pushed = null;
+    this.#leave = this.#panel = this.#inbox = this.#push = null;
     this.#lastUnread = null;
   }
 

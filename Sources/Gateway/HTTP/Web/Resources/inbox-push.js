@@ -14,6 +14,8 @@ export class Push {
 
   #client;
   #worker;
+  /** The time of the last start that has not failed. */
+  #startedAt = 0;
 
   /** @param {string} worker the URL of the service worker, on the page's own origin. */
   constructor(client, worker) {
@@ -28,8 +30,8 @@ export class Push {
   get #deviceName() { return `carillon.device ${this.#scope}`; }
 
   /**
-   * The name in `localStorage` of the last registration: its `owner`, `endpoint` and time `at`;
-   * `{}` once that has ended.
+   * The name in `localStorage` of the last registration: its `owner`, `endpoint` and time `at`, 0
+   * until the gateway has confirmed it; `{}` once that has ended.
    */
   get #registrationName() { return `carillon.registration ${this.#scope}`; }
 
@@ -55,6 +57,13 @@ export class Push {
     if (!("serviceWorker" in navigator)) return true;
     await this.#register().catch(warn);
     return !this.isSupported || (await this.#renew()) !== null;
+  }
+
+  /** Starts, unless that succeeded less than `renewal` ago: a page may stay open for months. */
+  async startIfDue() {
+    if (Math.abs(Date.now() - this.#startedAt) < Push.renewal) return;
+    this.#startedAt = Date.now();
+    if (!(await this.start())) this.#startedAt = 0;
   }
 
   /** Returns the registration of the worker once the worker is active. */
@@ -87,11 +96,21 @@ export class Push {
     const subscription = await inTime(this.#subscribe(registration, key));
     // The page may log the user out during the call.
     const owner = await this.#client.user();
-    await this.#client.call("POST", "/v1/devices", {
-      platform: "web", token: JSON.stringify(subscription), device_id: this.#deviceID(), name: browserName(),
-      locale: navigator.language,
-    });
-    this.#note({ owner, endpoint: subscription.endpoint, at: Date.now() });
+    const { endpoint } = subscription;
+    const last = this.#noted();
+    // If the answer is lost, the device may be registered: a later start must renew or end it.
+    this.#note({ owner, endpoint, at: 0 });
+    try {
+      await this.#client.call("POST", "/v1/devices", {
+        platform: "web", token: JSON.stringify(subscription), device_id: this.#deviceID(), name: browserName(),
+        locale: navigator.language,
+      });
+    } catch (error) {
+      // A refused call has changed nothing.
+      if (error.status >= 400 && error.status < 500) this.#note(last);
+      throw error;
+    }
+    this.#note({ owner, endpoint, at: Date.now() });
   }
 
   async #subscribe(registration, key) {
