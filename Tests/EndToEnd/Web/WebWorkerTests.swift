@@ -92,46 +92,72 @@ struct WebWorkerTests {
         }
     }
 
+    /// Makes the worker open no window, and keep its timers until a message `pass`.
+    private static let heldTimers = """
+        const timers = [];
+        setTimeout = (work) => {
+          timers.push(work);
+          tell({ kind: "waits" });
+        };
+        clients.openWindow = async () => null;
+        addEventListener("message", ({ data }) => data.pass && timers.splice(0).forEach((work) => work()));
+        """
+
+    /// Opens a tab whose page collects the worker's messages.
+    private static func openTab(_ address: String, in browser: Browser) async throws -> String {
+        let tab = try await browser.openTab()
+        try await browser.open(address)
+        try await browser.run(
+            "\(Self.listen) return navigator.serviceWorker.ready.then((one) => { window.worker = one; })")
+        return tab
+    }
+
+    /// Clicks a push, which the page in front orders, and expects that tabs get these messages.
+    private static func click(
+        _ title: String, url: String?, tells tabs: [(String, String)], in browser: Browser
+    ) async throws {
+        let link = url.map { ", url: '\($0)'" } ?? ""
+        let push = "{ title: '\(title)', notification_id: '\(title)'\(link) }"
+        try await browser.run("worker.active.postMessage({ push: \(push) })")
+        try await browser.wait(for: "it is shown", "told.some(({ shown }) => shown === '\(title)')")
+        try await browser.wait(
+            for: "it is listed", "(await worker.getNotifications()).some(({ title }) => title === '\(title)')")
+        try await browser.run("worker.active.postMessage({ click: '\(title)' })")
+        try await browser.wait(for: "the worker waits", "told.some(({ kind }) => kind === 'waits')")
+        try await browser.run("worker.active.postMessage({ pass: true })")
+        let kinds = "told.map(({ kind }) => kind).filter((kind) => kind).join(' ')"
+        for (tab, expected) in tabs {
+            try await browser.show(tab)
+            try await browser.wait(for: "\(title): \(expected)", "\(kinds) === '\(expected)'")
+            try await browser.run("told.splice(0)")
+        }
+    }
+
     @Test("the page in front is told of a click before the others, and a window that opens can take it first")
     func clickInFront() async throws {
-        // The worker's timer ends with the message `pass`.
-        let fakes = """
-            const timers = [];
-            setTimeout = (work) => {
-              timers.push(work);
-              tell({ kind: "waits" });
-            };
-            clients.openWindow = async () => null;
-            addEventListener("message", ({ data }) => data.pass && timers.splice(0).forEach((work) => work()));
-            """
-        try await Self.withWorker(fakes) { _, _, browser in
+        try await Self.withWorker(Self.heldTimers) { _, _, browser in
             let origin = try #require(try await browser.run("return location.origin").string)
             let behind = try await browser.tab()
-            let front = try await browser.openTab()
-            try await browser.open("\(origin)/front")
-            try await browser.run(
-                "\(Self.listen) return navigator.serviceWorker.ready.then((one) => { window.worker = one; })")
-            let kinds = "told.map(({ kind }) => kind).filter((kind) => kind).join(' ')"
+            let front = try await Self.openTab("\(origin)/front", in: browser)
             let told = [
                 ("/front", [(front, "carillon-clicks waits carillon-clicks"), (behind, "waits carillon-clicks")]),
                 ("/new", [(front, "waits carillon-clicks"), (behind, "waits carillon-clicks")]),
             ]
             for (path, tabs) in told {
                 try await browser.show(front)
-                let push = "{ title: '\(path)', notification_id: '\(path)', url: '\(path)' }"
-                try await browser.run("worker.active.postMessage({ push: \(push) })")
-                try await browser.wait(for: "it is shown", "told.some(({ shown }) => shown === '\(path)')")
-                try await browser.wait(
-                    for: "it is listed", "(await worker.getNotifications()).some(({ title }) => title === '\(path)')")
-                try await browser.run("worker.active.postMessage({ click: '\(path)' })")
-                try await browser.wait(for: "the worker waits", "told.some(({ kind }) => kind === 'waits')")
-                try await browser.run("worker.active.postMessage({ pass: true })")
-                for (tab, expected) in tabs {
-                    try await browser.show(tab)
-                    try await browser.wait(for: "\(path): \(expected)", "\(kinds) === '\(expected)'")
-                    try await browser.run("told.splice(0)")
-                }
+                try await Self.click(path, url: path, tells: tabs, in: browser)
             }
+        }
+    }
+
+    @Test("a click on a push without a link goes to a page that may have an inbox, not to the operator's")
+    func clickWithoutLink() async throws {
+        try await Self.withWorker(Self.heldTimers) { _, _, browser in
+            let origin = try #require(try await browser.run("return location.origin").string)
+            let behind = try await browser.tab()
+            let front = try await Self.openTab("\(origin)/admin", in: browser)
+            let told = [(front, "waits carillon-clicks"), (behind, "carillon-clicks waits carillon-clicks")]
+            try await Self.click("one", url: nil, tells: told, in: browser)
         }
     }
 

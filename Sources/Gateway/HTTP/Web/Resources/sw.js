@@ -94,11 +94,15 @@ async function open({ id, url, urls }, action) {
   const click = { kind: "carillon-clicked", id, action };
   const isKept = id && await keepClick(click).then(() => true, warn);
   const pages = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
-  const goal = safe(urls?.[action]) ?? safe(url) ?? self.registration.scope;
-  const page = pages.find((client) => client.url === goal) ?? (urls?.[action] || url ? null : pages[0]);
+  const { scope } = self.registration;
+  const goal = safe(urls?.[action]) ?? safe(url) ?? scope;
+  // The operator's page has no inbox.
+  const others = pages.filter((client) => !new URL(client.url).pathname.endsWith("/admin"));
+  const inbox = others.find((client) => client.url.startsWith(scope)) ?? others[0];
+  const page = pages.find((client) => client.url === goal) ?? (urls?.[action] || url ? null : inbox);
   await (page ? page.focus() : self.clients.openWindow(goal)).catch(() => null);
   // If the storage is full, only an open page can report the click.
-  if (id && !isKept) (page ?? pages[0])?.postMessage(click);
+  if (id && !isKept) (page ?? inbox)?.postMessage(click);
   const tell = (client) => client?.postMessage({ kind: "carillon-clicks" });
   // A window that was opened asks for its click once it has loaded.
   tell(page);
