@@ -67,6 +67,26 @@ struct InboxChangeTests {
         #expect(Self.titles(inbox) == ["3", "2", "1r"] && inbox.unread == 2)
     }
 
+    @Test(
+        "a removal whose first answer was lost succeeds when it is repeated, and keeps the notification away",
+        arguments: ["archive", "delete"])
+    func repeatedRemoval(_ kind: String) async throws {
+        let gateway = FakeGateway(
+            .open([sync(2, notification(1), notification(2), unread: 2)]),
+            answers: [GatewayAnswer(status: 502), answer("{}", status: 404)])
+        let inbox = try await self.open(gateway)
+        func remove() async throws(GatewayError) {
+            if kind == "archive" { try await inbox.archive("002") } else { try await inbox.delete("002") }
+        }
+        await #expect(throws: GatewayError.self) { try await remove() }
+        #expect(Self.titles(inbox) == ["2", "1"] && inbox.unread == 2)
+        try await remove()
+        #expect(Self.titles(inbox) == ["1"] && inbox.unread == 1)
+        gateway.sockets[0].push(CarillonClientTests.change("deleted", 3, unread: 1, #""ids":["002"]"#))
+        try await eventually { inbox.version == 3 }
+        #expect(Self.titles(inbox) == ["1"] && inbox.unread == 1)
+    }
+
     @Test("over 1,000 ids go in several calls")
     func manyIDs() async throws {
         let gateway = FakeGateway(

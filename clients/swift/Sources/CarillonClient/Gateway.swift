@@ -12,8 +12,9 @@ public typealias TokenProvider = @Sendable (_ isRefused: Bool) async throws -> S
 
 /// Calls a gateway's REST API as a user (docs/rest.md).
 ///
-/// Every call is idempotent, except ``reportAction(_:of:)``. After a 401, a call is sent once more
-/// with a fresh token.
+/// Every call is idempotent, except ``reportAction(_:of:)`` and ``markAllRead()``. If an earlier
+/// ``archive(_:)`` or ``delete(_:)`` removed the notification, another is refused with 404. After a
+/// 401, a call is sent once more with a fresh token.
 public struct Gateway: Sendable {
     /// The most ids in one request.
     private static let mostIDs = 1_000

@@ -16,7 +16,7 @@ public enum GatewayError: Error, Equatable, Sendable {
     /// No answer came, so the change may or may not have happened.
     ///
     /// You may repeat any call except ``Gateway/reportAction(_:of:)``, which would report a second
-    /// press.
+    /// press, and ``Gateway/markAllRead()``, which would also mark what came since the first call.
     case unreachable(String)
     /// The answer does not come from a gateway.
     case invalidAnswer(String)

@@ -112,6 +112,8 @@ extension Inbox {
     }
 
     /// Moves a notification to the archive, which keeps it for a year.
+    ///
+    /// Succeeds if the notification has already left the inbox.
     public func archive(_ id: String) async throws(GatewayError) {
         try await self.change(.removal(id)) { gateway async throws(GatewayError) in
             try await gateway.archive(id)
@@ -119,6 +121,8 @@ extension Inbox {
     }
 
     /// Deletes a notification; ``restore(_:)`` can bring it back.
+    ///
+    /// Succeeds if the notification has already left the inbox.
     public func delete(_ id: String) async throws(GatewayError) {
         try await self.change(.removal(id)) { gateway async throws(GatewayError) in
             try await gateway.delete(id)
@@ -145,8 +149,12 @@ extension Inbox {
             self.show()
         } catch {
             self.pending.remove(number)
-            self.show()
-            throw error
+            defer { self.show() }
+            guard case .removal(let id) = change, case .refused(let problem) = error, problem.status == 404 else {
+                throw error
+            }
+            // Another client, or a call whose answer was lost, has removed it.
+            self.state.remove(id)
         }
     }
 }

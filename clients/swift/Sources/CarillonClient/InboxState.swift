@@ -105,6 +105,12 @@ struct InboxState: Sendable {
         return true
     }
 
+    /// Removes a notification that is no longer in the user's inbox; a frame will say so too.
+    mutating func remove(_ id: String) {
+        guard let index = self.index(of: id) else { return }
+        if !self.items.remove(at: index).isRead { self.unread -= 1 }
+    }
+
     private mutating func synchronize(
         _ notifications: [InboxNotification], _ deleted: [String], isReset: Bool, to version: Int
     ) -> [InboxNotification] {
