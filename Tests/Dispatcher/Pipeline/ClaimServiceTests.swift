@@ -36,7 +36,7 @@ struct ClaimServiceTests {
 
         /// Waits until the claim service has settled every entry of a stream; nil for that of Ada.
         func takeOver(_ stream: String? = nil) async throws {
-            self.dispatcher.leaseClock.renewed(at: .now)
+            self.dispatcher.leaseClock.hold()
             let claims = ClaimService(dispatcher: self.dispatcher, deliveries: [self.service])
             let running = Task { try await claims.run() }
             defer { running.cancel() }
@@ -144,7 +144,6 @@ struct ClaimServiceTests {
 
             try await scene.pool.query("UPDATE carillon.dead_letters SET replay_at = '2020-01-01'")
             #expect(try await ReplayService(dispatcher: scene.dispatcher).replay().count == 1)
-            scene.dispatcher.leaseClock.renewed(at: .now)
             let group = scene.dispatcher.group(scene.stream)
             let entries = try await group.readWaiting(count: 10)
             #expect(entries.count == 1)
@@ -162,7 +161,7 @@ struct ClaimServiceTests {
         arguments: [("1", 2), ("5", 6)])
     func newerFormat(deliveries: String, afterwards: Int) async throws {
         try await Self.with(deliveries: deliveries, text: "2 whatever comes") { scene in
-            scene.dispatcher.leaseClock.renewed(at: .now)
+            scene.dispatcher.leaseClock.hold()
             let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
             let running = Task { try await claims.run() }
             defer { running.cancel() }
@@ -312,14 +311,11 @@ struct ClaimServiceTests {
         try await Self.with(deliveries: "1", channel: channel) { scene in
             // One more than are called at once.
             for number in 2...17 { try await scene.leave(UInt64(number), of: "user-\(number)") }
-            scene.dispatcher.leaseClock.renewed(at: .now)
+            scene.dispatcher.leaseClock.hold()
             let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
             let running = Task { try await claims.run() }
             defer { running.cancel() }
-            try await eventually("16 calls are in flight") {
-                scene.dispatcher.leaseClock.renewed(at: .now)
-                return calls.withLock { $0 } == 16
-            }
+            try await eventually("16 calls are in flight") { calls.withLock { $0 } == 16 }
             let group = scene.dispatcher.group(scene.stream)
             let left = try await group.pending(of: "gone", count: 10).map(\.id)
             try #require(left.count == 1)
@@ -328,8 +324,7 @@ struct ClaimServiceTests {
                 "XCLAIM", .text(scene.stream), "dispatchers", "other", "0", .text(left[0]), "IDLE", "60000", "JUSTID")
             await gate.open()
             try await eventually("nothing is left of the dead dispatcher") {
-                scene.dispatcher.leaseClock.renewed(at: .now)
-                return try await !group.consumers().map(\.name).contains("gone")
+                try await !group.consumers().map(\.name).contains("gone")
             }
             #expect(calls.withLock { $0 } == 16)
             let kept = try await group.pending(of: "other", count: 10).map(\.id)
@@ -342,7 +337,7 @@ struct ClaimServiceTests {
         try await Self.with(deliveries: "\(deliveries)") { scene in
             // The takeover retries until it is cancelled.
             try await scene.pool.query("ALTER TABLE carillon.delivery_attempts RENAME TO away")
-            scene.dispatcher.leaseClock.renewed(at: .now)
+            scene.dispatcher.leaseClock.hold()
             let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
             let running = Task { try await claims.run() }
             let group = scene.dispatcher.group(scene.stream)
@@ -378,23 +373,16 @@ struct ClaimServiceTests {
                 let text = try await scene.redis.send("INFO", "errorstats").string() ?? ""
                 return text.split(whereSeparator: \.isNewline).first { $0.hasPrefix("errorstat_NOGROUP") }
             }
-            scene.dispatcher.leaseClock.renewed(at: .now)
+            scene.dispatcher.leaseClock.hold()
             let claims = ClaimService(dispatcher: scene.dispatcher, deliveries: [scene.service])
             let running = Task { try await claims.run() }
             defer { running.cancel() }
-            try await eventually("16 calls are in flight") {
-                scene.dispatcher.leaseClock.renewed(at: .now)
-                return calls.withLock { $0 } == 16
-            }
+            try await eventually("16 calls are in flight") { calls.withLock { $0 } == 16 }
             // The last delivery cannot be claimed.
             try await scene.redis.send("XGROUP", "DESTROY", .text(scene.stream), "dispatchers")
             let before = try await errors()
-            scene.dispatcher.leaseClock.renewed(at: .now)
             await first.open()
-            try await eventually("the claim has failed") {
-                scene.dispatcher.leaseClock.renewed(at: .now)
-                return try await errors() != before
-            }
+            try await eventually("the claim has failed") { try await errors() != before }
             await others.open()
             try await eventually("the calls are settled") {
                 try await scene.redis.send("XLEN", .text(scene.stream)).integer() == 1

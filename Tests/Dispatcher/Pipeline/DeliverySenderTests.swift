@@ -54,7 +54,7 @@ struct DeliverySenderTests {
                 }
                 let dispatcher = try TestDispatcher.make(
                     pool, redis, keys, [channel], instant: { time.withLock { $0 } })
-                dispatcher.leaseClock.renewed(at: .now)
+                dispatcher.leaseClock.hold()
                 let stream = keys.deliveries(.fcm, .normal)
                 let entries = [Self.first, Self.second].enumerated().map { number, id in
                     let work = DeliveryWork(
@@ -85,7 +85,7 @@ struct DeliverySenderTests {
                 pool.close()
                 let keys = Keyspace(prefix: prefix)
                 let dispatcher = try TestDispatcher.make(pool, redis, keys, [FakeChannel.accepting()])
-                dispatcher.leaseClock.renewed(at: .now)
+                dispatcher.leaseClock.hold()
                 let stream = keys.deliveries(.fcm, .normal)
                 try await dispatcher.group(stream).create()
                 for _ in 0..<20 {
@@ -294,7 +294,7 @@ struct DeliverySenderTests {
                 var senders: [DeliverySender] = []
                 for _ in 0..<2 {
                     let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [channel])
-                    dispatcher.leaseClock.renewed(at: .now)
+                    dispatcher.leaseClock.hold()
                     let stream = keys.deliveries(.fcm, .normal)
                     let id = try await redis.send(
                         "XADD", .text(stream), "*", .text(DeliveryWork.field), .bytes(work.bytes)
@@ -526,7 +526,7 @@ struct DeliverySenderTests {
                 for isShared in [false, true] {
                     let channels = isShared ? [own, FakeChannel(app: "another")] : [own]
                     let dispatcher = try TestDispatcher.make(database.pool, redis, keys, channels)
-                    dispatcher.leaseClock.renewed(at: .now)
+                    dispatcher.leaseClock.hold()
                     let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                     let health = sender.health
                     health.hold(
@@ -581,7 +581,7 @@ struct DeliverySenderTests {
                     let another = FakeChannel(app: "another", account: other)
                     let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [own, another])
                     dispatcher.channels.replace(with: ChannelDirectory.Entry(another, messagesPerSecond: 1))
-                    dispatcher.leaseClock.renewed(at: .now)
+                    dispatcher.leaseClock.hold()
                     let group = dispatcher.group(keys.deliveries(.fcm, .normal))
                     let sender = DeliverySender(dispatcher: dispatcher, provider: .fcm, calls: 512)
                     // Uses the rate up for two seconds; Redis takes more for a step of its clock.

@@ -203,7 +203,7 @@ struct DeliverySettlerTests {
         try await TestRedis.with(try server.configuration()) { redis in
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(database.pool, redis, Keyspace())
-                dispatcher.leaseClock.renewed(at: .now)
+                dispatcher.leaseClock.hold()
                 try await redis.send("CONFIG", "SET", "slowlog-log-slower-than", "0")
                 let failed = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
                 try await Self.settler(dispatcher).settle([Self.outcome(failed, attempt: 0, dispatcher)])
@@ -230,7 +230,7 @@ struct DeliverySettlerTests {
             try await TestDatabase.with { database in
                 let dispatcher = try TestDispatcher.make(
                     database.pool, redis, Keyspace(), eventsLength: 100, logger: lines.logger)
-                dispatcher.leaseClock.renewed(at: .now)
+                dispatcher.leaseClock.hold()
                 let facts = try await Self.facts(dispatcher)
                 try await redis.send("CONFIG", "SET", "min-replicas-to-write", "1")
                 try await withThrowingTaskGroup(of: Void.self) { group in

@@ -241,13 +241,14 @@ struct DigestServiceTests {
                 let clock = Mutex(TestDispatcher.now)
                 let hasty = try TestDispatcher.make(
                     pool, redis, keys, types: types, now: { clock.withLock { $0 } })
+                hasty.leaseClock.hold()
                 try await database.pool.transaction { transaction in
                     // As if Bob's window took very long.
                     try await transaction.query("SELECT FROM carillon.digest_items WHERE user_id = 'bob' FOR UPDATE")
-                    let run = Task { try await DigestService(dispatcher: hasty).run() }
+                    let service = DigestService(dispatcher: hasty, claimLimit: configuration.timeout)
+                    let run = Task { try await service.run() }
                     defer { run.cancel() }
                     try await eventually("Ada's is sent") {
-                        hasty.leaseClock.renewed(at: .now)
                         // On a busy machine, hers may outlast the limit too; then it is due later.
                         let due = try await database.pool.query(
                             "SELECT due_at FROM carillon.digests WHERE user_id = 'ada'")
@@ -264,9 +265,38 @@ struct DigestServiceTests {
                 // Once the time is over for which his window is put off.
                 let end = clock.withLock { $0 } + .seconds(600)
                 let dispatcher = try TestDispatcher.make(database.pool, redis, keys, types: types, now: { end })
-                dispatcher.leaseClock.renewed(at: .now)
+                dispatcher.leaseClock.hold()
                 _ = try await DigestService(dispatcher: dispatcher).flush()
                 #expect(try await sent() == ["ada", "bob"])
+            }
+        }
+    }
+
+    @Test("a claim of several windows gives up its locks long before the database's time limit")
+    func shortClaim() async throws {
+        try await TestDispatcher.with { dispatcher, database in
+            for (number, user) in ["ada", "bob"].enumerated() {
+                let item = DigestStore.Item(
+                    notification: TestDispatcher.notification(UInt64(number), of: user),
+                    key: "thread", rule: DigestRule(window: .seconds(60)))
+                let moment = TestDispatcher.now + .seconds(Int64(number) - 100)
+                #expect(try await dispatcher.database.digests.gather([item], now: moment) == [.held])
+            }
+            try await database.pool.transaction { transaction in
+                // As if Bob's window took very long. The time limit of the database is longer than
+                // this test waits.
+                try await transaction.query("SELECT FROM carillon.digest_items WHERE user_id = 'bob' FOR UPDATE")
+                let service = DigestService(dispatcher: dispatcher, claimLimit: .milliseconds(200))
+                let run = Task { try await service.run() }
+                try await eventually("Ada's is sent") {
+                    // No `DueService` runs here.
+                    dispatcher.alarms.digests.schedule(at: dispatcher.now())
+                    return try await database.pool.query(
+                        "SELECT FROM carillon.notifications WHERE user_id = 'ada'"
+                    ).count == 1
+                }
+                run.cancel()
+                _ = await run.result
             }
         }
     }

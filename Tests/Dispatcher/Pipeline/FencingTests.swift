@@ -140,7 +140,7 @@ struct FencingTests {
                     outcome: .accepted)
             ]
             try await dispatcher.database.deliveries.settle(settlement)
-            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            dispatcher.leaseClock.hold(withoutGap: false)
 
             await withDiscardingTaskGroup { sends in
                 await sender.send(prepared, permits: LanePermits(8), group: &sends, settle: settle)
@@ -174,7 +174,7 @@ struct FencingTests {
 
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
             #expect(try await rival.claim(entries[1].id, from: dispatcher.name, idle: .zero) != nil)
-            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            dispatcher.leaseClock.hold(withoutGap: false)
             try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
 
             #expect(try await group.pending(of: dispatcher.name, count: 10).isEmpty)
@@ -202,7 +202,7 @@ struct FencingTests {
             #expect(claimed != nil)
             _ = try await dispatcher.database.notifications.markDelivered(
                 [(NotificationKey(user: "ada", id: theirs), TestDispatcher.now)], via: "socket")
-            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            dispatcher.leaseClock.hold(withoutGap: false)
             time.withLock { $0 = end + .seconds(60) }
             try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
 
@@ -263,7 +263,7 @@ struct FencingTests {
             let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: dispatcher.redis)
             let claimed = try await rival.claim(stored.toAcknowledge[0], from: dispatcher.name, idle: .zero)
             #expect(claimed != nil)
-            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            dispatcher.leaseClock.hold(withoutGap: false)
             try await Router(dispatcher: dispatcher).routeAndAcknowledge(stored)
 
             let letters = try await database.pool.query("SELECT entry FROM carillon.dead_letters")
@@ -372,7 +372,7 @@ struct FencingTests {
             #expect(await reader.roundOfAll().count == 0)
             dispatcher.leaseClock.renewed(at: .now - .seconds(20))
             #expect(await reader.roundOfAll().count == 0)
-            dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            dispatcher.leaseClock.hold(withoutGap: false)
             #expect(await reader.roundOfAll().count == 1)
             let batch = try #require(await queue.receive())
             #expect(batch.entries.count == 1)

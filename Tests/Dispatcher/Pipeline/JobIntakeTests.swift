@@ -91,8 +91,26 @@ struct JobIntakeTests {
         #expect(Self.users(of: letters.first) == Self.everyone)
     }
 
-    @Test("halves a batch that outlasts PostgreSQL's time limit, so that the jobs before a locked inbox are stored")
-    func tooLong() async throws {
+    @Test("a waiting job that PostgreSQL refuses for one user fails alone")
+    func refusedLater() async throws {
+        let fields = [("users", Self.everyone), ("vars", #"{"n":1}"#), ("deliver_local", "23:00")]
+        let letters = try await Self.letters(of: [fields]) { database in
+            _ = try await database.pool.query(
+                "INSERT INTO carillon.user_settings (user_id, zone) VALUES ('bob', 'Asia/Tokyo')")
+            _ = try await database.pool.query(
+                "ALTER TABLE carillon.schedules ADD CONSTRAINT no_bob CHECK (user_id <> 'bob')")
+        }
+        #expect(letters.map(\.reason) == ["PostgreSQL refused it: SQLSTATE 23514"])
+        #expect(Self.users(of: letters.first) == #"["bob"]"#)
+    }
+
+    @Test(
+        "halves a batch that outlasts PostgreSQL's time limit, so that the jobs before a locked row are stored",
+        arguments: [
+            ("notifications", []), ("schedules", [("deliver_at", (TestDispatcher.now + .seconds(3_600)).rfc3339)]),
+            ("digest_items", [("digest", "thread")]),
+        ] as [(String, [(String, String)])])
+    func tooLong(table: String, more: [(String, String)]) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 var configuration = database.configuration()
@@ -100,33 +118,45 @@ struct JobIntakeTests {
                 configuration.timeout = .seconds(3)
                 let pool = try PostgresPool(configuration, logger: TestLog.logger)
                 defer { pool.close() }
-                let dispatcher = try TestDispatcher.make(pool, redis, Keyspace(prefix: prefix))
-                dispatcher.leaseClock.renewed(at: .now)
+                var type = NotificationType(name: "news")
+                type.digest = DigestRule(window: .seconds(60))
+                let dispatcher = try TestDispatcher.make(pool, redis, Keyspace(prefix: prefix), types: [type])
+                dispatcher.leaseClock.hold()
                 let entries = ["ada", "bob"].enumerated().map { number, user in
-                    let fields = [("user", user), ("type", "news"), ("title", "hello")]
+                    let fields = [("user", user), ("type", "news"), ("title", "hello")] + more
                     return StreamEntry(
                         id: "\(TestDispatcher.now.milliseconds)-\(number)",
                         fields: fields.map { ($0.0, Array($0.1.utf8)[...]) })
                 }
                 let batch = LaneBatch(
                     lane: .normal, group: dispatcher.group(dispatcher.keys.jobs(.normal)), entries: entries)
-                let first = TestDispatcher.notification(of: "bob")
-                _ = try await dispatcher.database.notifications.store([first], areRepeats: false)
-                let stored = try await withThrowingTaskGroup(of: StoredBatch.self) { group in
+                func stored() async throws -> [String] {
+                    try await database.pool.query("SELECT user_id FROM carillon.\(table) ORDER BY user_id").texts()
+                }
+                try await database.pool.withScriptConnection { connection in
+                    try connection.execute(
+                        """
+                        CREATE FUNCTION carillon.await() RETURNS trigger LANGUAGE plpgsql AS $$
+                        BEGIN
+                            PERFORM pg_advisory_xact_lock(1);
+                            RETURN NEW;
+                        END $$;
+                        CREATE TRIGGER await BEFORE INSERT ON carillon.\(table) FOR EACH ROW
+                        WHEN (NEW.user_id = 'bob') EXECUTE FUNCTION carillon.await();
+                        """
+                    )
+                }
+                let taken = try await withThrowingTaskGroup(of: StoredBatch.self) { group in
                     try await database.pool.transaction { transaction in
-                        try await transaction.query(
-                            "SELECT FROM carillon.inboxes WHERE user_id = 'bob' FOR UPDATE")
+                        try await transaction.query("SELECT pg_advisory_xact_lock(1)")
                         group.addTask { try await JobIntake(dispatcher: dispatcher).store(batch) }
-                        try await eventually("the other user's job is stored") {
-                            try await database.pool.query(
-                                "SELECT FROM carillon.notifications WHERE user_id = 'ada'"
-                            ).count == 1
-                        }
+                        try await eventually("the other user's job is stored") { try await stored() == ["ada"] }
                     }
                     return try await group.next()
                 }
-                #expect(stored?.toRoute.map(\.notification.user) == ["ada", "bob"])
-                #expect(stored?.dead.isEmpty == true)
+                #expect(try await stored() == ["ada", "bob"])
+                #expect(taken?.toRoute.map(\.notification.user) == (more.isEmpty ? ["ada", "bob"] : []))
+                #expect(taken?.dead.isEmpty == true)
             }
         }
     }

@@ -65,7 +65,7 @@ struct LateFencingTests {
 
         /// Ends the term in which the push was taken; a new one begins at once.
         func expireLease() {
-            self.dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+            self.dispatcher.leaseClock.hold(withoutGap: false)
         }
 
         func takeOver() async throws {
