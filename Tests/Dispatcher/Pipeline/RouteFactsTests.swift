@@ -26,19 +26,25 @@ struct RouteFactsTests {
                     connection: "c1", node: "n", dialect: .native, state: .active, since: since)
                 _ = try await dispatcher.presence.register([("ada", connection)])
                 try await redis.send("SET", .text(dispatcher.keys.nodeLease("n")), "gateway")
-                try await server.fillAndKill()
-                async let restarted: Void = server.start()
-                try await eventually("it loads") {
-                    do {
-                        try await redis.send("GET", "key-1")
-                        return false
-                    } catch {
-                        return "\(error)".contains("LOADING")
+                var isLoading = false
+                // A busy machine may ask only after it has loaded them.
+                for _ in 1...10 where !isLoading {
+                    try await server.fillAndKill()
+                    async let restarted: Void = server.start()
+                    try await eventually("it loads, or has loaded") {
+                        do {
+                            try await redis.send("GET", "key-1")
+                            return true
+                        } catch {
+                            isLoading = "\(error)".contains("LOADING")
+                            return isLoading
+                        }
                     }
+                    let presence = try await RouteFacts.presence(of: ["ada"], dispatcher)
+                    #expect(presence == ["ada": .online([connection])])
+                    try await restarted
                 }
-                let presence = try await RouteFacts.presence(of: ["ada"], dispatcher)
-                #expect(presence == ["ada": .online([connection])])
-                try await restarted
+                #expect(isLoading)
             }
         }
     }
