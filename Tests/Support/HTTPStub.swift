@@ -117,28 +117,39 @@ package final class HTTPStub: Sendable {
         typealias InboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
 
+        private static let headEnd = Array("\r\n\r\n".utf8)
+
         private let memory: Memory
-        private var read: [UInt8] = []
+        private var read = ByteBuffer()
+        /// The head of the request whose body is incomplete.
+        private var head: (lines: [String], length: Int)?
 
         init(memory: Memory) {
             self.memory = memory
         }
 
-        /// The request read so far, if it is complete.
+        /// Returns the request read so far, if it is complete.
         private func request() -> Request? {
-            let text = String(decoding: self.read, as: UTF8.self)
-            guard let end = text.range(of: "\r\n\r\n") else { return nil }
-            let head = text[..<end.lowerBound].split(separator: "\r\n").map { String($0) }
-            let bodyStart = text[..<end.upperBound].utf8.count
-            let request = Request(head: head, body: Array(self.read.dropFirst(bodyStart)))
-            let length = request.header("content-length").flatMap { Int($0) } ?? 0
-            return request.body.count >= length ? request : nil
+            // Once for each request: a slow machine gets a long body in many parts.
+            if self.head == nil {
+                let view = self.read.readableBytesView
+                guard let end = view.firstRange(of: Self.headEnd) else { return nil }
+                let text = String(decoding: view[..<end.lowerBound], as: UTF8.self)
+                let lines = text.split(separator: "\r\n").map { String($0) }
+                let length = Request(head: lines, body: []).header("content-length").flatMap { Int($0) }
+                self.head = (lines: lines, length: length ?? 0)
+                self.read.moveReaderIndex(to: end.upperBound)
+            }
+            guard let head = self.head, self.read.readableBytes >= head.length else { return nil }
+            return Request(head: head.lines, body: Array(buffer: self.read))
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-            self.read += self.unwrapInboundIn(data).readableBytesView
+            var part = self.unwrapInboundIn(data)
+            self.read.writeBuffer(&part)
             guard let request = self.request() else { return }
-            self.read = []
+            self.read.clear()
+            self.head = nil
             let answer = self.memory.state.withLock { state in
                 state.requests.append(request)
                 return state.answer
