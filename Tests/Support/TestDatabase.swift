@@ -75,6 +75,7 @@ package final class TestDatabase: Sendable {
     ) -> PostgresConfiguration {
         var configuration = PostgresConfiguration(connectionString: url, applicationName: applicationName)
         configuration.timeout = fixturePatience
+        configuration.connectTimeout = fixturePatience / 2
         return configuration
     }
 }
@@ -146,6 +147,8 @@ actor DatabaseServer {
         var configuration = PostgresConfiguration(connectionString: url, applicationName: "test administrator")
         configuration.connections = 1
         configuration.timeout = .seconds(60)
+        // A script's connection is opened once; the machine may stand still meanwhile.
+        configuration.connectTimeout = configuration.timeout
         let pool = try PostgresPool(configuration, logger: TestLog.logger)
         defer { pool.close() }
         return try await body(pool)
