@@ -44,13 +44,28 @@ struct EngineIOHeartbeatTests {
         #expect(trace.tick(500) == ["over pingTimeout"])
     }
 
-    @Test("handles overdue timers before a request, so a dead session never looks alive")
+    @Test("a request is handled before its client counts as silent, because a pong may follow")
     func requestsTick() {
         var trace = SessionTrace(polling: Self.configuration)
         #expect(trace.get(1, at: 300) == ["#1 200 2"])
-        let refusal = #"400 {"code":1,"message":"Session ID unknown"}"#
-        #expect(trace.get(2, at: 500) == ["over pingTimeout", "#2 \(refusal)"])
-        #expect(trace.startPost(3, at: 501) == ["#3 \(refusal)"])
+        #expect(trace.get(2, at: 500) == [])
+        #expect(trace.tick(500) == ["#2 200 1", "over pingTimeout"])
+        #expect(trace.startPost(3, at: 501) == [#"#3 400 {"code":1,"message":"Session ID unknown"}"#])
+    }
+
+    @Test("a pong that was read late counts, if the session has not ended")
+    func latePong() {
+        var polling = SessionTrace(polling: Self.configuration)
+        _ = polling.tick(300)
+        _ = polling.startPost(1, at: 400)
+        #expect(polling.finishPost(1, "3", at: 60_000) == ["#1 200 ok"])
+        #expect(polling.session.nextDeadline == 60_300)
+
+        var webSocket = SessionTrace(webSocket: Self.configuration)
+        #expect(webSocket.tick(300) == ["~0 2"])
+        #expect(webSocket.text(0, "4a", at: 60_000) == ["up a"])
+        #expect(webSocket.text(0, "3", at: 60_000) == [])
+        #expect(webSocket.tick(60_299) == [])
     }
 
     @Test("refuses a post in flight when the pong is overdue")
@@ -58,8 +73,8 @@ struct EngineIOHeartbeatTests {
         var trace = SessionTrace(polling: Self.configuration)
         _ = trace.tick(300)
         _ = trace.startPost(1, at: 400)
-        let refused = ["#1 400 {\"code\":3,\"message\":\"Bad request\"}", "over pingTimeout"]
-        #expect(trace.finishPost(1, "3", at: 500) == refused)
+        #expect(trace.tick(500) == [#"#1 400 {"code":3,"message":"Bad request"}"#, "over pingTimeout"])
+        #expect(trace.finishPost(1, "3", at: 500) == [])
     }
 
     @Test("leaves the client at least half of its time after a late tick")

@@ -87,12 +87,8 @@ final class SignalRNode: Sendable {
 
 /// The connections of a hub on one event loop; confined to it.
 final class SignalRLoop {
-    /// A longer time between two rounds means that the process stalled.
-    private static let stall: Milliseconds = 5_000
-
     private var connections: [ObjectIdentifier: SignalRConnection] = [:]
-    /// When the last round ran; nil after a skipped round.
-    private var lastTick: Milliseconds?
+    private var rounds = Rounds()
 
     func add(_ connection: SignalRConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
@@ -104,14 +100,9 @@ final class SignalRLoop {
 
     /// Runs what is due on the connections.
     ///
-    /// - Returns: false if it skipped this round after a stall: the input that arrived meanwhile
-    ///   must be read before clients count as silent.
+    /// - Returns: false if it skipped this round after a stall.
     func tick(now: Milliseconds) -> Bool {
-        if let last = self.lastTick, now - last > Self.stall {
-            self.lastTick = nil
-            return false
-        }
-        self.lastTick = now
+        guard self.rounds.begin(at: now) else { return false }
         for connection in self.connections.values { connection.tick() }
         return true
     }

@@ -278,6 +278,7 @@ final class EngineIORegistry {
     let eventLoop: any EventLoop
     private var connections: [ObjectIdentifier: EngineIOConnection] = [:]
     private var timer: RepeatedTask?
+    private var rounds = Rounds()
 
     init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
@@ -286,6 +287,7 @@ final class EngineIORegistry {
     func add(_ connection: EngineIOConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
         guard self.timer == nil else { return }
+        self.rounds = Rounds()
         let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
         let interval = TimeAmount.milliseconds(Self.interval)
         self.timer = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
@@ -302,6 +304,7 @@ final class EngineIORegistry {
 
     private func tick() {
         let now = systemUptime()
+        guard self.rounds.begin(at: now) else { return }
         for connection in self.connections.values where connection.isDue(now) { connection.tick(now) }
     }
 }

@@ -168,6 +168,14 @@ package struct EngineIOStateMachine: Sendable {
     /// Sends a due ping, releases a due poll, and applies the timeouts of pongs, upgrades and
     /// lingering.
     package mutating func tick(now: Milliseconds, into actions: inout [EngineIOAction]) {
+        self.catchUp(now: now, into: &actions)
+        if self.isOpen, self.awaitsPong, now >= self.deadline { self.finish(.pingTimeout, into: &actions) }
+    }
+
+    /// Runs what is due, before input of the client is handled.
+    ///
+    /// That may be the pong, which waited while the process stood still, so none counts as overdue.
+    private mutating func catchUp(now: Milliseconds, into actions: inout [EngineIOAction]) {
         if let upgrade, now >= upgrade.deadline { self.dropUpgrade(.normal, into: &actions) }
         if now >= self.releaseAt { self.releasePoll(into: &actions) }
         guard now >= self.deadline else { return }
@@ -175,7 +183,7 @@ package struct EngineIOStateMachine: Sendable {
         case .closed: break
         case .closing: self.finish(self.closeReason, into: &actions)
         case .polling, .webSocket:
-            guard !self.awaitsPong else { return self.finish(.pingTimeout, into: &actions) }
+            guard !self.awaitsPong else { return }
             self.awaitsPong = true
             // A late tick shortens the client's time by the delay, but by half at most.
             let timeout = self.configuration.pingTimeout
@@ -234,7 +242,7 @@ extension EngineIOStateMachine {
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
-        self.tick(now: now, into: &actions)
+        self.catchUp(now: now, into: &actions)
         switch self.phase {
         case .closed: actions.append(.respond(request, EngineIORefusal.unknownSession.response))
         case .webSocket: actions.append(.respond(request, EngineIORefusal.badRequest.response))
@@ -276,7 +284,7 @@ extension EngineIOStateMachine {
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) -> Bool {
-        self.tick(now: now, into: &actions)
+        self.catchUp(now: now, into: &actions)
         if self.phase == .closed {
             actions.append(.respond(request, EngineIORefusal.unknownSession.response))
         } else if self.phase == .webSocket {
@@ -306,7 +314,7 @@ extension EngineIOStateMachine {
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
-        self.tick(now: now, into: &actions)
+        self.catchUp(now: now, into: &actions)
         guard self.post == request else { return }
         self.post = nil
         guard body.count <= self.configuration.maximumPayload else {
@@ -416,7 +424,7 @@ extension EngineIOStateMachine {
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
-        self.tick(now: now, into: &actions)
+        self.catchUp(now: now, into: &actions)
         guard self.phase == .polling, self.upgrade == nil else {
             actions.append(.closeWebSocket(carrier, .policyViolation))
             return
@@ -431,7 +439,7 @@ extension EngineIOStateMachine {
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
-        self.tick(now: now, into: &actions)
+        self.catchUp(now: now, into: &actions)
         let packet = Result { () throws(EngineIOFault) in try EngineIOPacket(text: text[...]) }
         if carrier == self.webSocket {
             switch packet {
@@ -454,7 +462,7 @@ extension EngineIOStateMachine {
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
-        self.tick(now: now, into: &actions)
+        self.catchUp(now: now, into: &actions)
         if carrier == self.webSocket {
             self.receive(.message(.binary(bytes)), now: now, into: &actions)
         } else if carrier == self.upgrade?.carrier {
