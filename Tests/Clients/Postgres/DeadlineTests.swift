@@ -128,6 +128,46 @@ struct DeadlineTests {
         }
     }
 
+    @Test("a call waits behind several short calls rather than behind a slow one")
+    func behindShort() async throws {
+        _ = try await valueInTime("calls come while no short call is slow") { limit -> Bool? in
+            try await Self.with {
+                $0.connections = 2
+                $0.slowAfter = limit
+                $0.timeout = .seconds(300)
+            } _: { pool, watcher -> Bool? in
+                // Opens both connections.
+                try await pool.transaction { _ in _ = try await pool.query("SELECT 1") }
+                let (slow, haveFailed) = try await watcher.transaction { transaction in
+                    try await transaction.query("SELECT pg_advisory_xact_lock(1)")
+                    let slow = Task { await pool.failure(of: "SELECT pg_advisory_xact_lock(1)") }
+                    try await eventually("it is slow") {
+                        try await watcher.number(
+                            """
+                            SELECT count(*) FROM pg_stat_activity
+                            WHERE datname = current_database() AND wait_event_type = 'Lock'
+                                AND query_start < clock_timestamp() - interval '\(limit.components.seconds) s'
+                            """) == 1
+                    }
+                    let calls = try await watcher.transaction { transaction in
+                        try await transaction.query("SELECT pg_advisory_xact_lock(2)")
+                        // The first stays in flight until the transaction ends.
+                        return ["SELECT pg_advisory_xact_lock(2)", "SELECT 7", "SELECT 7"].map { call in
+                            Task.immediate { await pool.failure(of: call, timeout: limit) }
+                        }
+                    }
+                    var haveFailed = false
+                    for call in calls {
+                        if await call.value != nil { haveFailed = true }
+                    }
+                    return (slow, haveFailed)
+                }
+                #expect(await slow.value == nil)
+                return haveFailed ? nil : true
+            }
+        }
+    }
+
     @Test("calls with more time than others leave one connection to the others")
     func mostAlone() async throws {
         try await Self.with {

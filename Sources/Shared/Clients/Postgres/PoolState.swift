@@ -123,13 +123,20 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         return self.waiting.firstIndex { !$0.lease.isAlone }
     }
 
+    /// The connection for a call; nil if the call must wait.
+    ///
+    /// A shared call waits for a connection that is not slow, even if a slow one has room, and for
+    /// one that is being opened.
     private func connection(for lease: Segment.Lease) -> ServerConnection? {
-        let free = self.connections.values.filter {
+        let slowSince = self.clock.now - self.configuration.slowAfter
+        let free = self.connections.values.lazy.filter {
             $0.holder == nil && $0.cancelled == nil && !$0.isBroken && !$0.isTakenAlone
         }
-        guard let least = free.min(by: { $0.inFlight < $1.inFlight }) else { return nil }
+        guard let least = free.min(by: { $0.load(slowSince) < $1.load(slowSince) }) else { return nil }
         switch lease {
-        case .shared: return least.inFlight < self.configuration.pipelineDepth ? least : nil
+        case .shared:
+            let mustWait = self.opening > 0 && least.isSlow(slowSince)
+            return !mustWait && least.inFlight < self.configuration.pipelineDepth ? least : nil
         case .alone, .acquire, .held: return least.inFlight == 0 ? least : nil
         }
     }
@@ -193,7 +200,8 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             self.drop(connection, PostgresError(.timeout, "no answer in time"))
         }
         self.failWaiting { $0.deadline <= now }
-        self.openMissing()
+        // Calls wait no longer once all connections are slow, or another could not be opened.
+        self.dispatch()
         return self.connections.isEmpty || !self.waiting.isEmpty
             || self.connections.values.contains { $0.inFlight > 0 }
     }

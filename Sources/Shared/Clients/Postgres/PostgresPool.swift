@@ -14,6 +14,8 @@ package struct PostgresConfiguration: Sendable {
     package var connections = 4
     /// The calls that one connection carries at once, pipelined.
     var pipelineDepth = 16
+    /// How long a connection's first call may run before further calls prefer other connections.
+    var slowAfter: Duration = .milliseconds(50)
     /// The limit on calls that wait for a connection; more are refused with `overloaded`.
     var maximumWaiting = 4_096
     /// The time limit of a call, waiting included.
@@ -41,9 +43,9 @@ package struct PostgresConfiguration: Sendable {
 
 /// A bounded pool of pipelined PostgreSQL connections on its own thread.
 ///
-/// Calls are served in order of arrival and wait until their deadline at most. The pool opens
-/// connections on demand, keeps one idle for the next call if its limit allows, and replaces broken
-/// ones.
+/// Calls are served in order of arrival and wait until their deadline at most. A call goes to a
+/// connection that runs a slow one only if all do. The pool opens connections on demand, keeps one
+/// idle for the next call if its limit allows, and replaces broken ones.
 package final class PostgresPool: Sendable {
     private let thread: PollingThread
     private let state: PoolState

@@ -68,6 +68,17 @@ final class ServerConnection {
 
     var inFlight: Int { self.flights.count }
 
+    /// Whether the server has run the first segment since a moment or longer.
+    func isSlow(_ since: ContinuousClock.Instant) -> Bool {
+        !self.flights.isEmpty && self.firstSince <= since
+    }
+
+    /// Orders connections by how soon they may answer a further segment: idle ones come first, and
+    /// slow ones last.
+    func load(_ slowSince: ContinuousClock.Instant) -> (Int, Int) {
+        (self.isSlow(slowSince) ? 1 : 0, self.flights.count)
+    }
+
     /// Whether its segment must have no others behind it.
     var isTakenAlone: Bool {
         self.flights.first?.segment.lease.isAlone ?? false
