@@ -108,6 +108,10 @@ package struct InboxStore: Sendable {
         package var isOfFeed: Bool { self.type != nil || self.category != nil || self.org != nil }
     }
 
+    /// The size of an inbox above which its unread pages share no statement: they may pass over all
+    /// that is read.
+    private static let large = 1_000
+
     let pool: PostgresPool
     private let reads: InboxReads
     private let standby: StandbyReads?
@@ -202,7 +206,8 @@ package struct InboxStore: Sendable {
 
     /// Returns a page of the inbox, the newest first, and the state that it belongs to.
     ///
-    /// Concurrent calls for pages of whole inboxes share a statement.
+    /// Concurrent calls for pages of whole inboxes share a statement, except unread pages of large
+    /// inboxes.
     ///
     /// - Parameter known: a state that the caller has seen. If the inbox still shows the same, the
     ///   page has no notifications.
@@ -219,9 +224,14 @@ package struct InboxStore: Sendable {
                     .text(filter.org)))
         }
         let request = InboxReads.PageRequest(user: user, filter: filter)
-        if known != nil || self.standby != nil {
+        if known != nil || self.standby != nil || filter.unreadOnly {
             let state = try await self.state(of: user)
             if let known, state.showsSame(as: known) { return Page(state: state) }
+            if filter.unreadOnly, state.total > Self.large {
+                return try Page(
+                    try await self.reads.scan(
+                        InboxSQL.unreadPage, user: user, .id(filter.end), .int4(clamping: filter.limit)))
+            }
             if let page = await self.standby?.page(request, of: state) { return page }
         }
         return try await self.reads.pages.value(request)
