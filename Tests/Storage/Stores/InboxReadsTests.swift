@@ -1,12 +1,12 @@
 // Carillon · InboxReadsTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Clients
 import Core
 import Support
 import Synchronization
 import Testing
 
+@testable import Clients
 @testable import Storage
 
 /// Reads of inboxes that share a round trip.
@@ -57,7 +57,7 @@ struct InboxReadsTests {
             let pool = try PostgresPool(test.configuration(applicationName: "inboxes"), logger: TestLog.logger)
             defer { pool.close() }
             // The session settings are the last statement before a connection is ready.
-            func connections(_ condition: String = "true") async throws -> Int {
+            func connections(_ condition: String) async throws -> Int {
                 try await database.pool.query(
                     """
                     SELECT FROM pg_stat_activity
@@ -82,10 +82,93 @@ struct InboxReadsTests {
                     return try await connections(isReady) == 1
                 }
                 #expect(try await inbox.state(of: Self.users[1]).unread == 2)
-                #expect(try await connections() == 3, "no other scan needs a connection")
+                #expect(try await Samples.areWaiting(2, database), "no other scan runs")
                 return counts
             }
             for count in counts { #expect(try await count.value == [8]) }
+        }
+    }
+
+    @Test("unread pages of a large inbox keep no page of another user waiting")
+    func largeUnread() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { test in
+            let database = Database(test.pool)
+            try await Self.fill(database)
+            let large = Self.users[8]
+            try await database.pool.query("UPDATE carillon.inboxes SET total = 1001 WHERE user_id = $1", .text(large))
+            var configuration = test.configuration()
+            configuration.sessionSettings = StoreSession.settings
+            configuration.pipelineDepth = 1
+            let pool = try PostgresPool(configuration, logger: TestLog.logger)
+            defer { pool.close() }
+            let inbox = InboxStore(Database(pool))
+            @Sendable func count(_ user: String, limit: Int) async throws -> Int {
+                try await inbox.page(user: user, filter: .init(limit: limit, unreadOnly: true)).notifications.count
+            }
+            let pages = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                var pages = (1...8).map { limit in Task { try await count(large, limit: limit) } }
+                try await eventually("one waits for the table") { try await Samples.areWaiting(1, database) }
+                pages += (1...2).map { limit in Task { try await count(Self.users[7], limit: limit) } }
+                try await eventually("the other user's pages wait too") { try await Samples.areWaiting(3, database) }
+                return pages
+            }
+            var counts: [Int] = []
+            for page in pages { counts.append(try await page.value) }
+            #expect(counts == Array(1...8) + [1, 2])
+        }
+    }
+
+    @Test("a page that takes a standby too long does not keep the next ones from it")
+    func slowPage() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { test in
+            let database = Database(test.pool)
+            try await Self.fill(database)
+            let user = Self.users[8]
+            let state = try await database.inboxes.state(of: user)
+            let request = InboxReads.PageRequest(user: user, filter: .init(limit: 5))
+            _ = try await valueInTime("the server cancels a page, then answers one") { limit -> Bool? in
+                var configuration = test.configuration()
+                configuration.timeout = limit
+                let pool = try PostgresPool(configuration, logger: TestLog.logger)
+                defer { pool.close() }
+                guard (try? await pool.query("SELECT 1")) != nil else { return nil }
+                let standby = StandbyReads(pool) { _ in }
+                try await database.pool.transaction { transaction in
+                    try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                    #expect(await standby.page(request, of: state) == nil)
+                }
+                return await standby.page(request, of: state) == nil ? nil : true
+            }
+        }
+    }
+
+    @Test("a slow standby keeps at most 1,000 pages waiting, for a second")
+    func slowStandby() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            try await Self.fill(database)
+            let user = Self.users[8]
+            let state = try await database.inboxes.state(of: user)
+            let outcomes = Mutex<[StandbyReads.Outcome]>([])
+            let standby = StandbyReads(second.pool) { outcome in outcomes.withLock { $0.append(outcome) } }
+            let clock = ContinuousClock()
+            let pages = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.notifications IN ACCESS EXCLUSIVE MODE")
+                // Two are read, and one is too many.
+                let pages = (0..<1_003).map { _ in
+                    Task { await standby.page(.init(user: user, filter: .init(limit: 5)), of: state) != nil }
+                }
+                try await eventually("one fails") { outcomes.withLock { $0 } == [.failed] }
+                let start = clock.now
+                try await eventually("a second passes") { clock.now - start >= .seconds(1) }
+                return pages
+            }
+            var served = 0
+            for page in pages {
+                if await page.value { served += 1 }
+            }
+            #expect(served == 2)
+            #expect(outcomes.withLock { $0.count { $0 == .failed } } == 1_001)
         }
     }
 

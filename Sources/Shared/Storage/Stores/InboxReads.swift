@@ -30,17 +30,25 @@ struct InboxReads: Sendable {
             read: { (users) throws(PostgresError) in try await Self.states(users, pool) }
         )
         self.pages = Self.pageQueue { (requests) throws(PostgresError) in try await Self.pages(requests, pool) }
-        // The other connections are left for proofs and pages.
+        // Proofs and pages use the other connections, as the pool avoids slow ones.
         self.scans = InboxScans(turns: max(1, pool.size / 2))
         self.pool = pool
     }
 
     /// Returns a queue of reads of pages.
+    ///
+    /// - Parameters:
+    ///   - patience: how long a read may have waited when its turn comes.
+    ///   - mostWaiting: the most reads that wait.
     static func pageQueue(
+        patience: Duration = .seconds(10),
+        mostWaiting: Int = 10_000,
         _ read: @escaping @Sendable ([PageRequest]) async throws(PostgresError) -> [InboxStore.Page]
     ) -> ReadQueue<PageRequest, InboxStore.Page> {
         ReadQueue(
             turns: Self.turns,
+            patience: patience,
+            mostWaiting: mostWaiting,
             mayJoin: { first, another, count in
                 // A statement has one limit and one condition.
                 first.filter.limit == another.filter.limit && first.filter.unreadOnly == another.filter.unreadOnly

@@ -15,9 +15,13 @@ package final class StandbyReads: Sendable {
         case served
         /// The standby lagged, and the primary was asked.
         case older
-        /// The standby did not answer, or failed just before, and the primary was asked.
+        /// The standby did not answer in time, or failed just before, and the primary was asked.
         case failed
     }
+
+    /// How long a page may wait for its turn on the standby; the primary is asked afterwards.
+    private static let patience: Duration = .seconds(1)
+    private static let mostWaiting = 1_000
 
     private let pages: ReadQueue<InboxReads.PageRequest, InboxStore.Page>
     private let note: @Sendable (Outcome) -> Void
@@ -27,17 +31,23 @@ package final class StandbyReads: Sendable {
         self.note = note
         let rest = StandbyRest()
         // Checked in the queue, so requests behind a failed read do not each try the standby.
-        self.pages = InboxReads.pageQueue { (requests) throws(PostgresError) in
+        self.pages = InboxReads.pageQueue(patience: Self.patience, mostWaiting: Self.mostWaiting) {
+            (requests) throws(PostgresError) in
             guard rest.mayTry() else { throw PostgresError(.unavailable, "the standby failed just before") }
             do throws(PostgresError) {
                 let pages = try await InboxReads.pages(requests, pool)
                 rest.end()
                 return pages
             } catch {
-                rest.begin()
+                if !Self.isOfRequest(error) { rest.begin() }
                 throw error
             }
         }
+    }
+
+    /// Whether only this read failed, so that the standby may serve others.
+    private static func isOfRequest(_ error: PostgresError) -> Bool {
+        error.isStatementTimeout || error.isRefusal || error.code == .cancelled
     }
 
     /// Returns the page; nil if the primary must be asked.
