@@ -243,6 +243,110 @@ struct UserStoreTests {
         }
     }
 
+    /// Stores 25 notifications of ada, some of them read, deleted or unlisted, 25 audit rows of
+    /// ada, and one notification of eve.
+    private static func fill(_ database: Database) async throws {
+        let notifications = (1...25).map { number in
+            Samples.notification(number, user: "ada") { if number > 20 { $0.channels = [.push] } }
+        }
+        let other = Samples.notification(1, user: "eve")
+        _ = try await database.notifications.store(notifications + [other], areRepeats: false)
+        let ids = notifications.map(\.id)
+        _ = try await database.inboxes.markRead(user: "ada", ids: Array(ids[..<5]), at: Samples.start)
+        for id in ids[4..<8] { _ = try await database.inboxes.delete(user: "ada", id: id, at: Samples.start) }
+        try await database.pool.query(
+            """
+            INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome)
+            SELECT now() + n * interval '1 hour', 'ada', 'fcm', 'push', 1, 'accepted' FROM generate_series(1, 25) n
+            """)
+    }
+
+    @Test("erases notifications and audit rows in bounded batches, and counts all")
+    func erasureBatches() async throws {
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let pool = database.pool
+            try await pool.query("CREATE TABLE carillon.erased (name text, count int4)")
+            try await pool.query(
+                """
+                CREATE FUNCTION carillon.note_erased() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    INSERT INTO carillon.erased SELECT TG_TABLE_NAME, count(*) FROM gone;
+                    RETURN NULL;
+                END $$
+                """)
+            for table in ["notifications", "delivery_attempts"] {
+                try await pool.query(
+                    """
+                    CREATE TRIGGER erased AFTER DELETE ON carillon.\(table) REFERENCING OLD TABLE AS gone
+                    FOR EACH STATEMENT EXECUTE FUNCTION carillon.note_erased()
+                    """)
+            }
+            let pending = try await pool.query(
+                "SELECT id FROM carillon.notifications WHERE user_id = 'ada' AND status = 'pending'"
+            ).ids()
+            let erasure = try await database.users.erase(user: "ada", batch: 10)
+            #expect(pending.count > 20 && erasure.pending.map(\.id).sorted() == pending.sorted())
+            for table in ["notifications", "delivery_attempts"] {
+                #expect(erasure.rows.first { $0.table == table }?.count == 25)
+                let batches = try await pool.query(
+                    "SELECT count FROM carillon.erased WHERE name = $1 AND count > 0 ORDER BY count", .text(table))
+                #expect(try batches.map { try $0.int4(0) } == [5, 10, 10], "\(table)")
+            }
+            #expect(try await pool.query("SELECT user_id FROM carillon.notifications").texts() == ["eve"])
+        }
+    }
+
+    @Test("an erasure that fails leaves an inbox with the right counts, and another call finishes it")
+    func interruptedErasure() async throws {
+        try await Samples.withStores { database in
+            try await Self.fill(database)
+            let (inbox, pool) = (database.inboxes, database.pool)
+            let before = try await inbox.state(of: "ada")
+            #expect(before.total == 16 && before.unread == 12)
+            // Fails the second batch.
+            let refused = Samples.notification(15, user: "ada").id
+            try await pool.query(
+                """
+                CREATE FUNCTION carillon.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    RAISE EXCEPTION 'refused';
+                END $$
+                """)
+            try await pool.query(
+                """
+                CREATE TRIGGER refuse BEFORE DELETE ON carillon.notifications
+                FOR EACH ROW WHEN (OLD.id = '\(refused)') EXECUTE FUNCTION carillon.refuse()
+                """)
+            await #expect(throws: PostgresError.self) { try await database.users.erase(user: "ada", batch: 10) }
+            let between = try await inbox.state(of: "ada")
+            let page = try await inbox.page(user: "ada", filter: .init(limit: 100))
+            #expect(page.notifications.count == 10 && between.total == 10)
+            let unread = try await inbox.page(user: "ada", filter: .init(limit: 100, unreadOnly: true))
+            #expect(unread.notifications.count == 10 && between.unread == 10)
+            #expect(between.version == before.version + 1 && between.floor == between.version, "clients start over")
+            try await pool.query("DROP TRIGGER refuse ON carillon.notifications")
+            let erasure = try await database.users.erase(user: "ada", batch: 10)
+            #expect(erasure.rows.first { $0.table == "notifications" }?.count == 15)
+            #expect(try await pool.query("SELECT FROM carillon.inboxes WHERE user_id = 'ada'").isEmpty)
+        }
+    }
+
+    @Test("a notification for a user is stored while the user's audit is erased")
+    func storingDuringErasure() async throws {
+        try await Samples.withStoresOfTwoPools { database, second in
+            try await Self.fill(database)
+            let erasing = try await database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.delivery_attempts IN SHARE MODE")
+                let erasing = Task { try await second.users.erase(user: "ada") }
+                try await eventually("the erasure waits") { try await Samples.areWaiting(1, database) }
+                _ = try await database.notifications.store([Samples.notification(26, user: "ada")], areRepeats: false)
+                return erasing
+            }
+            #expect(try await erasing.value.rows.first { $0.table == "notifications" }?.count == 26)
+        }
+    }
+
     @Test("keeps no inbox locked while it waits for broadcasts")
     func erasureWithoutBroadcasts() async throws {
         try await Samples.withStoresOfTwoPools { database, second in

@@ -132,6 +132,11 @@ package struct UserStore: Sendable {
         package var rows: [(table: String, count: Int)] = []
         /// Notifications that may be waiting for confirmation.
         package var pending: [(id: NotificationID, lane: Lane)] = []
+
+        /// Adds a pending notification, whose id and lane the row begins with.
+        fileprivate mutating func addPending(_ row: PostgresRow) throws(PostgresError) {
+            self.pending.append((try row.id(0), Lane(rawValue: try row.text(1)) ?? .normal))
+        }
     }
 
     /// The table that an erasure keeps: without it revoked tokens would be valid again.
@@ -142,15 +147,65 @@ package struct UserStore: Sendable {
     /// waits: it then finds what that transaction has committed.
     private static let last: Set = ["delivery_attempts", "digest_items"]
 
+    /// Deletes audit rows of a user ($1): the oldest, about $2.
+    ///
+    /// Rows of one moment go together.
+    private static let attemptBatch = """
+        DELETE FROM carillon.delivery_attempts WHERE user_id = $1 AND at <= (
+            SELECT max(o.at) FROM (
+                SELECT a.at FROM carillon.delivery_attempts a WHERE a.user_id = $1 ORDER BY a.at LIMIT $2
+            ) o
+        )
+        """
+
+    /// Deletes at most $2 notifications of a user ($1), whose inbox is locked; returns id, lane and
+    /// whether it was pending.
+    ///
+    /// The inbox counts those that are left, and its clients start over. Locked rows stay.
+    private static let notificationBatch = """
+        WITH gone AS (
+            DELETE FROM carillon.notifications n WHERE n.user_id = $1 AND n.id = ANY (ARRAY (
+                SELECT x.id FROM carillon.notifications x WHERE x.user_id = $1
+                ORDER BY x.id LIMIT $2 FOR UPDATE SKIP LOCKED
+            ))
+            RETURNING n.id, n.lane, n.status, n.read_at, n.deleted_at IS NULL AND n.version > 0 AS is_listed
+        ), raised AS (
+            UPDATE carillon.inboxes b
+            SET version = \(EpochSQL.version(of: "b")) + 1, floor = \(EpochSQL.version(of: "b")) + 1,
+                total = greatest(b.total - t.total, 0), unread = greatest(b.unread - t.unread, 0)
+            FROM (
+                SELECT count(*)::int4 AS total, count(*) FILTER (WHERE read_at IS NULL)::int4 AS unread
+                FROM gone WHERE is_listed
+            ) t
+            WHERE b.user_id = $1 AND EXISTS (SELECT FROM gone)
+        )
+        SELECT id, lane, status = 'pending' FROM gone
+        """
+
+    /// Locks the user's inbox; every writer of an inbox locks it first.
+    private static func lockInbox(of user: String) -> PostgresStatement {
+        PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)])
+    }
+
     /// Deletes everything that names the user from every table with a column `user_id`, except the
     /// token revocation, which ``RevocationStore`` deletes later.
+    ///
+    /// Audit rows and notifications, of which there may be many, go first, in batches that lock the
+    /// inbox only briefly: jobs for the user wait for it. One transaction deletes the rest. If a
+    /// step fails, the inbox is consistent, and another call finishes the erasure.
     ///
     /// ``DeadLetterStore``, ``ScheduleStore`` and ``BroadcastStore`` erase the user from rows for
     /// several users. They may read many rows, so they run outside this transaction, which locks
     /// the inbox.
     ///
     /// The tables come from the database, so that a new one is not forgotten.
-    package func erase(user: String) async throws(PostgresError) -> Erasure {
+    ///
+    /// - Parameter batch: the most notifications of a batch, and about the most audit rows.
+    package func erase(user: String, batch: Int = 2_000) async throws(PostgresError) -> Erasure {
+        var erasure = Erasure()
+        let attempts = try await self.eraseAttempts(of: user, batch: batch)
+        let notifications = try await self.eraseNotifications(of: user, batch: batch, from: &erasure)
+        let early = ["delivery_attempts": attempts, "notifications": notifications]
         let all = try await self.tables().filter { $0.name != Self.kept }
         // The user's row goes first: concurrent calls for the user wait, or make a new row that
         // stays.
@@ -159,8 +214,7 @@ package struct UserStore: Sendable {
             all.filter { $0.name == "users" } + rest.filter { !Self.last.contains($0.name) }
             + rest.filter { Self.last.contains($0.name) }
         var statements = [
-            // Every writer of an inbox locks it first.
-            PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+            Self.lockInbox(of: user),
             PostgresStatement(
                 "SELECT id, lane FROM carillon.notifications WHERE user_id = $1 AND status = 'pending'", [.text(user)]),
         ]
@@ -170,12 +224,40 @@ package struct UserStore: Sendable {
             PostgresStatement("DELETE FROM carillon.\($0.quoted) WHERE user_id = $1", [.text(user)])
         }
         let results = try await self.pool.run(statements, timeout: .seconds(60))
-        var erasure = Erasure()
-        erasure.pending = try results[head - 1].map { (row) throws(PostgresError) in
-            (try row.id(0), Lane(rawValue: try row.text(1)) ?? .normal)
-        }
-        erasure.rows = zip(tables, results[head...]).map { ($0.name, $1.affectedRows) }
+        for row in results[head - 1] { try erasure.addPending(row) }
+        erasure.rows = zip(tables, results[head...]).map { ($0.name, $1.affectedRows + (early[$0.name] ?? 0)) }
         return erasure
+    }
+
+    /// Deletes a user's audit rows, batch by batch; returns their number.
+    private func eraseAttempts(of user: String, batch: Int) async throws(PostgresError) -> Int {
+        var count = 0
+        while true {
+            let found = try await self.pool.query(Self.attemptBatch, .text(user), .int4(clamping: batch)).affectedRows
+            count += found
+            guard found >= batch else { return count }
+        }
+    }
+
+    /// Deletes a user's notifications, batch by batch; returns their number.
+    private func eraseNotifications(
+        of user: String,
+        batch: Int,
+        from erasure: inout Erasure
+    ) async throws(PostgresError) -> Int {
+        var count = 0
+        while true {
+            let results = try await self.pool.run([
+                Self.lockInbox(of: user),
+                PostgresStatement(Self.notificationBatch, [.text(user), .int4(clamping: batch)]),
+            ])
+            let found = results[1]
+            for row in found {
+                if try row.bool(2) { try erasure.addPending(row) }
+            }
+            count += found.count
+            guard found.count >= batch else { return count }
+        }
     }
 
     /// The tables with a column `user_id`, by name; partitions are covered by their table.
