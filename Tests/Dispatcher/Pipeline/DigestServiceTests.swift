@@ -283,11 +283,12 @@ struct DigestServiceTests {
                 #expect(try await dispatcher.database.digests.gather([item], now: moment) == [.held])
             }
             try await database.pool.transaction { transaction in
-                // As if Bob's window took very long. The time limit of the database is longer than
-                // this test waits.
+                // As if Bob's window took very long. With the database's time limit, so many claims
+                // would take longer than this test waits.
                 try await transaction.query("SELECT FROM carillon.digest_items WHERE user_id = 'bob' FOR UPDATE")
                 let service = DigestService(dispatcher: dispatcher, claimLimit: .milliseconds(200))
                 let run = Task { try await service.run() }
+                defer { run.cancel() }
                 try await eventually("Ada's is sent") {
                     // No `DueService` runs here.
                     dispatcher.alarms.digests.schedule(at: dispatcher.now())

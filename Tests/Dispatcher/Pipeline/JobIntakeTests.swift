@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
-import Core
 import NIOPosix
 import Support
 import Testing
 
+@testable import Core
 @testable import Pipeline
 @testable import Storage
 

@@ -21,9 +21,18 @@ package struct DigestService: Service {
     private static let eventsAtOnce = 1_000
 
     private let dispatcher: Dispatcher
+    /// The time limit of a claim of several windows.
+    ///
+    /// A claim locks its windows, and the intake waits for them.
+    private let claimLimit: Duration
 
     package init(dispatcher: Dispatcher) {
+        self.init(dispatcher: dispatcher, claimLimit: .seconds(2))
+    }
+
+    init(dispatcher: Dispatcher, claimLimit: Duration) {
         self.dispatcher = dispatcher
+        self.claimLimit = claimLimit
     }
 
     package func run() async throws {
@@ -33,7 +42,8 @@ package struct DigestService: Service {
             do {
                 var isFull = false
                 repeat {
-                    isFull = try await self.flush(atMost: size) == size
+                    // A single window gets the whole time limit, because it cannot be halved.
+                    isFull = try await self.flush(atMost: size, within: size > 1 ? self.claimLimit : nil) == size
                     size = min(size * 2, Self.batchSize)
                 } while isFull && isRunning
             } catch let error as PostgresError where error.code == .timeout || error.isStatementTimeout {
@@ -47,13 +57,14 @@ package struct DigestService: Service {
 
     /// Flushes a batch of windows.
     ///
+    /// - Parameter time: the time limit of the claim; nil means the pool's.
     /// - Returns: how many there were.
-    func flush(atMost limit: Int = Self.batchSize) async throws -> Int {
+    func flush(atMost limit: Int = Self.batchSize, within time: Duration? = nil) async throws -> Int {
         // First, so that nothing is claimed while all masters are away.
         let absent = try await AbsentParts.find(self.dispatcher)
         let now = self.dispatcher.now()
         let fence = self.dispatcher.fence(for: Self.hold)
-        let claimed = try await self.claim(now: now, limit: limit)
+        let claimed = try await self.claim(now: now, limit: limit, within: time)
         guard !claimed.isEmpty else { return 0 }
         // The windows of absent masters are due again after `hold`.
         let due = claimed.filter { !absent.contains($0.user) }
@@ -72,10 +83,14 @@ package struct DigestService: Service {
 
     /// Claims windows; puts off a single window that outlasts the time limit, so that it does not
     /// hold up the others.
-    private func claim(now: Timestamp, limit: Int) async throws(PostgresError) -> [DigestStore.Due] {
+    private func claim(
+        now: Timestamp,
+        limit: Int,
+        within time: Duration?
+    ) async throws(PostgresError) -> [DigestStore.Due] {
         let store = self.dispatcher.database.digests
         do throws(PostgresError) {
-            return try await store.claim(now: now, until: now + Self.hold, limit: limit)
+            return try await store.claim(now: now, until: now + Self.hold, limit: limit, timeout: time)
         } catch {
             // Without an answer, this process may have stalled, which says nothing about the
             // window.
@@ -242,22 +257,25 @@ package struct DigestService: Service {
 struct DigestIntake: Sendable {
     let dispatcher: Dispatcher
 
-    /// Gathers notifications; halves a batch that PostgreSQL refuses until the bad item is alone.
+    /// Gathers notifications.
+    ///
+    /// Halves a batch that PostgreSQL refuses until the bad item is alone, and a batch that
+    /// outlasts its time limit until it does not.
     ///
     /// - Returns: an outcome for each. Only single and cancelled items are stored as notifications
     ///   now. The bad item counts as single, and its job becomes a dead letter when it is stored.
     func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
+        let isFinal = { (error: any Error) in
+            JobIntake.isRefusal(error) || items.count > 1 && JobIntake.isTooLong(error)
+        }
         do {
-            let outcomes = try await self.dispatcher.retrying(
-                "gather digests",
-                isFinal: JobIntake.isRefusal
-            ) {
+            let outcomes = try await self.dispatcher.retrying("gather digests", isFinal: isFinal) {
                 try await self.dispatcher.database.digests.gather(items, now: now)
             }
             PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
             return outcomes
-        } catch let error as PostgresError where error.isRefusal {
+        } catch let error as PostgresError where isFinal(error) {
             guard items.count > 1 else { return [.single] }
             let middle = items.count / 2
             return try await self.gather(Array(items[..<middle]), now: now)

@@ -43,7 +43,8 @@ struct ScheduleIntake: Sendable {
     /// - Parameter page: returns the statements that store a broadcast's page in the same
     ///   transaction. Its argument is the number of the page's users who get nothing, because their
     ///   moment passed too long ago.
-    /// - Returns: dead letters of jobs whose id another job has.
+    /// - Returns: dead letters of jobs whose id another job has, or which PostgreSQL refuses.
+    /// - Throws: ``PostgresError`` if PostgreSQL refuses a page.
     func store(
         _ waiting: [Waiting],
         now: Timestamp,
@@ -63,37 +64,60 @@ struct ScheduleIntake: Sendable {
             }
             for schedule in parts.schedules { schedules.append((schedule, index)) }
         }
-        let batch = schedules.map(\.schedule)
-        let statements = page(late)
-        let outcomes = try await self.dispatcher.retrying(
-            "store schedules",
-            isFinal: { !statements.isEmpty && JobIntake.isRefusal($0) }
-        ) {
-            try await self.dispatcher.database.schedules.add(batch, withPage: statements)
+        let faults = try await self.add(schedules.map(\.schedule)[...], withPage: page(late))
+        var failed: [Int: [(part: Schedule, reason: String)]] = [:]
+        for (schedule, fault) in zip(schedules, faults) {
+            if let fault { failed[schedule.job, default: []].append((schedule.schedule, fault)) }
         }
-        var conflicts: [Int: [Schedule]] = [:]
-        for (schedule, outcome) in zip(schedules, outcomes) where outcome == .conflict {
-            conflicts[schedule.job, default: []].append(schedule.schedule)
-        }
-        return conflicts.sorted { $0.key < $1.key }.map { Self.letter(waiting[$0.key], conflicting: $0.value, at: now) }
+        return failed.sorted { $0.key < $1.key }.map { Self.letter(waiting[$0.key], failed: $0.value, at: now) }
     }
 
-    /// Returns the dead letter of a job with conflicting parts.
+    /// Stores schedules as one batch.
+    ///
+    /// Halves a batch that PostgreSQL refuses until the bad schedule is alone, and a batch that
+    /// outlasts its time limit until it does not. A page and its schedules stay one transaction.
+    ///
+    /// - Returns: for each, the reason of its dead letter; nil if it is stored.
+    private func add(
+        _ schedules: ArraySlice<Schedule>,
+        withPage page: [PostgresStatement]
+    ) async throws -> [String?] {
+        let isFinal = { (error: any Error) in
+            JobIntake.isRefusal(error) || page.isEmpty && schedules.count > 1 && JobIntake.isTooLong(error)
+        }
+        do {
+            let outcomes = try await self.dispatcher.retrying("store schedules", isFinal: isFinal) {
+                try await self.dispatcher.database.schedules.add(Array(schedules), withPage: page)
+            }
+            return outcomes.map { $0 == .conflict ? Self.conflictReason : nil }
+        } catch let error as PostgresError where page.isEmpty && isFinal(error) {
+            guard schedules.count > 1 else { return [error.refusalReason] }
+            let middle = schedules.startIndex + schedules.count / 2
+            return try await self.add(schedules[..<middle], withPage: [])
+                + self.add(schedules[middle...], withPage: [])
+        }
+    }
+
+    /// Returns the dead letter of a job with failed parts.
     ///
     /// It names only the users of these parts, because the others are stored. A broadcast has one
     /// letter for all of its pages.
-    private static func letter(_ item: Waiting, conflicting parts: [Schedule], at now: Timestamp) -> DeadLetter {
+    private static func letter(
+        _ item: Waiting,
+        failed: [(part: Schedule, reason: String)],
+        at now: Timestamp
+    ) -> DeadLetter {
         let origin = item.origin
         var fields = origin.latestFields
-        let lists = parts.compactMap { part in part.fields.first { $0.name == "users" }?.value }
+        let lists = failed.compactMap { failure in failure.part.fields.first { $0.name == "users" }?.value }
         let users = lists.flatMap { (try? JSONParser.parse($0))?.array ?? [] }
         if item.chain == nil, !users.isEmpty, users.count < JobIntake.users(item.job).count {
             fields.removeAll { JobFields.audience.contains($0.name) }
             fields.append((name: "users", value: JSONWriter.bytes(of: .array(users))[...]))
         }
         return DeadLetter(
-            stream: origin.latestStream, entry: origin.latestEntry, reason: Self.conflictReason, at: now,
-            fields: fields)
+            stream: origin.latestStream, entry: origin.latestEntry,
+            reason: Set(failed.map(\.reason)).sorted().joined(separator: "; "), at: now, fields: fields)
     }
 
     private func zones(of waiting: [Waiting]) async throws -> [ExactText: String] {

@@ -166,14 +166,21 @@ package struct DigestStore: Sendable {
     ///
     /// Drops the items that were cancelled, have expired, or concern an entity that the user has
     /// read. A window whose summary is stored keeps the items that it had then.
-    package func claim(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
+    ///
+    /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
+    package func claim(
+        now: Timestamp,
+        until: Timestamp,
+        limit: Int,
+        timeout: Duration? = nil
+    ) async throws(PostgresError) -> [Due] {
         let moments = [PostgresValue.timestamp(now), .timestamp(until)]
         let statements = [
             CancellationSQL.beforeStoring,
             PostgresStatement(DigestSQL.claimDue, moments + [.int4(clamping: limit)]),
             PostgresStatement(DigestSQL.readClaimed, moments + [.int4(clamping: Self.mostLines)]),
         ]
-        guard let result = try await self.pool.run(statements).last else {
+        guard let result = try await self.pool.run(statements, timeout: timeout).last else {
             throw PostgresError(.decoding, "claiming digests returned no result")
         }
         return try result.map { (row) throws(PostgresError) in try Self.due(row) }
