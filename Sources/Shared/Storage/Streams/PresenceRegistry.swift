@@ -110,7 +110,9 @@ package final class PresenceRegistry: Sendable {
             }
             return live.isEmpty ? Presence.offline : .online(live)
         }
-        if !void.isEmpty { try await self.forget(void) }
+        // The lookup succeeds without this write, which Redis may refuse, for example while it
+        // cannot save to disk; the next lookup tries again.
+        if !void.isEmpty { _ = try? await self.forget(void) }
         return presences
     }
 
