@@ -168,6 +168,22 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .closed)
     }
 
+    @Test("a probe counts although the clock stepped back a little, behind the moment when the breaker opened")
+    func smallStepWhileProbing() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let end = Self.start + .seconds(1)
+        #expect(breaker.admit(now: end) == .yes)
+        breaker.withdraw(since: end)
+        let earlier = Self.start - .seconds(2)
+        for _ in 0..<2 { #expect(breaker.admit(now: earlier) == .yes) }
+        #expect(breaker.admit(now: earlier) != .yes)
+        breaker.withdraw(since: earlier)
+        #expect(breaker.admit(now: earlier) == .yes, "a withdrawn probe leaves its place to another")
+        breaker.record(.works, since: earlier, now: earlier)
+        #expect(breaker.state == .closed)
+    }
+
     @Test("opens when many calls get no answer, before they time out")
     func silence() {
         var breaker = CircuitBreaker()

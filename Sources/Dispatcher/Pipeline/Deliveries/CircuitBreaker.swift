@@ -87,6 +87,8 @@ struct CircuitBreaker: Sendable {
         if self.state == .probing {
             guard self.probing < Self.probes else { return .no(until: now + Self.shortestPause) }
             self.probing += 1
+            // A small step back of the clock would make the probe look older than the opening.
+            if let openedAt, now <= openedAt { self.openedAt = now - .microseconds(1) }
         }
         self.inFlight += 1
         // Otherwise a few hanging calls would make the next burst look silent from its start.
