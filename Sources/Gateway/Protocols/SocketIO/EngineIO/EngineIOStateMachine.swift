@@ -174,7 +174,7 @@ package struct EngineIOStateMachine: Sendable {
 
     /// Runs what is due, before input of the client is handled.
     ///
-    /// That may be the pong, which waited while the process stood still, so none counts as overdue.
+    /// The input may be the pong, which waited while the process stood still, so it is not overdue.
     private mutating func catchUp(now: Milliseconds, into actions: inout [EngineIOAction]) {
         if let upgrade, now >= upgrade.deadline { self.dropUpgrade(.normal, into: &actions) }
         if now >= self.releaseAt { self.releasePoll(into: &actions) }
